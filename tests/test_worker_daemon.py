@@ -15,7 +15,7 @@ import pytest
 from tests.delta.archive import ODD, everything
 from tests.malloc_heaps import only_glibc
 from tests.stack.spark import spark_environment
-from tiered_stream.worker_daemon import SPARKS_OWN
+from tiered_stream.worker_daemon import SPARK_DAEMON
 
 _READ = """
 import json, sys
@@ -61,7 +61,7 @@ def read_with(daemon: str, path: str = "") -> dict[str, Any]:
 
 @pytest.mark.stack
 @pytest.mark.parametrize(
-    ("daemon", "imported"), [("tiered_stream.worker_daemon", [True, True]), (SPARKS_OWN, [False, False])]
+    ("daemon", "imported"), [("tiered_stream.worker_daemon", [True, True]), (SPARK_DAEMON, [False, False])]
 )
 def test_workers_have_the_imports_at_their_start_and_read_every_row(daemon: str, imported: list[bool]) -> None:
     found = read_with(daemon)
@@ -70,14 +70,14 @@ def test_workers_have_the_imports_at_their_start_and_read_every_row(daemon: str,
 
 @only_glibc
 @pytest.mark.stack
-@pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARKS_OWN, False)])
+@pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARK_DAEMON, False)])
 def test_a_workers_threads_share_the_one_heap_that_our_daemon_had(daemon: str, shared: bool) -> None:
     assert [number == 1 for number in read_with(daemon)["heaps"]] == [shared, shared]
 
 
 @only_glibc
 @pytest.mark.stack
-@pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARKS_OWN, False)])
+@pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARK_DAEMON, False)])
 def test_arrow_takes_from_that_heap_in_workers_of_our_daemon(daemon: str, shared: bool) -> None:
     assert [pool == "system" for pool in read_with(daemon)["pools"]] == [shared, shared]
 

@@ -9,20 +9,20 @@ from tiered_stream.errors import DataLimitError
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Largest accepted number (`most`), and the name of the option that sets it."""
+    """Largest accepted number (`maximum`), and the name of the option that sets it."""
 
     option: str
-    most: int
+    maximum: int
 
     def check(self, number: int, what: str) -> None:
-        """Raise DataLimitError, which names `what`, if `number` is above the limit."""
-        if number > self.most:
+        """Raise DataLimitError if `number` is above the limit; `what` says in the message what the number counts."""
+        if number > self.maximum:
             raise self.exceeded(f"{what}: {number}")
 
     def exceeded(self, what: str) -> DataLimitError:
-        """Return the error that says that `what` is above the limit and which option raises the limit."""
+        """Return the error for data above the limit; `what` names the data, and the message names the option."""
         return DataLimitError(
-            f"{what}, more than the {self.most} that the option {self.option} allows; raise it to read this"
+            f"{what}, more than the {self.maximum} that the option {self.option} allows; raise it to read this"
         )
 
 

@@ -80,7 +80,7 @@ class OffsetRange(_Range):
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer(Generic[K, V]):
-    """Values that were found by key (such as a partition), and the errors of the keys whose value is unknown.
+    """Result for several keys, such as partitions: values in `found` by key, and errors in `faults` by key.
 
     An error of one key does not hide the values of the other keys.
     """
@@ -130,8 +130,7 @@ def uuid_from_text(text: str) -> UUID:
     return UUID(bytes=urlsafe_b64decode(text + "=="))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AbortedTransaction:
+class AbortedTransaction(NamedTuple):
     """Aborted transaction of one producer: its records from `first_offset` to `last_offset` (the marker) are void."""
 
     producer_id: int
@@ -150,8 +149,7 @@ class ByteRange(_Range):
     _KIND = "a byte"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderEpoch:
+class LeaderEpoch(NamedTuple):
     """A leader epoch and the first offset that was written in it (Kafka: `EpochEntry`)."""
 
     epoch: int
@@ -216,7 +214,7 @@ def touching(transactions: Sequence[AbortedTransaction], start: int, end: int) -
 
 
 def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterator[SegmentLocation]:
-    """Yield the locations cut to the offset range; locations outside the range are left out."""
+    """Yield each location cut to the offset range; locations without offsets in the range are left out."""
     for location in locations:
         common = offsets.intersect(location.offsets)
         if common is location.offsets:
@@ -253,7 +251,7 @@ class Split:
     topic_id: UUID | None = None
 
     def rest(self, offset: int) -> Split | None:
-        """Return the part of the split at or after the offset; None if the split has no such offsets."""
+        """Return the split without its offsets below `offset`; None if no offset is left."""
         if offset <= self.offsets.start:
             return self
         if offset >= self.offsets.end:

@@ -16,49 +16,49 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.ssl_ import create_urllib3_context
 
-_AT_A_TIME = 1 << 16
-_LONGEST_WAIT = 1e6
+_CHUNK_BYTES = 1 << 16
+_MAX_SOCKET_SECONDS = 1e6
 """Maximum timeout in seconds that is set on a socket, because a socket does not accept an infinite one."""
 
 
 def timed_pools(
     connect_seconds: float,
-    answer_seconds: float,
+    response_seconds: float,
     tls: ssl.SSLContext | None = None,
     headers: dict[str, str] | None = None,
     now: Callable[[], float] = time.monotonic,
 ) -> urllib3.PoolManager:
-    """Return a pool of HTTP connections on which each response must end within `answer_seconds`; nothing is retried.
+    """Return a pool of HTTP connections on which each response must end within `response_seconds`; nothing is retried.
 
     A response that takes longer raises urllib3's ReadTimeoutError. `tls` is modified so that it makes timed sockets.
     If `tls` is None, https is not supported, because loading the certificate authorities takes 0.1 s of a core. `now`
     is a clock in seconds.
     """
-    timeout = urllib3.Timeout(connect=connect_seconds, read=answer_seconds)
+    timeout = urllib3.Timeout(connect=connect_seconds, read=response_seconds)
     pools = urllib3.PoolManager(headers=headers, retries=False, ssl_context=tls, timeout=timeout)
     # urllib3 creates connections from a class and passes none of our arguments, so they are attributes of a subclass.
-    ours = {"answer_seconds": answer_seconds, "now": staticmethod(now)}
-    plain = type("TimedConnection", (_Connection,), ours)
+    attributes = {"response_seconds": response_seconds, "now": staticmethod(now)}
+    plain = type("TimedConnection", (_Connection,), attributes)
     pools.pool_classes_by_scheme = {"http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain})}
     if tls is not None:
         tls.sslsocket_class = TimedTlsSocket
-        secure = type("TimedTlsConnection", (_Connection, HTTPSConnection), ours)
+        secure = type("TimedTlsConnection", (_Connection, HTTPSConnection), attributes)
         pool = type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure})
         pools.pool_classes_by_scheme["https"] = pool
     return pools
 
 
-def read_answer(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
+def read_response(response: urllib3.BaseHTTPResponse, max_bytes: int) -> bytes:
     """Read the whole body of an HTTP response that was not read yet.
 
     Raises:
-        ValueError: the body has more than `most_bytes` bytes.
+        ValueError: the body has more than `max_bytes` bytes.
         HTTPError: the response breaks off.
     """
     content = bytearray()
-    while piece := answer.read1(_AT_A_TIME):
-        content += piece
-        if len(content) > most_bytes:
+    while chunk := response.read1(_CHUNK_BYTES):
+        content += chunk
+        if len(content) > max_bytes:
             raise ValueError("its answer does not come to an end")
     return bytes(content)
 
@@ -66,7 +66,7 @@ def read_answer(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
 def untrusted_certificate(error: Exception) -> ssl.SSLCertVerificationError | None:
     """Return the certificate error that caused urllib3's error; None if the cause is another one."""
     causes = (error, *error.args, error.__cause__, error.__context__)
-    return next((each for each in causes if isinstance(each, ssl.SSLCertVerificationError)), None)
+    return next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
 
 
 def system_tls() -> ssl.SSLContext:
@@ -88,7 +88,7 @@ class TimedSocket(socket.socket):
             raise TimeoutError("the answer took too long in all")
         timeout = self.gettimeout()
         if timeout is None or left < timeout:
-            self.settimeout(min(left, _LONGEST_WAIT))
+            self.settimeout(min(left, _MAX_SOCKET_SECONDS))
         return super().recv_into(*args)
 
 
@@ -99,15 +99,15 @@ class TimedTlsSocket(TimedSocket, ssl.SSLSocket):
 def timed(sock: socket.socket, time_left: Callable[[], float] | None = None) -> TimedSocket:
     """Return a `TimedSocket` that takes over the connection of `sock`; `sock` is detached and no longer usable."""
     timeout = sock.gettimeout()
-    made = TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
-    made.settimeout(timeout)
+    timed_socket = TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
+    timed_socket.settimeout(timeout)
     if time_left is not None:
-        made.time_left = time_left
-    return made
+        timed_socket.time_left = time_left
+    return timed_socket
 
 
 class _Connection(HTTPConnection):
-    answer_seconds: ClassVar[float]
+    response_seconds: ClassVar[float]
     now: Callable[[], float]
 
     def _new_conn(self) -> socket.socket:
@@ -115,6 +115,6 @@ class _Connection(HTTPConnection):
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as urllib3's own
         assert isinstance(self.sock, TimedSocket)
-        ends = self.now() + self.answer_seconds
-        self.sock.time_left = lambda: ends - self.now()
+        deadline = self.now() + self.response_seconds
+        self.sock.time_left = lambda: deadline - self.now()
         return super().getresponse()

@@ -19,7 +19,7 @@ from tiered_stream.pythons.forks import may_fork, settle_for_forks
 
 log = logging.getLogger(__name__)
 
-SPARKS_OWN = "pyspark.daemon"
+SPARK_DAEMON = "pyspark.daemon"
 
 
 def import_ahead() -> None:
@@ -39,12 +39,12 @@ def main() -> None:
     share_heap_with_arrow()  # before a library's thread gets its own heap, which each worker would keep
     try:
         import_ahead()
-        why_not = None if may_fork() else "what was imported has started threads"
+        reason = None if may_fork() else "what was imported has started threads"
     except Exception as error:  # noqa: BLE001 - workers do without, and tell what is wrong better
-        why_not = str(error)
-    if why_not is not None:
-        log.warning("workers import for themselves: %s", why_not)
-        os.execv(sys.executable, [sys.executable, "-m", SPARKS_OWN, *sys.argv[1:]])
+        reason = str(error)
+    if reason is not None:
+        log.warning("workers import for themselves: %s", reason)
+        os.execv(sys.executable, [sys.executable, "-m", SPARK_DAEMON, *sys.argv[1:]])
     settle_for_forks()
     from pyspark.daemon import manager
 

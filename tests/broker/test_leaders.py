@@ -121,7 +121,9 @@ def test_the_reason_before_the_last_one_is_told_too() -> None:
 
 
 def each_latest(client: ScriptedClient, patience_ms: int | None) -> Any:
-    return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).each(LATEST, [PARTITION, OTHER], patience_ms)
+    return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).special_offsets(
+        LATEST, [PARTITION, OTHER], patience_ms
+    )
 
 
 def test_what_one_partition_lacks_does_not_keep_another_from_its_answer() -> None:

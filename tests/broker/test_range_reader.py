@@ -203,9 +203,9 @@ def test_the_time_that_a_reader_is_busy_does_not_count() -> None:
     answers = iter([None, fetched(batch(0))])
     with client_of(answers) as client:
         position = _Position(client, PARTITION, 0, FetchTerms(COMMITTED, 1000, 0), PATIENT_MS)
-        position.ask(Deadline(0))
-        assert position._answer is not None
-        assert isinstance(position._answer.exception(), BrokerUnavailableError)
+        position.start_fetch(Deadline(0))
+        assert position._fetch is not None
+        assert isinstance(position._fetch.exception(), BrokerUnavailableError)
 
         found = position.poll()
 
@@ -298,7 +298,7 @@ def test_topics_without_an_id_are_fetched_by_name() -> None:
     def answer(_: int, message: Any) -> Any:
         if isinstance(message, MetadataRequest):
             return metadata(topic_id=UUID(int=0))
-        return fetched(batch(0))
+        return fetched(batch(0), topic_id=UUID(int=0))
 
     client = ScriptedClient(answer)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.contract.proofs import PAGE, tables
-from tiered_stream.options.tables import with_table
+from tests.docs.docs_tables import with_table
 
 
 def main() -> None:

@@ -105,7 +105,11 @@ _OPTIONS = (
         "`read_uncommitted` by default",
         "`read_committed` by default: rows of aborted transactions come only on request",
     ),
-    Row("1.2 other settings of Kafka's clients", "are passed on, and checked as Kafka's clients check them"),
+    _different(
+        "1.2 other settings of Kafka's clients",
+        "are theirs, and checked as they check them",
+        "the same for settings that have an effect; each other one leads to a warning, whatever its value",
+    ),
 )
 _CHECKPOINT = (
     Row("1.4 offset JSON", "the next offset to read, by topic and partition"),

@@ -5,17 +5,21 @@ Run it as `python -m tests.docs.docs_tables`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from tiered_stream.broker.properties.property_table import render_client_properties
+from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
 from tiered_stream.delta.requirements.writer_requirements import render_writer_requirements
 from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS
+from tiered_stream.options.known_properties import KnownProperty, Use
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
-from tiered_stream.options.plugin_properties import render_plugin_properties
-from tiered_stream.options.tables import render_option_table, render_table, with_table
+from tiered_stream.options.plugin_properties import PLUGIN_PROPERTIES
+from tiered_stream.options.source_options import OPTIONS_WITHOUT_LIMITS
+from tiered_stream.options.types import Option, Queries
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -24,8 +28,8 @@ def tables() -> dict[tuple[str, str], str]:
     """Return the tables as Markdown, by the page and the name of the markers between which the table stands."""
     return {
         ("options.md", "options"): render_option_table(),
-        ("options.md", "client properties"): render_client_properties(),
-        ("options.md", "plugin properties"): render_plugin_properties(),
+        ("options.md", "client properties"): render_properties(CLIENT_PROPERTIES.values()),
+        ("options.md", "plugin properties"): render_properties(PLUGIN_PROPERTIES.values()),
         ("options.md", "limits"): render_table(LIMIT_OPTIONS.values()),
         ("guides/ingest.md", "ingest options"): render_table(INGEST_OPTIONS),
         ("guides/typed-tables.md", "row options"): render_table(ROW_OPTIONS),
@@ -33,6 +37,62 @@ def tables() -> dict[tuple[str, str], str]:
         ("guides/gateway.md", "gateway options"): render_table(GATEWAY_OPTIONS),
         ("metrics.md", "gateway metrics"): _gateway_metrics(),
     }
+
+
+def render_table(options: Iterable[Option[Any]]) -> str:
+    """Return a Markdown table of the options, without internal ones.
+
+    The table has a column for batch or streaming if an option is not for all queries.
+    """
+    shown = [option for option in options if not option.internal]
+    by_queries = any(option.queries is not Queries.ALL for option in shown)
+    titles = ["Option", "Default", *(["Queries"] if by_queries else []), "Meaning"]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for option in shown:
+        default = f"`{option.shown}`" if option.shown else ""
+        queries = [option.queries.value] if by_queries else []
+        lines.append(
+            f"| {' | '.join([f'`{option.name}`', default, *queries, option.doc.replace('|', chr(92) + '|')])} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def render_option_table() -> str:
+    """Return the Markdown table of all the source's options except the limits."""
+    others = "| other `kafka.*` | | all | [Kafka's client properties](#kafkas-client-properties). |"
+    return f"{render_table(OPTIONS_WITHOUT_LIMITS)}{others}\n"
+
+
+def render_properties(properties: Iterable[KnownProperty]) -> str:
+    """Return a Markdown table of the properties. Those that are not honoured and have the same text share a row."""
+    rows: dict[tuple[str, ...], list[KnownProperty]] = {}
+    for known in properties:
+        own_row = (known.name,) if known.use is Use.HONOURED else ()
+        rows.setdefault((known.use.value, known.doc, *own_row), []).append(known)
+    with_defaults = any(known.default for same in rows.values() for known in same)
+    titles = ["Property", *(["Default"] if with_defaults else []), "Given, it is", "Meaning"]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for same in rows.values():
+        names, first = ", ".join(f"`{known.name}`" for known in same), same[0]
+        accepted = f", but for {' and '.join(f'`{value}`' for value in first.accepted)}" if first.accepted else ""
+        replaced = f", unless {' or '.join(f'`{option.name}`' for option in first.replaced_by)} is given"
+        effect = f"{first.use.value}{accepted}{replaced if first.replaced_by else ''}"
+        defaults = [f"`{first.default}`" if first.default else ""] if with_defaults else []
+        lines.append(f"| {' | '.join([names, *defaults, effect, first.doc])} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_table(text: str, name: str, table: str) -> str:
+    """Put the table between the markers `<!-- NAME -->` and `<!-- /NAME -->`, and return the new text.
+
+    Raises:
+        ValueError: the text does not have both markers.
+    """
+    before, begin, rest = text.partition(f"<!-- {name} -->")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
+    if not (begin and end):
+        raise ValueError(f"there are no markers <!-- {name} --> and <!-- /{name} -->")
+    return f"{before}{begin}\n{table}{end}{after}"
 
 
 def _gateway_metrics() -> str:

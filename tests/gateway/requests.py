@@ -12,11 +12,11 @@ from kafka.protocol.producer import ProduceRequest
 
 from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import (
+    FetchPartition,
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
-    WantedPartition,
 )
 from tiered_stream.gateway.protocol.frames import request_head
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, location_request
@@ -80,7 +80,7 @@ def location_fetch(
     **others: Any,
 ) -> bytes:
     """A Fetch that asks where offsets are, by partition."""
-    partitions = [WantedPartition(number, leader_epoch, start, end) for number, (start, end) in wanted.items()]
+    partitions = [FetchPartition(number, leader_epoch, start, end) for number, (start, end) in wanted.items()]
     fields = {
         "isolation_level": 1, "remote_log_segment_location_requested": True,
         "supported_storage_format_versions": [STORAGE_FORMAT], "max_remote_log_segments": 100,

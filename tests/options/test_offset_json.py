@@ -4,6 +4,7 @@ import pytest
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_json import (
     offsets_from_dict,
     offsets_to_dict,
@@ -12,6 +13,8 @@ from tiered_stream.options.offset_json import (
     parse_partition_timestamps,
     parse_partitions,
 )
+from tiered_stream.options.remote_options import ENDING_OFFSETS
+from tiered_stream.options.spark_options import ASSIGN, STARTING_OFFSETS_BY_TIMESTAMP
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -35,7 +38,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
     ],
 )
 def test_offset_json_is_read_as_spark_reads_it(text: str, offsets: dict[TopicPartition, int]) -> None:
-    assert parse_partition_offsets(text, "startingOffsets") == offsets
+    assert parse_partition_offsets(text) == offsets
 
 
 @pytest.mark.contract("1.4 forms of JSON")
@@ -67,20 +70,22 @@ def test_offset_json_is_read_as_spark_reads_it(text: str, offsets: dict[TopicPar
 )
 def test_malformed_offset_json_names_the_option_and_shows_the_form(text: str) -> None:
     with pytest.raises(
-        ConfigurationError, match=r'option endingOffsets: .*expected e\.g\. \{"topicA":\{"0":23'
+        ConfigurationError, match=r'option remote.stream.ending.offsets: .*expected e\.g\. \{"topicA":\{"0":23'
     ) as raised:
-        parse_partition_offsets(text, "endingOffsets")
+        GivenOptions({ENDING_OFFSETS.name: text}).read(ENDING_OFFSETS)
     assert len(str(raised.value)) < 600
 
 
 def test_timestamps_by_partition_are_read() -> None:
-    timestamps = parse_partition_timestamps('{"t":{"0":1718000000000,"1":-5}}', "startingOffsetsByTimestamp")
+    timestamps = parse_partition_timestamps('{"t":{"0":1718000000000,"1":-5}}')
     assert timestamps == {T0: 1718000000000, T1: -5}
 
 
 def test_a_malformed_timestamp_map_says_that_it_wants_milliseconds() -> None:
     with pytest.raises(ConfigurationError, match=r"option startingOffsetsByTimestamp: .*milliseconds"):
-        parse_partition_timestamps('{"t":{"0":"2024-06-10"}}', "startingOffsetsByTimestamp")
+        GivenOptions({STARTING_OFFSETS_BY_TIMESTAMP.name: '{"t":{"0":"2024-06-10"}}'}).read(
+            STARTING_OFFSETS_BY_TIMESTAMP
+        )
 
 
 @pytest.mark.contract("1.2 assign", "1.4 forms of JSON", "2.97")
@@ -105,14 +110,14 @@ def test_assigned_partitions_are_read(text: str, partitions: tuple[TopicPartitio
 )
 def test_a_malformed_assign_names_the_option_and_shows_the_form(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r'option assign: .*expected e\.g\. \{"topicA":\[0,1\]'):
-        parse_partitions(text)
+        GivenOptions({ASSIGN.name: text}).read(ASSIGN)
 
 
 @pytest.mark.contract("1.4 offset JSON", "2.97")
 def test_offset_json_is_written_without_spaces_in_numeric_order() -> None:
     offsets = {TopicPartition("t", 10): 1, TopicPartition("t", 9): 2, TopicPartition("s", 0): 3}
     assert offsets_to_json(offsets) == '{"s":{"0":3},"t":{"9":2,"10":1}}'
-    assert parse_partition_offsets(offsets_to_json(offsets), "x") == offsets
+    assert parse_partition_offsets(offsets_to_json(offsets)) == offsets
     assert offsets_from_dict(offsets_to_dict(offsets)) == offsets
 
 

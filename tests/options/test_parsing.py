@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from tests.docs.docs_tables import render_option_table
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import TopicPartition
@@ -24,7 +25,7 @@ from tiered_stream.options.parsing import (
     parse_storage_options,
 )
 from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, LogEnd
-from tiered_stream.options.tables import OPTIONS, render_option_table
+from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.types import COLUMNS
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 from tiered_stream.spark.source import spark_schema
@@ -251,8 +252,8 @@ def test_a_timestamp_goes_before_timestamps_by_partition_and_those_before_offset
         ({"startingOffsets": '{"t":{"0":-1}}'}, r"startingOffsets: t-0 must not be -1 \(latest\)"),
         ({"endingOffsets": "earliest"}, "endingOffsets must not be earliest"),
         ({"endingOffsets": '{"t":{"0":-2}}'}, r"endingOffsets: t-0 must not be -2 \(earliest\)"),
-        ({"startingOffsets": "x"}, "option startingOffsets: not JSON"),
-        ({"endingOffsets": "x"}, "option endingOffsets: not JSON"),
+        ({"startingOffsets": "x"}, "option startingOffsets: 'x' is not JSON"),
+        ({"endingOffsets": "x"}, "option endingOffsets: 'x' is not JSON"),
         ({"startingTimestamp": "soon"}, "option startingTimestamp: 'soon' must be a timestamp"),
         ({"endingTimestamp": "1.5"}, "option endingTimestamp: '1.5' must be a timestamp"),
         ({"startingTimestamp": "-1y"}, "option startingTimestamp: '-1y' must be a timestamp"),
@@ -261,10 +262,10 @@ def test_a_timestamp_goes_before_timestamps_by_partition_and_those_before_offset
         ({"startingTimestamp": "2026-13-01T00:00:00Z"}, "is no time: write 2026-11-01T00:00:00Z, 1793491200000"),
         ({"startingOffsets": '{"t":"latest"}'}, "startingOffsets: topic t must not be latest"),
         ({"endingOffsets": '{"t":"earliest"}'}, "endingOffsets: topic t must not be earliest"),
-        ({"startingOffsets": '{"t":"first"}'}, "startingOffsets: 'first' of topic 't' is neither earliest nor latest"),
-        ({"startingOffsets": '{"t":{"0":"earliest"}}'}, "'earliest' of t-0 is not an offset"),
+        ({"startingOffsets": '{"t":"first"}'}, "has 'first' for topic 't', neither earliest nor latest"),
+        ({"startingOffsets": '{"t":{"0":"earliest"}}'}, "has 'earliest' for t-0, which is not an offset"),
         ({"startingOffsets": "group: "}, "option startingOffsets: 'group: ' must not be empty"),
-        ({"endingOffsets": "group:app"}, "option endingOffsets: not JSON"),
+        ({"endingOffsets": "group:app"}, "option endingOffsets: 'group:app' is not JSON"),
         ({"startingOffsets": "group:app", "startingOffsetsByGroupStrategy": "none"}, "one of error, earliest, latest"),
         ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "never"}, "one of error, latest"),
         ({"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"1":1}}'}, "MISMATCHED_TOPIC_PARTITIONS_BETWEEN"),
@@ -720,9 +721,9 @@ def test_each_limit_is_an_option_and_goes_to_records_and_storage_alike() -> None
     }
     given = {**TOPIC, **dict.fromkeys(names.values(), "7")}
     options = parse_options(given, streaming=True)
-    assert {getattr(options.limits, field).most for field in names} == {7}
+    assert {getattr(options.limits, field).maximum for field in names} == {7}
     assert options.limits is options.storage.limits
-    assert parse_options({**given, "remote.max.batch.bytes": "1g"}, streaming=False).limits.batch.most == 1 << 30
+    assert parse_options({**given, "remote.max.batch.bytes": "1g"}, streaming=False).limits.batch.maximum == 1 << 30
     with pytest.raises(ConfigurationError, match=r"option remote.max.batch.bytes: '2g' must be at most 2147483647"):
         parse_options({**given, "remote.max.batch.bytes": "2g"}, streaming=False)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.known_properties import Use
 from tiered_stream.options.parsing import StorageOptions, parse_options, parse_storage_options
-from tiered_stream.options.plugin_properties import PLUGIN_PROPERTIES, PluginUse, plugin_property
+from tiered_stream.options.plugin_properties import PLUGIN_PROPERTIES, plugin_property
 
 PAGE = (Path(__file__).parent / "aiven_plugin_1.1.1.txt").read_text().split()
 """The names on the plugin's page docs/configs.rst at its tag v1.1.1, each with the prefix that the page gives it."""
@@ -45,16 +46,16 @@ def test_the_page_was_read() -> None:
 def test_each_setting_of_the_plugins_page_is_honoured_or_without_effect_or_refused(name: str) -> None:
     known = PLUGIN_PROPERTIES[name]
     assert known.doc
-    if known.use is PluginUse.HONOURED:
+    if known.use is Use.HONOURED:
         value, read, wanted = HONOURED[name]
         assert read(parsed(name, value)) == wanted
-    elif known.use is PluginUse.NO_EFFECT:
+    elif known.use is Use.NO_EFFECT:
         assert replace(parsed(name, "value"), rsm_config={}) == StorageOptions(layout=parsed(name, "").layout)
     else:
         with pytest.raises(ConfigurationError, match=f"rsm.config.{name}") as caught:
             parsed(name, SECRET)
-        assert known.taken or SECRET not in str(caught.value)
-        assert all(parsed(name, value) for value in (*known.taken, ""))
+        assert known.accepted or SECRET not in str(caught.value)
+        assert all(parsed(name, value) for value in (*known.accepted, ""))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_who_gives_credentials_or_a_place_in_the_readers_own_options_may_paste_t
 
 
 def test_key_pairs_by_any_id_are_known() -> None:
-    for name, use in (("private", PluginUse.HONOURED), ("public", PluginUse.NO_EFFECT)):
+    for name, use in (("private", Use.HONOURED), ("public", Use.NO_EFFECT)):
         known = plugin_property(f"encryption.key.pairs.key1.{name}.key.file")
         assert known is not None and known.use is use
 

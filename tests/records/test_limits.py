@@ -29,7 +29,7 @@ from tiered_stream.errors import TieredStreamError
 from tiered_stream.limits import DEFAULT_LIMITS
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
 log = sys.stdin.buffer.read()
-limits = replace(DEFAULT_LIMITS, record_headers=replace(DEFAULT_LIMITS.record_headers, most=int(sys.argv[2])))
+limits = replace(DEFAULT_LIMITS, record_headers=replace(DEFAULT_LIMITS.record_headers, maximum=int(sys.argv[2])))
 rows = 0
 try:
     for batch in RecordBatchDecoder("t", 0, 0, 1 << 60, include_headers=sys.argv[1] == "True", limits=limits).feed(log):
@@ -74,7 +74,7 @@ def test_what_a_small_batch_stands_for_stays_within_memory(log: object, include_
 
 def limits(**most: int) -> Limits:
     return replace(
-        DEFAULT_LIMITS, **{name: replace(getattr(DEFAULT_LIMITS, name), most=each) for name, each in most.items()}
+        DEFAULT_LIMITS, **{name: replace(getattr(DEFAULT_LIMITS, name), maximum=each) for name, each in most.items()}
     )
 
 

@@ -82,7 +82,7 @@ def test_a_count_of_more_records_than_there_are_is_told() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_batch_of_an_internal_topic_has_no_more_records_than_the_limit(codec: str) -> None:
     log = record_batch([Record(value=b"v")] * 10, codec, base_offset=7)
-    most = replace(DEFAULT_LIMITS, batch_records=replace(DEFAULT_LIMITS.batch_records, most=9))
+    most = replace(DEFAULT_LIMITS, batch_records=replace(DEFAULT_LIMITS.batch_records, maximum=9))
     with pytest.raises(DataLimitError, match="the batch at offset 7: its records: 10"):
         next(read_batches(log, most))
     assert len(read_values(log)[0]) == 10

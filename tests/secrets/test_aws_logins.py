@@ -26,7 +26,7 @@ for options in sys.stdin.read().splitlines():
     login = sasl_settings(ConfigValues(given), "SASL_SSL")["sasl_oauth_token_provider"]
     try:
         login.renewal().result()
-        logging.getLogger("program").info("%r %s", login.held(), len(login.message({MSK!r})))
+        logging.getLogger("program").info("%r %s", login.current(), len(login.message({MSK!r})))
     except Exception as error:
         logging.getLogger("program").exception("refused")
 logging.getLogger("botocore.endpoint").debug("what others do is still logged")

@@ -8,18 +8,23 @@ import random
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.broker.cluster_metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
+from tiered_stream.broker.cluster_metadata import (
+    NO_TOPIC_ID,
+    PartitionMetadata,
+    TopicMetadata,
+    metadata_request,
+    read_topics,
+)
 from tiered_stream.broker.connections import Connections, Deadline
-from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
+from tiered_stream.broker.faults import code_name, is_retriable, response_fault
 from tiered_stream.errors import BrokerUnavailableError, UnknownTopicError
 from tiered_stream.model import TopicPartition
 from tiered_stream.process.shared import PerProcess
@@ -27,12 +32,10 @@ from tiered_stream.process.shared import PerProcess
 T = TypeVar("T")
 
 _UNKNOWN_TOPIC_CODE = 3  # UNKNOWN_TOPIC_OR_PARTITION
-_QUESTIONS = 4
-"""Number of parsed Metadata responses to keep. A query repeats few requests: all topics, its own, metadata topic."""
 _UNKNOWN_TOPIC_GRACE_MS = 1_000  # not every broker knows a new topic at once
 
 
-class BrokerClient:
+class BrokerClient(AbstractContextManager["BrokerClient"]):
     """Client of one Kafka cluster. Safe to share between threads; connects at the first request.
 
     `properties` are Kafka's client properties without the `kafka.` prefix. Every call ends within
@@ -46,7 +49,6 @@ class BrokerClient:
         self.config = BrokerConfig.parse(properties)
         self._connections = Connections(self.config)
         weakref.finalize(self, _close, self._connections, os.getpid()).atexit = False
-        self._described: deque[tuple[Any, tuple[dict[str, TopicMetadata], dict[str, int]]]] = deque(maxlen=_QUESTIONS)
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
         self.cluster_id: str | None = None
         """Cluster id in the last Metadata response; None: no response yet, or the cluster has no id."""
@@ -56,12 +58,7 @@ class BrokerClient:
     def __repr__(self) -> str:
         return f"BrokerClient({self.config.bootstrap_servers})"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -79,85 +76,87 @@ class BrokerClient:
         return self.run(lambda: self.fetch_metadata(topics, self.deadline()))
 
     def ask_any_broker(self, build: Callable[[], Any]) -> Any:
-        """Ask one broker after the other until one responds, and return its response. `build` makes each request.
+        """Send a request to one broker after the other until one responds, and return that response.
+
+        `build` returns a new request message for each attempt.
 
         Raises: as `metadata`, without UnknownTopicError.
         """
         return self.run(lambda: self.ask_any(build, self.deadline()))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the network thread, and wait for its result."""
+        """Run the coroutine that `work` returns on the network thread, and wait for its result."""
         return self._connections.run(work)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Start a coroutine on the network thread, and return a future of its result at once."""
+        """Start the coroutine that `work` returns on the network thread, and return a future of its result at once."""
         return self._connections.start(work)
 
     # The methods below run on the network thread.
 
-    async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Run coroutines concurrently, and return their results in order."""
-        return await self._connections.together(works)
+    async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+        """Run the coroutines that `works` return concurrently, and return their results in the order of `works`."""
+        return await self._connections.gather(works)
 
     async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
         """Send a message to one broker once, and return its response. Raises: as `Connections.request`."""
         return await self._connections.request(node_id, message, deadline)
 
     def deadline(self, patience_ms: int | None = None, extra_ms: int = 0) -> Deadline:
-        """Return a deadline from now: `default.api.timeout.ms`, or `patience_ms` if that is less, plus `extra_ms`."""
+        """Return a deadline `default.api.timeout.ms` from now, or `patience_ms` if that is shorter, plus `extra_ms`."""
         timeout_ms = self.config.api_timeout_ms
         return Deadline((timeout_ms if patience_ms is None else min(patience_ms, timeout_ms)) + extra_ms)
 
     async def back_off(self, attempt: int, deadline: Deadline) -> None:
-        """Sleep before attempt number `attempt` + 2 (Kafka: `ExponentialBackoff` with 20 % jitter)."""
+        """Sleep after a failed attempt, longer after each one, but not beyond `deadline`; `attempt` counts from 0.
+
+        (Kafka: `ExponentialBackoff` with 20 % jitter.)
+        """
         longest = max(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         wait = min(self.config.retry_backoff_ms * 2 ** min(attempt, 16), longest) * random.uniform(0.8, 1.2)
-        await self._connections.pause(min(wait, deadline.remaining_ms) / 1000)
+        await self._connections.sleep(min(wait, deadline.remaining_ms) / 1000)
 
     async def leaders(
         self, partitions: Collection[TopicPartition], deadline: Deadline, refresh: bool = False
     ) -> dict[TopicPartition, PartitionMetadata]:
-        """Return the leader of each partition from the metadata cache, with new metadata if that is needed.
+        """Return the leader of each partition, from cached metadata if possible.
 
-        New metadata is requested with `refresh`, after `metadata.max.age.ms`, and if a partition is unknown, because it
-        may be new.
+        New metadata is requested if `refresh` is true, if the cached metadata is older than `metadata.max.age.ms`, or
+        if a partition is unknown, because it may be new.
 
         Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
         """
         known = {} if refresh else self._known_leaders(partitions)
-        stale = {each.topic for each in partitions if each not in known}
+        stale = {partition.topic for partition in partitions if partition not in known}
         if not stale:
             return known
         await self.fetch_metadata(stale, deadline)
         return {partition: self._partition(partition) for partition in partitions}
 
-    async def expect_topic(self, topic: str, topic_id: UUID, deadline: Deadline) -> None:
-        """Refresh the topic's metadata if the cached topic id is not `topic_id`: the topic may have been recreated.
-
-        Raises: as `metadata`.
-        """
-        known = self.topic(topic)
-        if known is not None and known.topic_id != topic_id:
-            await self.fetch_metadata([topic], deadline)
-
     def topic(self, topic: str) -> TopicMetadata | None:
         """Return the topic's cached metadata, or None if no response has described it yet."""
         return self._topics[topic][1] if topic in self._topics else None
 
+    def topic_id(self, topic: str) -> UUID:
+        """Return the topic's id from its cached metadata; all zeros if the topic or its id is unknown."""
+        metadata = self.topic(topic)
+        return metadata.topic_id if metadata else NO_TOPIC_ID
+
     def _known_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionMetadata]:
         """Return cached leaders of the partitions; leave out partitions that are unknown or past the maximum age."""
         oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
-        lately = {name: topic.partitions for name, (heard, topic) in self._topics.items() if heard >= oldest}
-        found = ((each, lately.get(each.topic, {}).get(each.partition)) for each in partitions)
-        return {partition: known for partition, known in found if known is not None}
+        fresh = {name: topic.partitions for name, (received, topic) in self._topics.items() if received >= oldest}
+        leaders = {partition: fresh.get(partition.topic, {}).get(partition.partition) for partition in partitions}
+        return {partition: leader for partition, leader in leaders.items() if leader is not None}
 
     def _partition(self, partition: TopicPartition) -> PartitionMetadata:
-        known = self._topics[partition.topic][1].partitions
-        if partition.partition not in known:
+        """Return a partition's cached metadata. Raises UnknownTopicError if its topic does not have the partition."""
+        leaders = self._topics[partition.topic][1].partitions
+        if partition.partition not in leaders:
             raise UnknownTopicError(
-                f"partition {partition} does not exist: topic {partition.topic!r} has {len(known)} partitions"
+                f"partition {partition} does not exist: topic {partition.topic!r} has {len(leaders)} partitions"
             )
-        return known[partition.partition]
+        return leaders[partition.partition]
 
     async def fetch_metadata(self, topics: Collection[str] | None, deadline: Deadline) -> dict[str, TopicMetadata]:
         """Return current metadata of the topics (None: of all), and cache it. Runs on the network thread.
@@ -168,29 +167,21 @@ class BrokerClient:
         attempt = 0
         while True:
             response = await self.ask_any(lambda: metadata_request(topics), deadline)
-            self._connections.learn(response)
+            self._connections.update_brokers(response)
             self.cluster_id = response.cluster_id
-            found, error_codes = self._read_topics(response)
-            heard = time.monotonic()
-            self._topics.update({topic: (heard, metadata) for topic, metadata in found.items()})
+            described, error_codes = read_topics(response)
+            received = time.monotonic()
+            self._topics.update({topic: (received, metadata) for topic, metadata in described.items()})
             if topics is None or not error_codes:
-                return found
-            _raise_hopeless(error_codes, grace, deadline)
+                return described
+            _check_error_codes(error_codes, grace, deadline)
             await self.back_off(attempt, deadline)
             if not deadline.remaining_ms:
-                _raise_hopeless(error_codes, deadline, deadline)
+                _check_error_codes(error_codes, deadline, deadline)
             attempt += 1
 
-    def _read_topics(self, response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
-        """Return topics and error codes of a Metadata response, from the cache if this very object was read before."""
-        known = next((read for before, read in self._described if before is response), None)
-        if known is None:
-            known = read_topics(response)
-            self._described.append((response, known))
-        found, error_codes = known
-        return dict(found), error_codes
-
     async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
+        """Do what `ask_any_broker` does, until `deadline`. Runs on the network thread."""
         attempt = 0
         reason: BrokerUnavailableError | None = None
         # Make at least one attempt, because its error is a better reason than that time is up.
@@ -211,12 +202,15 @@ class BrokerClient:
         ) from reason
 
 
-def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
-    """Raise an error if a topic's error code is permanent, or if there is no time left to try again."""
+def _check_error_codes(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
+    """Raise an error if a topic's error code is permanent, or if there is no time left to try again.
+
+    `grace` is the time after which a topic that no broker knows counts as missing.
+    """
     missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC_CODE)
     for topic, code in error_codes.items():
         if code != _UNKNOWN_TOPIC_CODE and not is_retriable(code):
-            raise answer_fault(code, f"topic {topic!r}", "DESCRIBE on the topic")
+            raise response_fault(code, f"topic {topic!r}", "DESCRIBE on the topic")
     if missing and not grace.remaining_ms:
         raise UnknownTopicError(
             f"no such topic: {', '.join(map(repr, missing))} (Kafka: UNKNOWN_TOPIC_OR_PARTITION). Topics are never "
@@ -227,23 +221,21 @@ def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: D
         raise BrokerUnavailableError(f"topics not available within {deadline.timeout_ms} ms: {reasons}")
 
 
-_FIRST_WITH_FEATURES = 3
+def api_versions(client: BrokerClient) -> Any:
+    """Return the ApiVersions response of the first broker that responds. Raises BrokerError if no broker does."""
+    return client.ask_any_broker(
+        lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
+    )
 
 
 def supported_feature(client: BrokerClient, name: str) -> int:
-    """Return the feature's newest version on the first broker that responds; 0: the broker does not have the feature.
+    """Return the newest version of the feature `name` on the first broker that responds; 0 if it lacks the feature.
 
     Raises:
         BrokerError: no broker responds.
     """
-    response = client.ask_any_broker(
-        lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
-    )
-    if response.API_VERSION < _FIRST_WITH_FEATURES:
-        return 0
-    return max(
-        (feature.max_version for feature in response.supported_features or () if feature.name == name), default=0
-    )
+    features = api_versions(client).supported_features or ()
+    return max((feature.max_version for feature in features if feature.name == name), default=0)
 
 
 _clients: PerProcess[BrokerClient] = PerProcess()

@@ -16,7 +16,6 @@ NO_TOPIC_ID = UUID(int=0)
 class PartitionMetadata:
     """Leader of a partition. `leader_id` is -1 while there is no leader; `leader_epoch` is -1 if it is unknown."""
 
-    partition: int
     leader_id: int
     leader_epoch: int
 
@@ -33,9 +32,10 @@ class TopicMetadata:
 
 def metadata_request(topics: Collection[str] | None) -> Any:
     """Return a request for metadata of the topics, or of all topics if None. It never makes a broker create a topic."""
-    wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in sorted(topics)]
+    kind = MetadataRequest.MetadataRequestTopic
+    requested = None if topics is None else [kind(name=topic) for topic in sorted(topics)]
     # In versions below 4, a broker may create the topics that the request names.
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4)
+    return MetadataRequest(topics=requested, allow_auto_topic_creation=False, min_version=4)
 
 
 def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
@@ -48,18 +48,18 @@ def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]
         if topic.error_code:
             error_codes[topic.name] = topic.error_code
         else:
-            topics[topic.name] = _topic(topic, epochs_hold=response.API_VERSION >= 9)
+            topics[topic.name] = _topic(topic, epochs_are_valid=response.API_VERSION >= 9)
     return topics, error_codes
 
 
-def _topic(topic: Any, epochs_hold: bool) -> TopicMetadata:
-    """Return a topic's metadata. Unless `epochs_hold`, leader epochs are -1.
+def _topic(topic: Any, epochs_are_valid: bool) -> TopicMetadata:
+    """Return a topic's metadata, with leader epochs of -1 unless `epochs_are_valid`.
 
     Brokers older than Kafka 2.4 (Metadata version 9) may return outdated leader epochs (KAFKA-9212).
     """
     partitions = {
         partition.partition_index: PartitionMetadata(
-            partition.partition_index, partition.leader_id, partition.leader_epoch if epochs_hold else -1
+            partition.leader_id, partition.leader_epoch if epochs_are_valid else -1
         )
         for partition in sorted(topic.partitions or (), key=lambda partition: int(partition.partition_index))
     }

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from kafka.errors import KafkaTimeoutError, NodeNotReadyError
+from kafka.errors import NodeNotReadyError
 
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.faults import connection_fault
@@ -22,6 +22,9 @@ from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.process.logs import muted
 
 T = TypeVar("T")
+
+_LOGIN_POLL_SECONDS = 0.02
+"""Time between two checks of the network thread whether another thread has got a login's token."""
 
 
 class Deadline:
@@ -50,7 +53,10 @@ class _QuietSelector(NetworkSelector):  # type: ignore[misc]
 
 
 class Connections:
-    """Connections to one cluster's brokers, by node id. Bootstrap servers have own ids until Metadata is known."""
+    """Connections to one cluster's brokers, by node id.
+
+    Bootstrap servers have node ids of their own, which count until a Metadata response names the brokers.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -60,42 +66,42 @@ class Connections:
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
         self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
-        """Held from the check of `_closed` until the loop has the work: after its end, the loop would never run it."""
+        """Lock around the check of `_closed` and the hand-over of work: a loop that has ended would never run it."""
         self._last_fault: dict[Any, str] = {}  # by node; removed when a request to the node succeeds
         self._net.start()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Start `work` on the network thread, and return a future of its result or error."""
-        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        """Start the coroutine that `work` returns on the network thread, and return a future of its result or error.
 
-        async def settle() -> None:
-            try:
-                result = await work()
-            except GeneratorExit:
-                future.set_exception(_closed())
-                raise
-            except BaseException as error:  # noqa: BLE001 - the waiting thread gets it
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
+        Raises:
+            BrokerUnavailableError: the client was closed.
+        """
         with self._closing:
             if self._closed:
                 raise _closed()
-            self._net.call_soon_threadsafe(settle)
+            outcome = self._manager.call_soon(work)
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        outcome.add_callback(future.set_result)
+        # The loop closes coroutines that are not done when it ends.
+        outcome.add_errback(
+            lambda error: future.set_exception(_closed() if isinstance(error, GeneratorExit) else error)
+        )
         return future
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` on the network thread, and wait for its result. `work` must end by itself at its deadline."""
+        """Run the coroutine that `work` returns on the network thread, and wait for its result.
+
+        The coroutine must end by itself, at its deadline.
+        """
         return self.start(work).result()
 
-    async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Run coroutines concurrently on the network thread, and return their results in order, or raise an error."""
+    async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+        """Run the coroutines that `works` return concurrently, and return their results in order, or raise an error."""
         futures: list[Awaitable[T]] = [self._manager.call_soon(work) for work in works]
         return [await future for future in futures]
 
-    async def pause(self, seconds: float) -> None:
-        """Sleep. Raises BrokerUnavailableError if the client was closed."""
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for this time. Raises BrokerUnavailableError if the client was closed."""
         if self._closed:
             raise _closed()
         await self._net.sleep(seconds)
@@ -111,8 +117,8 @@ class Connections:
         known.sort(key=lambda node_id: node_id != best)
         return known + bootstrap
 
-    def learn(self, metadata_response: Any) -> None:
-        """Take the cluster's brokers from a MetadataResponse, and close the connections to bootstrap servers."""
+    def update_brokers(self, metadata_response: Any) -> None:
+        """Replace the known brokers by those in a MetadataResponse, and close the connections to bootstrap servers."""
         brokers = copy.copy(metadata_response)
         brokers.topics = []  # there may be many; `BrokerClient` keeps what we need of them
         self._manager.cluster.update_metadata(brokers)
@@ -124,7 +130,7 @@ class Connections:
 
         Raises:
             BrokerUnavailableError: no connection or no response in time; the request may be repeated.
-            BrokerAuthorizationError, ConfigurationError, BrokerError: to repeat the request would not help.
+            BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
         if self._closed:
             raise _closed()
@@ -142,7 +148,7 @@ class Connections:
 
     async def _exchange(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
         manager = self._manager
-        await self._have_login(node_id, deadline)
+        await self._await_login(node_id, deadline)
         timeout_ms = min(self._config.request_timeout_ms, deadline.remaining_ms)
         setup_ms = min(manager.socket_connection_setup_timeout_ms(node_id), timeout_ms)
         connection = manager.get_connection(node_id, timeout_ms=setup_ms, refresh_metadata_on_err=False)
@@ -154,15 +160,23 @@ class Connections:
                 connection.close(error)
             raise
 
-    async def _have_login(self, node_id: Any, deadline: Deadline) -> None:
-        """Get a token or credentials before a login needs them: that may take longer than a connection's set-up."""
-        login = self._config.held_login
+    async def _await_login(self, node_id: Any, deadline: Deadline) -> None:
+        """Wait for a login's token or credentials, if a new connection to the node needs them.
+
+        To get them may take longer than the set-up of a connection may.
+
+        Raises:
+            BrokerUnavailableError: they did not come before `deadline`. Also raises the error of their source.
+        """
+        login = self._config.renewed_login
         if login is None or login.usable or self._manager.is_open(node_id):
             return
-        try:
-            await self._manager.settled(login.renewal(), deadline.remaining_ms)
-        except KafkaTimeoutError as error:
-            raise BrokerUnavailableError(f"{login.origin}: no {login.shows} came within {deadline}") from error
+        renewal = login.renewal()
+        while not renewal.done():
+            if not deadline.remaining_ms:
+                raise BrokerUnavailableError(f"{login.origin}: no {login.kind} came within {deadline}")
+            await self._net.sleep(_LOGIN_POLL_SECONDS)
+        renewal.result()
 
     def _describe(self, node_id: Any) -> str:
         broker = self._manager.cluster.broker_metadata(node_id)
@@ -173,7 +187,7 @@ class Connections:
         return f"broker {node_id} at {broker.host}:{broker.port}"
 
     def close(self) -> None:
-        """Close all connections and end the network thread; calls that still wait fail."""
+        """Close all connections and end the network thread. Calls that still wait raise BrokerUnavailableError."""
         with self._closing:
             if self._closed:
                 return

@@ -36,16 +36,19 @@ def is_retriable(error_code: int) -> bool:
 
 
 def is_unknown(error_code: int) -> bool:
-    """Return whether the code is UNKNOWN_SERVER_ERROR, or a code we do not know, which counts as it (Kafka: `Errors`).
+    """Return whether the code is UNKNOWN_SERVER_ERROR. Unknown codes count as UNKNOWN_SERVER_ERROR (Kafka: `Errors`).
 
-    A broker responds with it when its read from remote storage failed. Kafka's consumer repeats the request
+    A broker responds with this code when its read from remote storage failed. Kafka's consumer repeats the request
     (`FetchCollector`, `OffsetFetcherUtils`, `OffsetsForLeaderEpochUtils`).
     """
     return issubclass(kafka_errors.for_code(error_code), kafka_errors.UnknownError)
 
 
-def answer_fault(error_code: int, subject: str, needed_acl: str) -> errors.BrokerError:
-    """Return the error for a response with `error_code` about `subject` (a topic, or a partition and an offset)."""
+def response_fault(error_code: int, subject: str, needed_acl: str) -> errors.BrokerError:
+    """Return the error for a response with `error_code` about `subject` (a topic, or a partition and an offset).
+
+    `needed_acl` is the ACL that the message names if the user is not authorized.
+    """
     name = code_name(error_code)
     kind = kafka_errors.for_code(error_code)
     if issubclass(kind, kafka_errors.AuthorizationError):
@@ -58,13 +61,17 @@ def answer_fault(error_code: int, subject: str, needed_acl: str) -> errors.Broke
 
 
 def connection_fault(error: BaseException, broker: str, security: str) -> errors.TieredStreamError:
-    """Return the error for a request to `broker` without a response; `security` names settings that may be wrong."""
+    """Return the package's error for an exception that ended a request to `broker` without a response.
+
+    `security` are the security settings, which the message names if they may be wrong.
+    """
     if isinstance(error, errors.TieredStreamError):  # raised while a token or credentials for a login were obtained
         return type(error)(f"for the login at {broker}: {error}")
     tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
     if tls is not None and not isinstance(tls, _TRANSIENT_TLS):
+        reason = getattr(tls, "verify_message", None) or getattr(tls, "reason", None) or tls
         return errors.ConfigurationError(
-            f"{broker}: TLS failed: {_tls_reason(tls)}; check kafka.ssl.*, and whether the listener speaks {security}"
+            f"{broker}: TLS failed: {reason}; check kafka.ssl.*, and whether the listener speaks {security}"
         )
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError) and _TOO_MANY in str(error):
         return errors.BrokerUnavailableError(
@@ -88,17 +95,16 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the exception and its causes, at most 8: the exception in its arguments, its `__cause__` or context."""
+    """Yield the exception and its causes, at most 8.
+
+    A cause is an exception in the arguments, the `__cause__` or the `__context__` of the exception before.
+    """
     for _ in range(8):
         if error is None:
             return
         yield error
         wrapped = next((arg for arg in error.args if isinstance(arg, BaseException)), None)
         error = wrapped or error.__cause__ or error.__context__
-
-
-def _tls_reason(error: ssl.SSLError) -> str:
-    return str(getattr(error, "verify_message", None) or getattr(error, "reason", None) or error)
 
 
 def _reason(error: kafka_errors.KafkaError) -> str:

@@ -20,7 +20,7 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
+from tiered_stream.broker.faults import code_name, is_retriable, response_fault
 from tiered_stream.broker.leaders import by_topic
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError
 from tiered_stream.model import PartitionOffsets, TopicPartition
@@ -47,9 +47,9 @@ class GroupOffsets:
         self._client = client
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the offset that the group has committed (the next to read); None: it has none.
+        """Return, by partition, the group's committed offset (the next one to read); None if it has committed none.
 
-        If an open transaction contains a commit, this waits until the transaction ends.
+        If an open transaction contains a commit, the call waits until the transaction ends.
         """
         if not partitions:
             return {}
@@ -57,14 +57,17 @@ class GroupOffsets:
         return client.run(lambda: self._retried(lambda until: self._fetch(partitions, until), client.deadline()))
 
     def start_commit(self, offsets: PartitionOffsets) -> concurrent.futures.Future[None]:
-        """Commit the offsets in the background. The returned future ends with the error, if there is one."""
+        """Start to commit the offsets for the group, and return a future of the commit's end or error."""
         client = self._client
         return client.start(
             lambda: self._retried(lambda until: self._commit(offsets, until), client.deadline(_PATIENCE_MS))
         )
 
     async def _retried(self, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline) -> T:
-        """Run `attempt` until it succeeds or the deadline has passed, and return its result: a coordinator may move."""
+        """Run `attempt` until it succeeds or the deadline has passed, and return its result.
+
+        Attempts fail, for example, while the coordinator moves to another broker.
+        """
         attempts = 0
         while True:
             try:
@@ -90,26 +93,28 @@ class GroupOffsets:
         self, partitions: Collection[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, int | None]:
         topic = OffsetFetchRequest.OffsetFetchRequestTopic
-        asked = OffsetFetchRequest(
+        request = OffsetFetchRequest(
             group_id=self.group,
             topics=[
-                topic(name=name, partition_indexes=[each.partition for each in some])
-                for name, some in by_topic(partitions).items()
+                topic(name=name, partition_indexes=[partition.partition for partition in of_topic])
+                for name, of_topic in by_topic(partitions).items()
             ],
             require_stable=True,
             max_version=_ONE_GROUP,
         )
-        response = await self._client.request(await self._coordinator(deadline), asked, deadline)
+        response = await self._client.request(await self._coordinator(deadline), request, deadline)
         self._check(response.error_code, f"consumer group {self.group!r}")
-        found = {each: answer.committed_offset for each, answer in self._answers(response)}
-        if not found.keys() >= set(partitions):
+        committed = {partition: result.committed_offset for partition, result in self._results(response)}
+        if not committed.keys() >= set(partitions):
             raise CorruptDataError(f"consumer group {self.group!r}: the coordinator left partitions out of its answer")
-        return {each: None if found[each] <= _NO_OFFSET else found[each] for each in partitions}
+        return {
+            partition: None if committed[partition] <= _NO_OFFSET else committed[partition] for partition in partitions
+        }
 
     async def _commit(self, offsets: PartitionOffsets, deadline: Deadline) -> None:
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
-        partition = topic.OffsetCommitRequestPartition
-        asked = OffsetCommitRequest(
+        kind = topic.OffsetCommitRequestPartition
+        request = OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=DEFAULT_GENERATION_ID,
             member_id=UNKNOWN_MEMBER_ID,
@@ -117,28 +122,29 @@ class GroupOffsets:
                 topic(
                     name=name,
                     partitions=[
-                        partition(partition_index=each.partition, committed_offset=offsets[each], committed_metadata="")
-                        for each in some
+                        kind(partition_index=at.partition, committed_offset=offsets[at], committed_metadata="")
+                        for at in of_topic
                     ],
                 )
-                for name, some in by_topic(offsets).items()
+                for name, of_topic in by_topic(offsets).items()
             ],
             max_version=_TOPIC_NAMES,
         )
-        self._answers(await self._client.request(await self._coordinator(deadline), asked, deadline))
+        self._results(await self._client.request(await self._coordinator(deadline), request, deadline))
 
-    def _answers(self, response: Any) -> list[tuple[TopicPartition, Any]]:
-        answers = [
-            (TopicPartition(topic.name, answer.partition_index), answer)
+    def _results(self, response: Any) -> list[tuple[TopicPartition, Any]]:
+        """Return the partitions of a response with their results. Raises an error if a partition has an error code."""
+        results = [
+            (TopicPartition(topic.name, result.partition_index), result)
             for topic in response.topics or ()
-            for answer in topic.partitions or ()
+            for result in topic.partitions or ()
         ]
-        for partition, answer in answers:
-            self._check(answer.error_code, f"partition {partition} of consumer group {self.group!r}")
-        return answers
+        for partition, result in results:
+            self._check(result.error_code, f"partition {partition} of consumer group {self.group!r}")
+        return results
 
     def _check(self, error_code: int, subject: str) -> None:
         if error_code and is_retriable(error_code):
             raise BrokerUnavailableError(f"{subject}: the coordinator answered {code_name(error_code)}")
         if error_code:
-            raise answer_fault(error_code, subject, "READ on the group and on the topic")
+            raise response_fault(error_code, subject, "READ on the group and on the topic")

@@ -17,10 +17,11 @@ NO_EPOCH = -1
 def leader_epoch_end_offsets(
     client: BrokerClient, epochs: Mapping[TopicPartition, int], patience_ms: int | None = None
 ) -> PartialAnswer[TopicPartition, tuple[int, int]]:
-    """Return, by partition, the largest epoch of the lineage up to the given epoch, and its end offset (exclusive).
+    """Return, by partition, the leader's largest epoch up to the one in `epochs`, and its end offset (exclusive).
 
-    The present epoch ends at the log end. (-1, -1) means that the given epoch is above all epochs of the lineage. For
-    an epoch below all that the leader remembers, the result is that epoch and the start of the first remembered epoch.
+    The leader's newest epoch ends at the log end. (-1, -1): the epoch in `epochs` is newer than all of the leader's. If
+    it is older than all epochs that the leader remembers, the result is that epoch itself, with the start offset of the
+    first remembered epoch as its end.
 
     Raises: as `leaders.ask_each_leader`.
     """
@@ -31,18 +32,18 @@ def leader_epoch_end_offsets(
 def lineages(
     client: BrokerClient, epochs: Mapping[TopicPartition, Collection[int]], patience_ms: int | None = None
 ) -> PartialAnswer[TopicPartition, dict[int, int]]:
-    """Return, by partition, the end offsets (exclusive) of the given leader epochs, without epochs outside the lineage.
+    """Return, by partition, the end offset (exclusive) of each epoch in `epochs` that is in the partition's lineage.
 
-    No record of an epoch outside the lineage is still part of the log. Each round of requests asks for one epoch of
-    each partition, and has its own `patience_ms`. Raises: as `leaders.ask_each_leader`.
+    Other epochs are left out, because none of their records is still part of the log. Each round of requests asks for
+    one epoch of each partition, and has its own `patience_ms`. Raises: as `leaders.ask_each_leader`.
     """
     answer: PartialAnswer[TopicPartition, dict[int, int]] = PartialAnswer({partition: {} for partition in epochs}, {})
-    waiting = {partition: sorted(set(wanted)) for partition, wanted in epochs.items()}
-    while waiting := {each: wanted for each, wanted in waiting.items() if wanted and each in answer.found}:
-        asked = {partition: wanted.pop() for partition, wanted in waiting.items()}
-        ends = leader_epoch_end_offsets(client, asked, patience_ms)
+    remaining = {partition: sorted(set(numbers)) for partition, numbers in epochs.items()}
+    while remaining := {at: numbers for at, numbers in remaining.items() if numbers and at in answer.found}:
+        requested = {partition: numbers.pop() for partition, numbers in remaining.items()}
+        ends = leader_epoch_end_offsets(client, requested, patience_ms)
         for partition, (epoch, end_offset) in ends.found.items():
-            if epoch == asked[partition]:
+            if epoch == requested[partition]:
                 answer.found[partition][epoch] = end_offset
         for partition, fault in ends.faults.items():
             answer.faults[partition] = fault
@@ -59,7 +60,7 @@ class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
     def message(self, leaders: Leaders) -> Any:
         return OffsetForLeaderEpochRequest(
             replica_id=-1,  # a consumer
-            topics=[self._topic(topic, listed, leaders) for topic, listed in by_topic(leaders).items()],
+            topics=[self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()],
             min_version=2,
         )
 
@@ -77,11 +78,11 @@ class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
             ],
         )
 
-    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, tuple[int, int]]]:
+    def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, tuple[int, int]]]:
         for topic in response.topics or ():
-            for answer in topic.partitions or ():
-                partition = TopicPartition(topic.topic, answer.partition)
-                yield partition, answer.error_code, (answer.leader_epoch, answer.end_offset)
+            for result in topic.partitions or ():
+                partition = TopicPartition(topic.topic, result.partition)
+                yield partition, result.error_code, (result.leader_epoch, result.end_offset)
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, leader epoch {self._epochs[partition]}"

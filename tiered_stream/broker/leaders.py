@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import PartitionMetadata
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.faults import answer_fault, code_name, is_retriable, is_unknown
+from tiered_stream.broker.faults import code_name, is_retriable, is_unknown, response_fault
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, TieredStreamError
 from tiered_stream.model import PartialAnswer, TopicPartition
 
@@ -39,15 +39,15 @@ class LeaderRequest(ABC, Generic[A]):
         """Return a new request message for these partitions, which all have the same leader."""
 
     @abstractmethod
-    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, A]]:
+    def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, A]]:
         """Return, for each partition in the response, the partition, its error code and its result."""
 
-    def error_of_all(self, response: Any) -> int:
-        """Return the error code of the whole response, which counts for all its partitions; 0: no error."""
+    def response_error(self, response: Any) -> int:
+        """Return the response's own error code, which counts for all its partitions; 0: no error."""
         return 0
 
     def subject(self, partition: TopicPartition) -> str:
-        """Return a text for errors: the partition, and what was requested of it."""
+        """Return a text for errors that names the partition and what was requested, such as an offset."""
         return f"partition {partition}"
 
 
@@ -63,21 +63,7 @@ async def ask_leaders(
         UnknownTopicError, BrokerAuthorizationError, OffsetOutOfRangeError, BrokerError: a broker responded so.
         BrokerUnavailableError: a partition had no result when the time was up; names it and the last reason.
     """
-    answered: dict[TopicPartition, A] = {}
-    reasons = dict.fromkeys(partitions, "")
-    attempt = 0
-    while reasons:
-        if attempt and not deadline.remaining_ms:
-            raise _unavailable(request, reasons, deadline)
-        answers = await _ask_once(client, request, reasons, deadline, refresh=attempt > 0)
-        if answers.faults:
-            raise answers.faults[min(answers.faults)]
-        answered.update(answers.found)
-        reasons = _joined(answers.waiting, reasons)
-        if reasons:
-            await client.back_off(attempt, deadline)
-        attempt += 1
-    return answered
+    return (await _ask_until(client, request, partitions, deadline, partial=False)).found
 
 
 async def ask_each_leader(
@@ -91,77 +77,91 @@ async def ask_each_leader(
     Raises:
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `BrokerClient.metadata`.
     """
-    found: dict[TopicPartition, A] = {}
-    faults: dict[TopicPartition, TieredStreamError] = {}
-    reasons = dict.fromkeys(partitions, "")
     deadline = client.deadline(patience_ms)
+    return await _ask_until(client, request, partitions, deadline, partial=True, await_leaders=patience_ms is None)
+
+
+async def _ask_until(
+    client: BrokerClient,
+    request: LeaderRequest[A],
+    partitions: Collection[TopicPartition],
+    deadline: Deadline,
+    *,
+    partial: bool,
+    await_leaders: bool = True,
+) -> PartialAnswer[TopicPartition, A]:
+    """Repeat the request until each partition has a result or an error.
+
+    Without `partial`, the first error is raised. Without `await_leaders`, a partition that has no leader at the second
+    attempt gets an error.
+    """
+    answer: PartialAnswer[TopicPartition, A] = PartialAnswer({}, {})
+    reasons = dict.fromkeys(partitions, "")
     attempt = 0
     while reasons:
-        answers = await _ask_once(client, request, reasons, deadline, refresh=attempt > 0)
-        found.update(answers.found)
-        faults.update(answers.faults)
-        if answers.waiting:
+        attempted = await _ask_once(client, request, reasons, deadline, refresh=attempt > 0)
+        if attempted.faults and not partial:
+            raise attempted.faults[min(attempted.faults)]
+        answer.found.update(attempted.results)
+        answer.faults.update(attempted.faults)
+        reasons = _joined(attempted.retry_reasons, reasons)
+        if reasons:
             await client.back_off(attempt, deadline)
-        late, give_up = not deadline.remaining_ms, attempt and patience_ms is not None
-        hopeless = [each for each, why in answers.waiting.items() if late or (give_up and why == _NO_LEADER)]
-        reasons = _joined(answers.waiting, reasons)
-        faults.update({each: _unavailable(request, {each: reasons.pop(each)}, deadline) for each in hopeless})
+        late, give_up = not deadline.remaining_ms, attempt and not await_leaders
+        if late and reasons and not partial:
+            raise _unavailable(request, reasons, deadline)
+        for partition, reason in attempted.retry_reasons.items():
+            if late or (give_up and reason == _NO_LEADER):
+                answer.faults[partition] = _unavailable(request, {partition: reasons.pop(partition)}, deadline)
         attempt += 1
-    return PartialAnswer(found, faults)
+    return answer
 
 
 @dataclass(slots=True)
-class NodeAnswers(Generic[A]):
-    """Result of one attempt. A partition is in one field: its result, a permanent error, or the reason to ask again."""
+class NodeResults(Generic[A]):
+    """Outcome of one attempt: each partition has a result, a permanent error, or the reason to ask again."""
 
-    found: dict[TopicPartition, A] = field(default_factory=dict)
+    results: dict[TopicPartition, A] = field(default_factory=dict)
     faults: dict[TopicPartition, TieredStreamError] = field(default_factory=dict)
-    waiting: dict[TopicPartition, str] = field(default_factory=dict)
+    retry_reasons: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def add_error(self, request: LeaderRequest[A], partition: TopicPartition, error_code: int, node_id: int) -> None:
+        """Add a partition's error: to `retry_reasons` if the same request may succeed later, else to `faults`."""
+        if is_retriable(error_code):
+            self.retry_reasons[partition] = code_name(error_code)
+            if is_unknown(error_code):  # only the broker's log has the reason
+                log.warning("%s: broker %s answered %s, and is asked again",
+                            request.subject(partition), node_id, code_name(error_code))  # fmt: skip
+        else:
+            self.faults[partition] = response_fault(error_code, request.subject(partition), request.needed_acl)
 
 
 async def ask_node(
     client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
-) -> NodeAnswers[A]:
+) -> NodeResults[A]:
     """Send the request to one broker once, and return its results and errors by partition. Raises no broker error."""
     try:
         response = await client.request(node_id, request.message(leaders), deadline)
     except BrokerUnavailableError as error:
-        return NodeAnswers(waiting=dict.fromkeys(leaders, str(error)))
+        return NodeResults(retry_reasons=dict.fromkeys(leaders, str(error)))
     except TieredStreamError as error:
-        return NodeAnswers(faults=dict.fromkeys(leaders, error))
-    if error_code := request.error_of_all(response):
-        answers: NodeAnswers[A] = NodeAnswers()
+        return NodeResults(faults=dict.fromkeys(leaders, error))
+    outcome: NodeResults[A] = NodeResults()
+    if error_code := request.response_error(response):
         for partition in leaders:
-            _add_error(answers, request, partition, error_code, node_id)
-        return answers
-    told = list(request.answers(response))
-    found = {partition: answer for partition, error_code, answer in told if error_code == 0}
-    if len(told) == len(leaders) and found.keys() == leaders.keys():  # almost always true
-        return NodeAnswers(found)
-    answers = NodeAnswers(waiting=dict.fromkeys(leaders, "left out of the answer"))
-    for partition, error_code, answer in told:
+            outcome.add_error(request, partition, error_code, node_id)
+        return outcome
+    outcome.retry_reasons.update(dict.fromkeys(leaders, "left out of the answer"))
+    for partition, error_code, result in request.results(response):
         if partition not in leaders:
             wrong = CorruptDataError(f"broker {node_id} answered for partition {partition}, which was not asked for")
-            return NodeAnswers(faults=dict.fromkeys(leaders, wrong))
-        answers.waiting.pop(partition, None)
+            return NodeResults(faults=dict.fromkeys(leaders, wrong))
+        outcome.retry_reasons.pop(partition, None)
         if error_code == 0:
-            answers.found[partition] = answer
+            outcome.results[partition] = result
         else:
-            _add_error(answers, request, partition, error_code, node_id)
-    return answers
-
-
-def _add_error(
-    answers: NodeAnswers[A], request: LeaderRequest[A], partition: TopicPartition, error_code: int, node_id: int
-) -> None:
-    """Add a partition's error to `answers`: to `waiting` if the same request may succeed later, else to `faults`."""
-    if is_retriable(error_code):
-        answers.waiting[partition] = code_name(error_code)
-        if is_unknown(error_code):  # only the broker's log has the reason
-            log.warning("%s: broker %s answered %s, and is asked again",
-                        request.subject(partition), node_id, code_name(error_code))  # fmt: skip
-    else:
-        answers.faults[partition] = answer_fault(error_code, request.subject(partition), request.needed_acl)
+            outcome.add_error(request, partition, error_code, node_id)
+    return outcome
 
 
 async def _ask_once(
@@ -171,31 +171,33 @@ async def _ask_once(
     deadline: Deadline,
     *,
     refresh: bool,
-) -> NodeAnswers[A]:
+) -> NodeResults[A]:
     """Send the request once to the leaders of all partitions, all at once; `refresh`: get new metadata first."""
     leaders = await client.leaders(partitions, deadline, refresh=refresh)
     by_node: dict[int, dict[TopicPartition, PartitionMetadata]] = defaultdict(dict)
-    answers: NodeAnswers[A] = NodeAnswers()
+    attempted: NodeResults[A] = NodeResults()
     for partition, metadata in leaders.items():
         if metadata.leader_id < 0:
-            answers.waiting[partition] = _NO_LEADER
+            attempted.retry_reasons[partition] = _NO_LEADER
         else:
             by_node[metadata.leader_id][partition] = metadata
-    rounds = [partial(ask_node, client, request, node, led, deadline) for node, led in by_node.items()]
-    for each in await client.together(rounds):
-        answers.found.update(each.found)
-        answers.faults.update(each.faults)
-        answers.waiting.update(each.waiting)
-    return answers
+    requests = [partial(ask_node, client, request, node, led, deadline) for node, led in by_node.items()]
+    for outcome in await client.gather(requests):
+        attempted.results.update(outcome.results)
+        attempted.faults.update(outcome.faults)
+        attempted.retry_reasons.update(outcome.retry_reasons)
+    return attempted
 
 
-def _joined(now: Mapping[TopicPartition, str], before: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
-    """Return, by partition, the reason to ask again and an earlier one: the last may only be that time ran out."""
+def _joined(reasons: Mapping[TopicPartition, str], earlier: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
+    """Join the new reason to ask again with the earlier one, by partition.
+
+    The newest reason alone may only be that time ran out.
+    """
     joined: dict[TopicPartition, str] = {}
-    for partition, why in now.items():
-        known = before[partition]
-        earlier = known.partition(_BEFORE)[0]
-        joined[partition] = known if earlier == why else why + (_BEFORE + earlier if earlier else "")
+    for partition, reason in reasons.items():
+        last = earlier[partition].partition(_BEFORE)[0]
+        joined[partition] = earlier[partition] if last == reason else reason + (_BEFORE + last if last else "")
     return joined
 
 

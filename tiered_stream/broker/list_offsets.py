@@ -11,7 +11,12 @@ from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, ask_leaders, by_topic
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.topic_configs import topic_configs
-from tiered_stream.broker.wire.offset_messages import FIRST_FLEXIBLE, ListOffsetsRequest, WantedPartition, WantedTopic
+from tiered_stream.broker.wire.offset_messages import (
+    FIRST_FLEXIBLE,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tiered_stream.model import PartialAnswer, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
@@ -49,10 +54,10 @@ class BrokerOffsetReader(OffsetReader):
             return {}
         return {topic: _described(metadata) for topic, metadata in self._client.metadata(topics).items()}
 
-    def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Return id and partitions of each non-internal topic whose name `wanted` accepts, by one Metadata request."""
-        found = self._client.metadata()
-        return {topic: _described(each) for topic, each in found.items() if not each.internal and wanted(topic)}
+    def matching(self, accepts: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        """Return id and partitions of each non-internal topic for whose name `accepts` is true, by one request."""
+        topics = self._client.metadata().items()
+        return {name: _described(topic) for name, topic in topics if not topic.internal and accepts(name)}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._list(dict.fromkeys(partitions, EARLIEST))
@@ -67,17 +72,17 @@ class BrokerOffsetReader(OffsetReader):
         return topic_configs(self._client, topics, names) if topics else {}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the first offset with a timestamp (ms) at or after the given one; None: there is none.
+        """Return, by partition, the first offset whose timestamp is at or after that in `timestamps` (ms), or None.
+
+        None: no record has such a timestamp.
 
         Every offset is requested twice. A broker searches for a timestamp in remote storage first and then on its own
         disk (`RemoteLogOffsetReader`). It misses a segment that moves in between, and then returns a later offset or
-        none. By the next request the segment is in remote storage. No offset is ever too early, so the earlier counts.
+        none. By the second request the segment is in remote storage. No offset is too early, so the earlier one counts.
         """
-        first, second = (_none_where_missing(self._list(timestamps)) for _ in range(2))
-        return {
-            partition: min((at for at in (first[partition], second[partition]) if at is not None), default=None)
-            for partition in timestamps
-        }
+        first, second = (self._list(timestamps) for _ in range(2))
+        earlier = {partition: _earlier(first[partition], second[partition]) for partition in timestamps}
+        return _none_where_missing(earlier)
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         return GroupOffsets(self._client, group).committed(partitions)
@@ -92,18 +97,18 @@ class BrokerOffsetReader(OffsetReader):
         """
         if patience_ms is None:
             return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
-        answer = self.each(EARLIEST_LOCAL, partitions, patience_ms)
+        answer = self.special_offsets(EARLIEST_LOCAL, partitions, patience_ms)
         for fault in answer.faults.values():
             if not fault.retriable:
                 raise fault
         return _none_where_missing({**dict.fromkeys(answer.faults, _NO_OFFSET), **answer.found})
 
-    def each(
+    def special_offsets(
         self, special: int, partitions: Collection[TopicPartition], patience_ms: int | None
     ) -> PartialAnswer[TopicPartition, int]:
-        """Request the EARLIEST, LATEST or EARLIEST_LOCAL offset of each partition; return offsets, and errors if any.
+        """Request one special offset of each partition, and return the offset, or the partition's error.
 
-        `patience_ms` None: `default.api.timeout.ms`.
+        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. `patience_ms` None: `default.api.timeout.ms`.
 
         Raises: as `leaders.ask_each_leader`.
         """
@@ -139,25 +144,34 @@ class ListOffsets(LeaderRequest[int]):
     def message(self, leaders: Leaders) -> Any:
         timestamps = self._timestamps
         topics = [
-            WantedTopic(
+            ListOffsetsTopic(
                 topic,
-                [WantedPartition(each.partition, leaders[each].leader_epoch, timestamps[each]) for each in listed],
+                [
+                    ListOffsetsPartition(partition.partition, leaders[partition].leader_epoch, timestamps[partition])
+                    for partition in partitions
+                ],
             )
-            for topic, listed in by_topic(leaders).items()
+            for topic, partitions in by_topic(leaders).items()
         ]
-        least = max(_VERSION_OF_TIMESTAMP.get(each, FIRST_FLEXIBLE) for each in {timestamps[one] for one in leaders})
+        requested = {timestamps[partition] for partition in leaders}
+        min_version = max(_VERSION_OF_TIMESTAMP.get(timestamp, FIRST_FLEXIBLE) for timestamp in requested)
         return ListOffsetsRequest(
-            isolation_level=self._isolation, topics=topics, timeout_ms=self._timeout_ms, min_version=least
+            isolation_level=self._isolation, topics=topics, timeout_ms=self._timeout_ms, min_version=min_version
         )
 
-    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, int]]:
+    def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, int]]:
         for topic in response.topics or ():
-            for answer in topic.partitions or ():
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # old log without timestamps: nothing found
+            for result in topic.partitions or ():
+                partition = TopicPartition(topic.name, result.partition_index)
+                if result.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # old log without timestamps: nothing found
                     yield partition, 0, _NO_OFFSET
                 else:
-                    yield partition, answer.error_code, answer.offset
+                    yield partition, result.error_code, result.offset
+
+
+def _earlier(first: int, second: int) -> int:
+    """Return the smaller one of two offsets; -1, which stands for no offset, does not count."""
+    return max(first, second) if _NO_OFFSET in (first, second) else min(first, second)
 
 
 def _none_where_missing(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:

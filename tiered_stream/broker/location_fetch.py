@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from uuid import UUID
+from dataclasses import dataclass
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, by_topic
 from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.broker.wire.location_messages import (
+    FetchPartition,
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
-    WantedPartition,
 )
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.model import STORAGE_FORMAT, OffsetRange, PartialAnswer, TopicPartition
@@ -40,30 +39,16 @@ class LocationTerms:
     offsets_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedSegments:
-    """Segments of one partition in a response. `segments` are encoded, for `location_messages.decode_segments`; None: the response names none.
-
-    All segments below offset `located_end` are in the response, and there may be more from it on. `located_end` None:
-    the broker does not name segment locations.
-    """  # noqa: E501
-
-    segments: bytes | None = field(repr=False)
-    located_end: int | None
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-
-
 def locate_segments(
     client: BrokerClient,
     ranges: Mapping[TopicPartition, OffsetRange],
     terms: LocationTerms,
     patience_ms: int | None = None,
-) -> PartialAnswer[TopicPartition, LocatedSegments]:
+) -> PartialAnswer[TopicPartition, LocatedPartition]:
     """Ask the leaders for the segments of each partition's offset range, and return one response for each partition.
 
-    A response starts at the range's start, and may end before the range's end. All leaders are asked at once, each with
+    A response starts at the range's start, and may end before the range's end. All its segments below offset
+    `located_end_offset` are named, and there may be more from it on. All leaders are asked at once, each with
     one request for all its partitions. `patience_ms` None: `default.api.timeout.ms`.
 
     Raises: as `leaders.ask_each_leader`.
@@ -72,7 +57,7 @@ def locate_segments(
     return client.run(lambda: ask_each_leader(client, request, ranges, patience_ms))
 
 
-class _Locations(LeaderRequest[LocatedSegments]):
+class _Locations(LeaderRequest[LocatedPartition]):
     needed_acl = "READ on the topic"
 
     def __init__(
@@ -86,7 +71,7 @@ class _Locations(LeaderRequest[LocatedSegments]):
         terms = self._terms
         return LocationFetchRequest(
             isolation_level=isolation_code(terms.isolation),
-            topics=[self._topic(topic, listed, leaders) for topic, listed in by_topic(leaders).items()],
+            topics=[self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()],
             remote_log_segment_location_requested=True,
             supported_storage_format_versions=[STORAGE_FORMAT],
             max_remote_log_segments=MAX_SEGMENTS,
@@ -95,42 +80,32 @@ class _Locations(LeaderRequest[LocatedSegments]):
             offsets_only=terms.offsets_only,
         )
 
-    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> FetchTopic[WantedPartition]:
-        topic_id = self._topic_id(topic)
-        if topic_id is None or topic_id == NO_TOPIC_ID:
+    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> FetchTopic[FetchPartition]:
+        topic_id = self._client.topic_id(topic)
+        if topic_id == NO_TOPIC_ID:
             raise UnsupportedDataError(f"topic {topic!r} has no id: the brokers are too old for tiered storage")
         ranges = self._ranges
         return FetchTopic(
             topic_id,
             [
-                WantedPartition(each.partition, leaders[each].leader_epoch, ranges[each].start, ranges[each].end)
-                for each in partitions
+                FetchPartition(
+                    partition.partition, leaders[partition].leader_epoch, ranges[partition].start, ranges[partition].end
+                )
+                for partition in partitions
             ],
         )
 
-    def error_of_all(self, response: LocationFetchResponse) -> int:
+    def response_error(self, response: LocationFetchResponse) -> int:
         return response.error_code
 
-    def answers(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedSegments]]:
-        names = {self._topic_id(partition.topic): partition.topic for partition in self._ranges}
+    def results(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedPartition]]:
+        names = {self._client.topic_id(partition.topic): partition.topic for partition in self._ranges}
         return [
-            (TopicPartition(names[topic.topic_id], answer.partition_index), answer.error_code, _located(answer))
+            (TopicPartition(names[topic.topic_id], located.partition_index), located.error_code, located)
             for topic in response.responses
             if topic.topic_id in names
-            for answer in topic.partitions
+            for located in topic.partitions
         ]
-
-    def _topic_id(self, topic: str) -> UUID | None:
-        known = self._client.topic(topic)
-        return known.topic_id if known else None
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, offset {self._ranges[partition].start}"
-
-
-def _located(answer: LocatedPartition) -> LocatedSegments:
-    end = answer.located_end_offset
-    return LocatedSegments(
-        answer.remote_log_segments or None, end if end >= 0 else None,
-        answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
-    )  # fmt: skip

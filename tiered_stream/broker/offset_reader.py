@@ -1,4 +1,4 @@
-"""The interface that gives topics, partitions, and the offsets where partitions begin and end."""
+"""Interface of readers of topics, partitions, and the offsets at which partitions begin and end."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class OffsetReader(ABC):
             UnknownTopicError: one of the topics does not exist.
         """
 
-    def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Return the id and the partitions of each non-internal topic whose name `wanted` accepts."""
-        found = {topic for topic in self.topics() if wanted(topic)}
-        return self.partitions(found) if found else {}
+    def matching(self, accepts: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        """Return the id and the partitions of each non-internal topic for whose name `accepts` returns true."""
+        topics = {topic for topic in self.topics() if accepts(topic)}
+        return self.partitions(topics) if topics else {}
 
     @abstractmethod
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log start offsets: the first offset that can still be read, from remote storage or a broker."""
+        """Return, by partition, the log start offset: the first offset that remote storage or a broker still has."""
 
     @abstractmethod
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end offsets: last stable offsets under read_committed, high watermarks under read_uncommitted."""
+        """Return, by partition, the end offset: last stable offset (read_committed), or high watermark."""
 
     @abstractmethod
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the high watermarks, whatever the isolation level is."""
+        """Return, by partition, the high watermark, whatever the isolation level is."""
 
     @abstractmethod
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the first offset with a timestamp (ms) at or after the given one; None: there is none.
+        """Return, by partition, the first offset whose timestamp is at or after that in `timestamps` (ms), or None.
 
-        -1 and -2 mean latest and earliest, as in Kafka's ListOffsets.
+        None: no record has such a timestamp. The timestamps -1 and -2 mean latest and earliest, as in ListOffsets.
         """
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:

@@ -52,7 +52,7 @@ def read_range(
     position = _Position(client, topic_partition, offsets.start, terms, poll_timeout_ms)
     while (fetched := position.poll()) is not None:
         if position.offset < offsets.end:
-            position.ask(position.patience())
+            position.start_fetch(position.patience())
         yield fetched
         if position.offset >= offsets.end:
             return
@@ -67,21 +67,23 @@ class _Position:
     offset: int
     terms: FetchTerms
     poll_timeout_ms: int
-    _answer: Future[FetchedRecords] | None = None
+    _fetch: Future[FetchedRecords] | None = None
 
     def patience(self) -> Deadline:
+        """Return a deadline `kafkaConsumer.pollTimeoutMs` from now."""
         return Deadline(self.poll_timeout_ms, POLL_TIMEOUT_MS.name)
 
-    def ask(self, deadline: Deadline) -> None:
-        """Start a Fetch at the current offset. Errors that may pass are retried until `deadline`."""
-        self._answer = self.client.start(partial(fetch, self.client, self.partition, self.offset, self.terms, deadline))
+    def start_fetch(self, deadline: Deadline) -> Future[FetchedRecords]:
+        """Start a Fetch at the next offset, and return a future of its result. It is repeated until `deadline`."""
+        self._fetch = self.client.start(partial(fetch, self.client, self.partition, self.offset, self.terms, deadline))
+        return self._fetch
 
     def poll(self) -> FetchedRecords | None:
-        """Wait for a response with whole batches, and move the offset past them; None: the log ends here."""
+        """Wait for a response with whole batches, move the next offset past them, and return it; None: the log ends."""
         patience, reason = self.patience(), BrokerUnavailableError("the answers had no record")
         while True:
             try:
-                fetched = self._answered(patience)
+                fetched = self._fetched(patience)
                 following = offset_after(fetched)
                 if following is not None:
                     self.offset = following
@@ -92,18 +94,15 @@ class _Position:
                 # A Fetch that was under way while its reader was busy may have used up its own deadline: try again.
                 reason = error
             else:
-                self._before_asking_again(fetched)
+                self._prepare_retry(fetched)
             if not patience.remaining_ms:
                 raise FetchTimeoutError(
                     f"partition {self.partition}: cannot fetch record for offset {self.offset} in {patience}: {reason}"
                 ) from reason
 
-    def _answered(self, patience: Deadline) -> FetchedRecords:
-        if self._answer is None:
-            self.ask(patience)
-        assert self._answer is not None
-        answer, self._answer = self._answer, None
-        return answer.result()
+    def _fetched(self, patience: Deadline) -> FetchedRecords:
+        under_way, self._fetch = self._fetch or self.start_fetch(patience), None
+        return under_way.result()
 
     def _at_log_end(self, fetched: FetchedRecords, patience: Deadline) -> bool:
         isolation, partition = self.terms.isolation, self.partition
@@ -115,7 +114,7 @@ class _Position:
         ends = self.client.run(lambda: ask_leaders(self.client, request, [partition], patience))
         return ends[partition] <= self.offset
 
-    def _before_asking_again(self, fetched: FetchedRecords) -> None:
+    def _prepare_retry(self, fetched: FetchedRecords) -> None:
         config = self.client.config
         if not fetched.records:  # for example, remote storage did not respond to the broker in time
             time.sleep(config.retry_backoff_ms / 1000)

@@ -6,7 +6,7 @@ from many partitions at once. `location_fetch` asks for segment locations, not f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,7 @@ from kafka.protocol.consumer import FetchRequest
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, ask_node
+from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, ask_node, by_topic
 from tiered_stream.broker.list_offsets import ListOffsets, isolation_code
 from tiered_stream.errors import OffsetOutOfRangeError, TopicRecreatedError
 from tiered_stream.model import TopicPartition, uuid_to_text
@@ -25,7 +25,7 @@ from tiered_stream.options.offset_json import EARLIEST, LATEST
 
 # Fetch versions: 4 = first with isolation level and record batches, 12 = last by topic name, 13 = first by topic id
 # (KIP-516), 17 = last with a change for consumers.
-OLDEST, LAST_BY_NAME, NEWEST = 4, 12, 17
+_OLDEST, _LAST_BY_NAME, _NEWEST = 4, 12, 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class FetchedRecords:
     off. If they are large (64 KiB or more), they are a read-only view of the broker's response. Under read_committed
     the records end below `last_stable_offset`, and `aborted_transactions` are the broker's pairs
     (producer id, first offset) for them; under read_uncommitted there are no pairs. `throttled`: the broker may have
-    sent no records because the client is beyond its quota (KIP-219).
+    sent no records because the client is beyond its quota (KIP-219). `read_replica` is the replica to fetch from
+    instead of the leader (KIP-392); -1: the leader.
     """
 
     topic_partition: TopicPartition
@@ -47,21 +48,14 @@ class FetchedRecords:
     log_start_offset: int
     aborted_transactions: tuple[tuple[int, int], ...] = ()
     throttled: bool = False
-
-
-def fetched_records(partition: TopicPartition, offset: int, answer: Any, *, throttled: bool = False) -> FetchedRecords:
-    """Convert a partition's part of a Fetch response, which was requested from `offset` on, into `FetchedRecords`."""
-    return FetchedRecords(
-        partition, offset, answer.records or b"",
-        answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
-        tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()), throttled,
-    )  # fmt: skip
+    read_replica: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTerms:
     """Settings of a Fetch: sizes and waits as in Kafka's `max.partition.fetch.bytes`, `fetch.max.wait.ms` and
     `fetch.min.bytes`. If `topic_id` is given, records of another topic with the same name are refused.
+    `response_bytes` limits the records of all partitions in a response; 0: `max_bytes` does.
     """
 
     isolation: IsolationLevel
@@ -69,6 +63,7 @@ class FetchTerms:
     max_wait_ms: int
     min_bytes: int = 1
     topic_id: UUID | None = None
+    response_bytes: int = 0
 
 
 def fetch_records(
@@ -101,34 +96,26 @@ async def fetch(
     client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
 ) -> FetchedRecords:
     """Fetch records of a partition from an offset on. Runs on the network thread. Raises: as `fetch_records`."""
-    request = _Fetch(client, partition, offset, terms, client.config.client_rack)
-    if terms.topic_id is not None:
-        await client.expect_topic(partition.topic, terms.topic_id, deadline)
+    request = RecordFetch(client, {partition: offset}, terms, client.config.client_rack)
+    if terms.topic_id is not None and terms.topic_id != client.topic_id(partition.topic):
+        await client.fetch_metadata([partition.topic], deadline)
     try:
         replica = client.read_replicas.get(partition)
         if replica is None:
-            answer = (await ask_leaders(client, request, [partition], deadline))[partition]
-            if answer.read_replica < 0:
-                return answer.fetched
-            replica = client.read_replicas[partition] = answer.read_replica
-        fetched = await _from_replica(client, request, replica, deadline)
-        if fetched is not None and fetched.records:
-            return fetched
+            fetched = (await ask_leaders(client, request, [partition], deadline))[partition]
+            if fetched.read_replica < 0:
+                return fetched
+            replica = client.read_replicas[partition] = fetched.read_replica
+        leaders = await client.leaders([partition], deadline)
+        outcome = await ask_node(client, request, replica, leaders, deadline)
+        if partition in outcome.results and outcome.results[partition].records:
+            return outcome.results[partition]
         # The replica is gone or behind. To a Fetch without a rack, the leader does not name the replica again.
         client.read_replicas.pop(partition, None)
-        request = _Fetch(client, partition, offset, terms, rack="")
-        return (await ask_leaders(client, request, [partition], deadline))[partition].fetched
+        request = RecordFetch(client, {partition: offset}, terms)
+        return (await ask_leaders(client, request, [partition], deadline))[partition]
     except OffsetOutOfRangeError as error:
         raise await _out_of_range(client, partition, offset, terms, deadline) from error
-
-
-async def _from_replica(
-    client: BrokerClient, request: _Fetch, replica: int, deadline: Deadline
-) -> FetchedRecords | None:
-    partition = request.partition
-    leaders = await client.leaders([partition], deadline)
-    answers = await ask_node(client, request, replica, leaders, deadline)
-    return answers.found[partition].fetched if partition in answers.found else None
 
 
 async def _out_of_range(
@@ -144,75 +131,77 @@ async def _out_of_range(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    fetched: FetchedRecords
-    read_replica: int
+class RecordFetch(LeaderRequest[FetchedRecords]):
+    """Fetch of records from partitions with the same leader, from the offset of each partition on."""
 
-
-class _Fetch(LeaderRequest[_Answer]):
     needed_acl = "READ on the topic"
 
     def __init__(
-        self, client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, rack: str
+        self, client: BrokerClient, offsets: Mapping[TopicPartition, int], terms: FetchTerms, rack: str = ""
     ) -> None:
         self._client = client
-        self.partition = partition
-        self._offset = offset
+        self._offsets = offsets
         self._terms = terms
         self._rack = rack
+        self._names: dict[UUID, str] = {}
+        """Topics by the ids in the requests so far. The client may know a newer id when a response comes."""
 
     def message(self, leaders: Leaders) -> Any:
         terms = self._terms
-        topic_id = self._topic_id()
-        kind = FetchRequest.FetchTopic
-        partition = kind.FetchPartition(
-            partition=self.partition.partition,
-            current_leader_epoch=leaders[self.partition].leader_epoch,
-            fetch_offset=self._offset,
-            partition_max_bytes=terms.max_bytes,
-        )
+        topics = [self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()]
+        by_name = any(topic.topic_id == NO_TOPIC_ID for topic in topics)
         return FetchRequest(
             # The broker must answer before our own timer closes the connection.
             max_wait_ms=min(terms.max_wait_ms, self._client.config.request_timeout_ms // 2),
             min_bytes=terms.min_bytes,
-            max_bytes=terms.max_bytes,
+            max_bytes=terms.response_bytes or terms.max_bytes,
             isolation_level=isolation_code(terms.isolation),
-            topics=[kind(topic=self.partition.topic, topic_id=topic_id, partitions=[partition])],
+            topics=topics,
             forgotten_topics_data=[],
             rack_id=self._rack,
-            min_version=OLDEST,
-            max_version=LAST_BY_NAME if topic_id == NO_TOPIC_ID else NEWEST,
+            min_version=_OLDEST,
+            max_version=_LAST_BY_NAME if by_name else _NEWEST,
         )
 
-    def _topic_id(self) -> UUID:
-        topic = self._client.topic(self.partition.topic)
-        known = topic.topic_id if topic else NO_TOPIC_ID
-        wanted = self._terms.topic_id
-        if wanted is not None and wanted != known:
+    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> Any:
+        topic_id, expected = self._client.topic_id(topic), self._terms.topic_id
+        if expected is not None and expected != topic_id:
             raise TopicRecreatedError(
-                f"topic {self.partition.topic!r} was deleted and made again: its id is {uuid_to_text(known)}, not "
-                f"{uuid_to_text(wanted)}; the offsets that were planned belong to records that are gone"
+                f"topic {topic!r} was deleted and made again: its id is {uuid_to_text(topic_id)}, not "
+                f"{uuid_to_text(expected)}; the offsets that were planned belong to records that are gone"
             )
-        return known
+        self._names[topic_id] = topic
+        kind = FetchRequest.FetchTopic
+        return kind(
+            topic=topic,
+            topic_id=topic_id,
+            partitions=[
+                kind.FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=leaders[partition].leader_epoch,
+                    fetch_offset=self._offsets[partition],
+                    partition_max_bytes=self._terms.max_bytes,
+                )
+                for partition in partitions
+            ],
+        )
 
-    def error_of_all(self, response: Any) -> int:
+    def response_error(self, response: Any) -> int:
         return int(response.error_code)
 
-    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, _Answer]]:
-        throttled = response.throttle_time_ms > 0
-        return [
-            (
-                TopicPartition(self.partition.topic, answer.partition_index),
-                answer.error_code,
-                _Answer(
-                    fetched_records(self.partition, self._offset, answer, throttled=throttled),
-                    answer.preferred_read_replica,
-                ),
-            )
-            for topic in response.responses or ()
-            for answer in topic.partitions or ()
-        ]
+    def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, FetchedRecords]]:
+        for topic in response.responses or ():
+            for data in topic.partitions or ():
+                partition = TopicPartition(topic.topic or self._names.get(topic.topic_id, ""), data.partition_index)
+                yield partition, data.error_code, self._fetched(partition, data, response.throttle_time_ms > 0)
+
+    def _fetched(self, partition: TopicPartition, data: Any, throttled: bool) -> FetchedRecords:
+        return FetchedRecords(
+            partition, self._offsets.get(partition, -1), data.records or b"",
+            data.high_watermark, data.last_stable_offset, data.log_start_offset,
+            tuple((entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ()),
+            throttled, data.preferred_read_replica,
+        )  # fmt: skip
 
     def subject(self, partition: TopicPartition) -> str:
-        return f"partition {partition}, offset {self._offset}"
+        return f"partition {partition}, offset {self._offsets[partition]}"

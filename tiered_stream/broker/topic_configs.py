@@ -20,7 +20,7 @@ def topic_configs(client: BrokerClient, topics: Collection[str], names: Collecti
         BrokerError: no broker responds, or none supports DescribeConfigs.
     """
     kind = DescribeConfigsRequest.DescribeConfigsResource
-    answer = client.ask_any_broker(
+    response = client.ask_any_broker(
         lambda: DescribeConfigsRequest(
             resources=[
                 kind(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names))
@@ -29,7 +29,7 @@ def topic_configs(client: BrokerClient, topics: Collection[str], names: Collecti
         )
     )
     return {
-        result.resource_name: {each.name: each.value for each in result.configs if each.value is not None}
-        for result in answer.results
+        result.resource_name: {config.name: config.value for config in result.configs if config.value is not None}
+        for result in response.results
         if not result.error_code
     }

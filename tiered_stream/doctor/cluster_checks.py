@@ -8,9 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.metadata import ApiVersionsRequest
-
-from tiered_stream.broker.client import open_client, supported_feature
+from tiered_stream.broker.client import api_versions, open_client, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
@@ -37,6 +35,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_M
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition, listed
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
+from tiered_stream.options.types import host_and_port
 from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
 from tiered_stream.plan.lookup import assigned
 
@@ -119,17 +118,12 @@ def _no_brokers(_: Job) -> Seen[bool]:
 def _reach_bootstrap(job: Job) -> Seen[bool]:
     config = BrokerConfig.parse(job.options.kafka)
     servers = config.bootstrap_servers.split(",")
-    unreached = {each: fault for each in servers if (fault := _unreached(config, *_host_and_port(each)))}
+    unreached = {each: fault for each in servers if (fault := _unreached(config, *host_and_port(each)))}
     found = "; ".join(f"{server}: {fault.why}" for server, fault in unreached.items())
     mend = "; ".join(dict.fromkeys(fault.mend for fault in unreached.values()))
     if len(unreached) == len(servers):
         raise FaultError(found, f"{mend} (kafka.bootstrap.servers)")
     return Seen(True, found or f"{config.bootstrap_servers} answer, {config.security}", mend)
-
-
-def _host_and_port(server: str) -> tuple[str, int]:
-    host, _, port = server.rpartition("://")[2].rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
@@ -153,13 +147,13 @@ def _look_for_login(config: BrokerConfig) -> None:
     Raises:
         FaultError: the token or the credentials cannot be got.
     """
-    login = config.held_login
+    login = config.renewed_login
     if login is None:
         return
     try:
         login.renewal().result(config.api_timeout_ms / 1000)
     except TimeoutError as error:
-        found = f"{login.origin}: no {login.shows} came in {config.api_timeout_ms} ms"
+        found = f"{login.origin}: no {login.kind} came in {config.api_timeout_ms} ms"
         raise FaultError(found, f"open the way to the {login.source}") from error
     except BrokerUnavailableError as error:
         raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error
@@ -168,9 +162,7 @@ def _look_for_login(config: BrokerConfig) -> None:
 
 
 def _look_at_versions(options: Options) -> Seen[bool]:
-    answer = open_client(options.kafka).ask_any_broker(
-        lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
-    )
+    answer = api_versions(open_client(options.kafka))
     newest = next((each.max_version for each in answer.api_keys if each.api_key == ListOffsetsRequest.API_KEY), -1)
     levels = [each for each in answer.finalized_features or () if each.name == "metadata.version"]
     shown = f", metadata.version {levels[0].max_version_level}" if levels else ""

@@ -27,6 +27,7 @@ from tiered_stream.gateway.sockets.listener import Listener
 from tiered_stream.gateway.sockets.relay import RelayLimits, RelayServices
 from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
+from tiered_stream.options.types import host_and_port
 from tiered_stream.storage.open_fetcher import fetcher_over
 from tiered_stream.storage.open_store import open_store
 from tiered_stream.storage.paced_store import PacedStore, RequestPace
@@ -49,7 +50,7 @@ class Gateway:
         self._settings = settings
         self._endpoints = Endpoints(settings.advertised_host, settings.broker_ports.start, len(settings.broker_ports))
         self._client = BrokerClient(settings.kafka)
-        self._bootstrap = [_address(server) for server in self._client.config.bootstrap_servers.split(",")]
+        self._bootstrap = [Address(*host_and_port(each)) for each in self._client.config.bootstrap_servers.split(",")]
         self._ports = BrokerPorts(self._endpoints, self._serve_broker)
         pace = RequestPace(settings.storage_requests)
         fetcher = fetcher_over(
@@ -193,8 +194,3 @@ class Gateway:
     async def _connect(self, address: Address) -> Streams:
         settings = self._settings
         return await self._opener.opened(address.host, address.port, settings.broker_tls, settings.setup_seconds)
-
-
-def _address(server: str) -> Address:
-    host, _, port = server.rpartition("://")[2].rpartition(":")
-    return Address(host.strip("[]"), int(port))

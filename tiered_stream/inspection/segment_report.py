@@ -56,7 +56,7 @@ class ListedSegment:
             "base_offset": segment.base_offset,
             "last_offset": segment.end_offset,
             "bytes": segment.size,
-            "leader_epochs": [asdict(each) for each in segment.leader_epochs],
+            "leader_epochs": [epoch._asdict() for epoch in segment.leader_epochs],
             "state": self.state.name,
             "max_timestamp_ms": None if segment.max_timestamp < 0 else segment.max_timestamp,
             "counts": [asdict(each) for each in self.counts],

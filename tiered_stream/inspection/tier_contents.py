@@ -104,8 +104,8 @@ def _assigned(options: Options, reader: OffsetReader) -> Partitions:
 def _logs(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, OffsetRange]:
     """Return the range from the log start offset to the high watermark of each partition."""
     reader = BrokerOffsetReader(client, _ISOLATION)
-    starts = reader.each(EARLIEST, partitions, None)
-    ends = reader.each(LATEST, starts.found, None)
+    starts = reader.special_offsets(EARLIEST, partitions, None)
+    ends = reader.special_offsets(LATEST, starts.found, None)
     found = {each: OffsetRange(starts.found[each], max(starts.found[each], end)) for each, end in ends.found.items()}
     return PartialAnswer(found, {**starts.faults, **ends.faults})
 

@@ -7,20 +7,18 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, starmap
+from itertools import pairwise
 from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
-from tiered_stream.broker.wire.location_messages import RemoteLogSegmentLocation, decode_segments
+from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
+from tiered_stream.broker.wire.location_messages import LocatedPartition, RemoteLogSegmentLocation, decode_segments
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.model import (
-    AbortedTransaction,
     ByteRange,
-    LeaderEpoch,
     OffsetRange,
     PartitionLocations,
     PartitionRanges,
@@ -204,26 +202,27 @@ class BrokerLocator(Locator):
             following: dict[TopicPartition, OffsetRange] = {}
             for partition, answer in answers.found.items():
                 found[partition] += self._locations(partition, answer, left[partition], terms)
-                if answer.located_end is not None and answer.located_end < left[partition].end:
-                    following[partition] = OffsetRange(answer.located_end, left[partition].end)
+                if 0 <= answer.located_end_offset < left[partition].end:
+                    following[partition] = OffsetRange(answer.located_end_offset, left[partition].end)
             if following == left:
                 break
             left = following
         raise CorruptDataError(f"the broker's answers do not come to the end of {next(iter(left))}: {left}")
 
     def _locations(
-        self, partition: TopicPartition, answer: LocatedSegments, wanted: OffsetRange, terms: LocationTerms
+        self, partition: TopicPartition, answer: LocatedPartition, wanted: OffsetRange, terms: LocationTerms
     ) -> Locations:
-        if answer.located_end is not None and answer.located_end < wanted.start:
-            raise CorruptDataError(f"{partition}: located up to {answer.located_end}, though asked from {wanted.start}")
+        end, segments = answer.located_end_offset, answer.remote_log_segments
+        if 0 <= end < wanted.start:
+            raise CorruptDataError(f"{partition}: located up to {end}, though asked from {wanted.start}")
         metadata = self._client.topic(partition.topic)
         assert metadata is not None, "it was asked by its id"
-        if answer.segments is None:
+        if not segments:
             return ()
         known = self._known.get((partition, terms))
         # Most responses name what an earlier response named, and equal bytes decode to equal locations.
-        if known is None or known[:2] != (answer.segments, metadata.topic_id):
-            known = answer.segments, metadata.topic_id, _decoded(partition, metadata.topic_id, answer.segments)
+        if known is None or known[:2] != (segments, metadata.topic_id):
+            known = segments, metadata.topic_id, _decoded(partition, metadata.topic_id, segments)
             if terms in (self._terms, self._ends_terms):
                 self._known[partition, terms] = known
         locations = known[2]
@@ -308,7 +307,7 @@ def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegment
         base_offset=entry.base_offset,
         end_offset=entry.last_offset,
         size=entry.size_in_bytes,
-        leader_epochs=tuple(starmap(LeaderEpoch, entry.leader_epochs)),
+        leader_epochs=entry.leader_epochs,
         custom_metadata=entry.remote_log_segment_custom_metadata,
     )
     offsets = OffsetRange(entry.start_offset, entry.end_offset)
@@ -320,7 +319,7 @@ def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegment
         segment,
         offsets,
         byte_range,
-        tuple(starmap(AbortedTransaction, entry.aborted_transactions)),
+        entry.aborted_transactions,
         entry.signed_remote_log_segment_location,
         entry.storage_format_version,
         (entry.following_offset_min, entry.following_offset_max) if entry.following_offset_min >= 0 else None,

@@ -15,6 +15,8 @@ from typing import Any
 
 import orjson
 
+from tiered_stream.options.types import host_and_port
+
 OBSERVATION = "tiered_stream"
 """Key of a direct lane query's counters in `StreamingQueryProgress.observedMetrics`."""
 
@@ -139,9 +141,8 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
     datagram = b""
     for address in addresses:
         datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": micro_batch()})
-        host, _, port = address.rpartition(":")
-        with suppress(OSError, OverflowError, ValueError):
-            family, target = addresses_of(host, int(port))[0]
+        with suppress(OSError, ValueError):
+            family, target = addresses_of(*host_and_port(address))[0]
             with socket.socket(family, socket.SOCK_DGRAM) as sender:
                 sender.sendto(datagram, target)
 

@@ -16,25 +16,27 @@ POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
 
 
 def command_settings(file: Path | None, assignments: Sequence[str] | None, reads: Mapping[str, str]) -> dict[str, str]:
-    """Return the file's settings, overridden by the `name=value` texts, and these by `reads` (what to read).
+    """Return the settings in `file`, overridden by the `name=value` texts in `assignments`, and these by `reads`.
 
-    If the command line names topics, the file's options that name topics do not count.
+    `reads` has the options for what to read, from the command's other arguments. If the command line names topics, the
+    file's options that name topics do not count.
 
     Raises:
         ConfigurationError: the file cannot be read, or a text has no `=`.
     """
-    own = {**parse_assignments(assignments, "--option"), **reads}
+    from_command = {**parse_assignments(assignments, "--option"), **reads}
     from_file = read_settings(file) if file else {}
     # Only one option may name topics. So topics on the command line replace all such options of the file.
-    return without(from_file, (*own, *SUBSCRIPTION) if gives(own, SUBSCRIPTION) else own) | own
+    replaced = (*from_command, *SUBSCRIPTION) if gives(from_command, SUBSCRIPTION) else from_command
+    return without(from_file, replaced) | from_command
 
 
 def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:
-    """Return whether the settings contain one of the names; upper and lower case are the same."""
+    """Return whether the settings contain at least one of the names; upper and lower case are the same."""
     return not {name.lower() for name in names}.isdisjoint(name.lower() for name in settings)
 
 
 def without(settings: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return the settings without the ones with these names; upper and lower case are the same."""
+    """Return the settings, except those with one of the names; upper and lower case are the same."""
     left_out = {name.lower() for name in names}
     return {name: value for name, value in settings.items() if name.lower() not in left_out}

@@ -19,12 +19,15 @@ def of(option: Option[T]) -> T:
 
 
 def declared(kind: type[Any]) -> dict[str, Option[Any]]:
-    """Return the options that a dataclass's fields name, by field name."""
-    return {each.name: each.metadata[_OPTION] for each in fields(kind) if _OPTION in each.metadata}
+    """Return, by field name, the options that the fields of the dataclass `kind` name by `of`."""
+    return {member.name: member.metadata[_OPTION] for member in fields(kind) if _OPTION in member.metadata}
 
 
 def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries.ALL) -> dict[str, Any]:
-    """Read the options of a dataclass's fields, except options for other queries. Raises: as `GivenOptions.read`."""
+    """Return, by field name, the values of the options that the fields of the dataclass `kind` name by `of`.
+
+    Options that are only for the other kind of `queries` are left out. Raises: as `GivenOptions.read`.
+    """
     return {
         name: given.read(option)
         for name, option in declared(kind).items()

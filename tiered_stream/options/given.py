@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.remote_options import BROKER_PROPERTIES, RSM_CONFIG_PREFIX
+from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.spark_options import GROUP_ID
-from tiered_stream.options.tables import OPTIONS
 from tiered_stream.options.types import HiddenValueError, Option, Queries
-from tiered_stream.options.unknown_names import is_slip, nearest_name
+from tiered_stream.options.unknown_names import is_typing_error, nearest_name
 
 logger = logging.getLogger("tiered_stream.options.parsing")
 
@@ -34,6 +34,7 @@ class GivenOptions:
         self._values = {name.lower(): str(raw[name]) for name in raw if raw[name] is not None}
 
     def has(self, option: Option[Any]) -> bool:
+        """Return whether the user gave the option."""
         return option.name.lower() in self._values
 
     def read(self, option: Option[T]) -> T:
@@ -56,11 +57,11 @@ class GivenOptions:
             raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if secret else error)
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Return the options whose names begin with `prefix`, without the prefix; names are in lower case."""
+        """Return the texts of the options whose names begin with `prefix`, by the rest of the name in lower case."""
         return {name.removeprefix(prefix): value for name, value in self._values.items() if name.startswith(prefix)}
 
-    def or_else(self, values: Mapping[str, str]) -> GivenOptions:
-        """Return these options, completed with `values` for options that the user has not given."""
+    def with_defaults(self, values: Mapping[str, str]) -> GivenOptions:
+        """Return these options, with `values` for options that the user has not given."""
         return GivenOptions({**values, **self._values})
 
     @property
@@ -81,16 +82,16 @@ class GivenOptions:
             if name.startswith("remote."):
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
 
-    def warn(self, queries: Queries, besides: Collection[Option[Any]] = ()) -> None:
-        """Log warnings of given options without effect, and of unknown options that look like typing errors.
+    def warn(self, queries: Queries, honoured: Collection[Option[Any]] = ()) -> None:
+        """Log a warning of each given option without effect, and of each unknown option that looks like a typing error.
 
-        `queries` is the kind of this query. `besides`: options for the other kind that still have an effect.
+        `queries` is the kind of this query. `honoured` are options for the other kind that have an effect here.
         """
         for name, nearest in self._unknown():
-            if is_slip(name, nearest):
+            if is_typing_error(name, nearest):
                 logger.warning("option %s is unknown and ignored; did you mean %s?", name, _NAMES[nearest])
         for option in OPTIONS:
-            if option.queries not in (Queries.ALL, queries) and self.has(option) and option not in besides:
+            if option.queries not in (Queries.ALL, queries) and self.has(option) and option not in honoured:
                 logger.warning("option %s is ignored in %s queries", option.name, queries.value)
         if self.has(GROUP_ID):
             logger.warning("option %s has no effect: no consumer group is joined", GROUP_ID.name)

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.options import types
 from tiered_stream.options.types import Option
 
+_DOCS = {
+    "batch": "Stored record batch.",
+    "decompressed_batch":
+    "Record batch after decompression. A task's memory holds one such batch, and a second copy of one record.",
+    "batch_records": "Records in a batch. Only few of them are decoded at a time.",
+    "record_headers": "Headers of a record, with `includeHeaders`.",
+    "chunk": "Compressed or encrypted chunk of the Aiven plugin (its `chunk.size`).",
+    "manifest": "Aiven plugin's manifest of a segment.",
+    "index": "Offset, time or transaction index; in the Aiven plugin's layout, all indexes of a segment.",
+    "snapshot": "Producer snapshot or leader epoch checkpoint.",
+}  # fmt: skip
+_LARGEST = {"decompressed_batch": types.LONG_MAX}
 
-def _limit(limit: Limit, parse: Callable[[str], int], shown: str, doc: str) -> Option[Limit]:
-    return Option(limit.option, lambda value: replace(limit, most=parse(value)), limit, shown, doc)
+
+def _option(field: str) -> Option[Limit]:
+    limit: Limit = getattr(DEFAULT_LIMITS, field)
+    in_bytes = limit.option.endswith(".bytes")
+    parse = (types.byte_size if in_bytes else types.integer)(1, _LARGEST.get(field, types.INT_MAX))
+    shown = f"{limit.maximum >> 20}m" if in_bytes else str(limit.maximum)
+    return Option(limit.option, lambda value: replace(limit, maximum=parse(value)), limit, shown, _DOCS[field])
 
 
-def _bytes(limit: Limit, doc: str, maximum: int = types.INT_MAX) -> Option[Limit]:
-    return _limit(limit, types.byte_size(1, maximum), f"{limit.most >> 20}m", doc)
-
-
-def _count(limit: Limit, doc: str) -> Option[Limit]:
-    return _limit(limit, types.integer(1, types.INT_MAX), str(limit.most), doc)
-
-
-LIMIT_OPTIONS: dict[str, Option[Limit]] = {
-    "batch": _bytes(DEFAULT_LIMITS.batch, "A record batch as it is stored."),
-    "decompressed_batch": _bytes(
-        DEFAULT_LIMITS.decompressed_batch,
-        "The same when its records are decompressed. A task holds one such batch, and one record of it once more.",
-        types.LONG_MAX,
-    ),
-    "batch_records": _count(
-        DEFAULT_LIMITS.batch_records, "Records in a batch. However many, few are decoded at a time."
-    ),
-    "record_headers": _count(DEFAULT_LIMITS.record_headers, "Headers of a record; counted with `includeHeaders` only."),
-    "chunk": _bytes(
-        DEFAULT_LIMITS.chunk, "A chunk of the Aiven plugin (its `chunk.size`) that is compressed or encrypted."
-    ),
-    "manifest": _bytes(DEFAULT_LIMITS.manifest, "The Aiven plugin's manifest of a segment."),
-    "index": _bytes(
-        DEFAULT_LIMITS.index,
-        "An offset, time or transaction index; in the layout of the Aiven plugin all of a segment.",
-    ),
-    "snapshot": _bytes(DEFAULT_LIMITS.snapshot, "A producer snapshot or leader epoch checkpoint."),
-}
+LIMIT_OPTIONS = {field: _option(field) for field in _DOCS}
 """Options for limits, by the name of the field in `Limits`."""

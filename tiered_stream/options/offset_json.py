@@ -32,7 +32,7 @@ def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPart
         ConfigurationError: the offsets do not have that form. Spark does not check its checkpoint's content.
     """
     offsets: dict[TopicPartition, int] = {}
-    if not isinstance(topics, dict) or not all(isinstance(each, dict) for each in topics.values()):
+    if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
         raise ConfigurationError(f"the checkpoint's offsets are not of the form {_FORM}: {_shown(topics)}")
     for topic, partitions in topics.items():
         for partition, offset in partitions.items():
@@ -56,7 +56,7 @@ class LastOffsets:
     """Cache of the last two converted offsets, in both forms. Spark passes the same offsets at each trigger."""
 
     def __init__(self) -> None:
-        self._known: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
+        self._cache: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
 
     def from_dict(self, topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
         """Convert offsets from Spark's nested form, or return a cached result, which callers must not change.
@@ -64,18 +64,18 @@ class LastOffsets:
         Raises:
             ConfigurationError: the offsets do not have that form.
         """
-        for form, offsets in self._known:
+        for form, offsets in self._cache:
             if form == topics:
                 return offsets
         return offsets_from_dict(topics)
 
     def to_dict(self, offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
         """Convert offsets into Spark's nested form, or return a cached result, which callers must not change."""
-        for form, known in self._known:
-            if offsets == known:
+        for form, cached in self._cache:
+            if offsets == cached:
                 return form
         form = offsets_to_dict(offsets)
-        self._known.append((form, offsets))
+        self._cache.append((form, offsets))
         return form
 
 
@@ -84,49 +84,46 @@ def offsets_to_json(offsets: PartitionOffsets) -> str:
     return orjson.dumps(offsets_to_dict(offsets)).decode()
 
 
-def parse_partition_offsets(text: str, option: str) -> dict[TopicPartition, int]:
+def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:
     """Parse offset JSON in which -2 and -1 are allowed (Spark: `JsonUtils.partitionOffsets`).
 
     As in Spark, fractions are cut off, `null` is 0 or an empty object, and the last of several equal keys counts.
     Numbers that Jackson would change, and text after the object, which Jackson would ignore, are errors.
 
     Raises:
-        ConfigurationError: `text`, the value of `option`, does not have that form.
+        ValueError: the text does not have that form. The message continues a sentence that begins with the text.
     """
-    example = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
-    with _named_errors(option, text, example):
+    with _example('{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'):
         return _partition_longs(_json_object(text), *_OFFSET)
 
 
-def parse_specific_offsets(text: str, option: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
+def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
     """Parse offset JSON in which a topic may have `"earliest"` or `"latest"` in place of an object.
 
-    (Spark: `JsonUtils.specificOffsets`, newer than 4.2.0.) Return offsets by partition, and -2 or -1 by topic for the
-    topics with a word.
+    Return offsets by partition, and -2 (earliest) or -1 (latest) by topic for the topics with such a word (Spark:
+    `JsonUtils.specificOffsets`, newer than 4.2.0).
 
     Raises:
-        ConfigurationError: `text`, the value of `option`, does not have that form.
+        ValueError: the text does not have that form.
     """
-    example = '{"topicA":"earliest","topicB":{"0":23,"1":-1}}'
-    words = {"earliest": EARLIEST, "latest": LATEST}
-    with _named_errors(option, text, example):
+    special = {"earliest": EARLIEST, "latest": LATEST}
+    with _example('{"topicA":"earliest","topicB":{"0":23,"1":-1}}'):
         document = _json_object(text)
-        said = {topic: value for topic, value in document.items() if isinstance(value, str)}
-        for topic, word in said.items():
-            if word.strip().lower() not in words:
-                raise ValueError(f"{word!r} of topic {topic!r} is neither earliest nor latest")
-        offsets = _partition_longs({topic: document[topic] for topic in document.keys() - said.keys()}, *_OFFSET)
-    return offsets, {topic: words[word.strip().lower()] for topic, word in said.items()}
+        words = {topic: value.strip().lower() for topic, value in document.items() if isinstance(value, str)}
+        for topic, word in words.items():
+            if word not in special:
+                raise ValueError(f"has {word!r} for topic {topic!r}, neither earliest nor latest")
+        offsets = _partition_longs({topic: document[topic] for topic in document.keys() - words.keys()}, *_OFFSET)
+    return offsets, {topic: special[word] for topic, word in words.items()}
 
 
-def parse_partition_timestamps(text: str, option: str) -> dict[TopicPartition, int]:
+def parse_partition_timestamps(text: str) -> dict[TopicPartition, int]:
     """Parse JSON with a timestamp (ms since the epoch, perhaps negative) by topic and partition, like offset JSON.
 
     Raises:
-        ConfigurationError: `text`, the value of `option`, does not have that form.
+        ValueError: the text does not have that form.
     """
-    example = '{"topicA":{"0":1718000000000,"1":1718000000000}}'
-    with _named_errors(option, text, example):
+    with _example('{"topicA":{"0":1718000000000,"1":1718000000000}}'):
         return _partition_longs(_json_object(text), "a timestamp in milliseconds since the epoch", LONG_MIN)
 
 
@@ -136,41 +133,41 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     As in Spark, it may name partitions that do not exist, or no partition at all.
 
     Raises:
-        ConfigurationError: `text` does not have that form.
+        ValueError: the text does not have that form.
     """
     partitions: dict[TopicPartition, None] = {}
-    with _named_errors("assign", text, '{"topicA":[0,1],"topicB":[0]}'):
+    with _example('{"topicA":[0,1],"topicB":[0]}'):
         for topic, numbers in _json_object(text).items():
             if not isinstance(numbers, list | None):
-                raise ValueError(f"topic {topic!r} needs an array of partition numbers")
+                raise ValueError(f"has no array of partition numbers for topic {topic!r}")
             for number in numbers or ():
                 whole = _whole_number(number)
                 if whole is None or not INT_MIN <= whole <= INT_MAX:
-                    raise ValueError(f"{number!r} is no partition number of topic {topic!r}")
+                    raise ValueError(f"has {number!r}, which is no partition number, for topic {topic!r}")
                 partitions[TopicPartition(topic, whole)] = None
     return tuple(partitions)
 
 
-def _partition_longs(document: Mapping[str, Any], meaning: str, least: int) -> dict[TopicPartition, int]:
+def _partition_longs(document: Mapping[str, Any], meaning: str, minimum: int) -> dict[TopicPartition, int]:
     values: dict[TopicPartition, int] = {}
     for topic, partitions in document.items():
         if not isinstance(partitions, dict | None):
-            raise ValueError(f"topic {topic!r} needs an object by partition")
+            raise ValueError(f"has no object by partition for topic {topic!r}")
         for key, value in (partitions or {}).items():
             whole = _whole_number(value)
-            if whole is None or whole < least:
-                raise ValueError(f"{value!r} of {topic}-{key} is not {meaning}")
+            if whole is None or whole < minimum:
+                raise ValueError(f"has {value!r} for {topic}-{key}, which is not {meaning}")
             values[TopicPartition(topic, _partition(key, topic))] = whole
     return values
 
 
 @contextmanager
-def _named_errors(option: str, text: str, example: str) -> Iterator[None]:
-    """Turn a ValueError into a ConfigurationError that names the option, its value and an example."""
+def _example(form: str) -> Iterator[None]:
+    """Add an example of the right form to the message of a ValueError."""
     try:
         yield
     except ValueError as error:
-        raise ConfigurationError(f"option {option}: {error}; expected e.g. {example}, got {_shown(text)}") from error
+        raise ValueError(f"{error}; expected e.g. {form}") from error
 
 
 def _shown(value: object) -> str:
@@ -189,7 +186,7 @@ def _partition(key: str, topic: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number <= INT_MAX:
-        raise ValueError(f"{key!r} is no partition number of topic {topic!r}")
+        raise ValueError(f"has {key!r}, which is no partition number, for topic {topic!r}")
     return number
 
 
@@ -197,9 +194,9 @@ def _json_object(text: str) -> dict[str, Any]:
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"not JSON ({error})") from error
+        raise ValueError(f"is not JSON ({error})") from error
     if not isinstance(parsed, dict):
-        raise ValueError("not a JSON object")
+        raise ValueError("is not a JSON object")
     return parsed
 
 

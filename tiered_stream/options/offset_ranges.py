@@ -14,7 +14,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 def starting_at(ranges: Ranges) -> dict[str, str]:
-    """Return the options of a query that reads exactly the partitions of the ranges, from the ranges' starts on."""
+    """Return the options `assign` and `startingOffsets` for the partitions of the ranges and the ranges' starts."""
     assigned: dict[str, list[int]] = {}
     for partition in sorted(ranges):
         assigned.setdefault(partition.topic, []).append(partition.partition)

@@ -84,7 +84,7 @@ class StorageOptions(S3Access):
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Settings by which a task fetches a split's bytes: request size, requests in flight, and most bytes in memory."""
+    """Settings by which a task fetches a split's bytes: request size, requests in flight, and limit of memory."""
 
     request_bytes: int = of(remote.REQUEST_BYTES)
     in_flight: int = of(remote.IN_FLIGHT)
@@ -161,7 +161,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     given = GivenOptions(raw)
     options = _parsed(given, streaming)
     queries = Queries.STREAMING if streaming else Queries.BATCH
-    given.warn(queries, besides=_ENDS if _bounded(given, streaming) else ())
+    given.warn(queries, honoured=_ENDS if _bounded(given, streaming) else ())
     _warn_of_plugin(options.storage, given)
     return options
 
@@ -191,7 +191,8 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
     subscription = _subscription(given)
     starting, ending = _bounded_positions(given) if bounded else _positions(given, streaming)
     locator = _locator(given)
-    storage = replace(_storage(given, is_read=locator is not LocatorName.NONE), has_fallback=_can_fall_back(given))
+    has_fallback = given.read(remote.FALLBACK) is Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
+    storage = replace(_storage(given, is_read=locator is not LocatorName.NONE), has_fallback=has_fallback)
     _check_storage_suffices(locator, storage, given)
     _check_trigger_limits(given, queries)
     _check_columns(given)
@@ -217,7 +218,7 @@ def _bounded(given: GivenOptions, streaming: bool) -> bool:
 def storage_option_names() -> tuple[str, ...]:
     """Return the names of the options that `parse_storage_options` reads."""
     layout = (remote.LAYOUT, remote.STORAGE_MANAGER, remote.RSM_CONFIG_PREFIX)
-    return tuple(each.name for each in (*declared(StorageOptions).values(), *layout, *LIMIT_OPTIONS.values()))
+    return tuple(option.name for option in (*declared(StorageOptions).values(), *layout, *LIMIT_OPTIONS.values()))
 
 
 def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
@@ -243,8 +244,8 @@ def _subscription(given: GivenOptions) -> Subscription:
     chosen = [option.name for option in choices if given.has(option)]
     if len(chosen) != 1:
         names = ", ".join(option.name for option in choices)
-        found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
-        raise ConfigurationError(f"exactly one of the options {names} must be given to say what to read: {found}")
+        given_names = f"{' and '.join(chosen)} are given" if chosen else "none is given"
+        raise ConfigurationError(f"exactly one of the options {names} must be given to say what to read: {given_names}")
     return Subscription(**read_fields(Subscription, given))
 
 
@@ -266,7 +267,11 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
 
 
 def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
-    """Return start and end of a bounded stream. Its end must be the same in each run, so not an end of the log."""
+    """Return the start and the end of a bounded stream.
+
+    Raises:
+        ConfigurationError: the end is not the same in each run, because it is an end of the log.
+    """
     ending = _position(given, _ENDS, LogEnd.LATEST)
     if _names_an_end_of_the_log(ending):
         raise ConfigurationError(
@@ -290,9 +295,9 @@ def _names_an_end_of_the_log(position: Position) -> bool:
 
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
-    """Return the position of the first of the options that is given, or else the default."""
-    said = (given.read(option) for option in options)
-    return next((position for position in said if position is not None), default)
+    """Return the value of the first option in `options` that has one, or else `default`."""
+    positions = (given.read(option) for option in options)
+    return next((position for position in positions if position is not None), default)
 
 
 def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> None:
@@ -315,9 +320,8 @@ def _check_order(starting: Position, ending: Position) -> None:
     Both must name the same partitions, and no start may lie beyond its end.
     """
     match starting, ending:
-        case AtOffsets(starts, start_words), AtOffsets(ends, end_words):
-            if start_words or end_words:  # the partitions of topics with a word are not known yet
-                return
+        # The partitions of topics with a word are not known yet.
+        case AtOffsets(starts, start_words), AtOffsets(ends, end_words) if not (start_words or end_words):
             kind = "OFFSET"
         case AtTimestamps(starts), AtTimestamps(ends):
             kind = "TIMESTAMP"
@@ -343,8 +347,8 @@ def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
     Unlike in Spark, a stream's maximum must be at least 1, or the query would never read anything.
     """
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
-    if queries is Queries.STREAMING and (most := given.read(high)) is not None and most < 1:
-        raise ConfigurationError(f"option {high.name}: {most} must be at least 1, or the query would never get on")
+    if queries is Queries.STREAMING and (maximum := given.read(high)) is not None and maximum < 1:
+        raise ConfigurationError(f"option {high.name}: {maximum} must be at least 1, or the query would never get on")
     if given.has(low) and given.has(high) and (given.read(low) or 0) > (given.read(high) or 0):
         raise ConfigurationError(
             f"option {low.name} ({given.read(low)}) must not be higher than {high.name} ({given.read(high)})"
@@ -373,7 +377,7 @@ def _locator(given: GivenOptions) -> LocatorName:
                 "take one of the two away"
             )
         return locator
-    if given.read(spark.BOOTSTRAP_SERVERS) is None:
+    if not given.read(spark.BOOTSTRAP_SERVERS):
         raise ConfigurationError(
             f"option {spark.BOOTSTRAP_SERVERS.name} must be given, e.g. broker1:9092,broker2:9092 "
             f"(only {remote.LOCATOR.name}=archive reads without brokers)"
@@ -390,9 +394,9 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     if layout is StorageLayout.AIVEN:
         check_plugin_properties(checked, prefix, has)
         # The plugin's S3 settings have the names of our options without `remote.`.
-        given = given.or_else({f"remote.{name}": value for name, value in rsm_config.items()})
+        given = given.with_defaults({f"remote.{name}": value for name, value in rsm_config.items()})
     if uri := plugin_uri(layout, rsm_config):
-        given = given.or_else({remote.STORAGE_URI.name.lower(): uri})
+        given = given.with_defaults({remote.STORAGE_URI.name.lower(): uri})
     limits = Limits(**{name: given.read(option) for name, option in LIMIT_OPTIONS.items()})
     return StorageOptions(layout=layout, rsm_config=rsm_config, limits=limits, **read_fields(StorageOptions, given))
 
@@ -403,19 +407,14 @@ def _warn_of_plugin(storage: StorageOptions, given: GivenOptions) -> None:
 
 
 def _check_storage_suffices(locator: LocatorName, storage: StorageOptions, given: GivenOptions) -> None:
-    located_here = locator in (LocatorName.ARCHIVE, LocatorName.METADATA_TOPIC)
     if storage.uri is not None or given.has(spark.FETCHER_CLASS):
         return
     if storage.rsm_config and locator is not LocatorName.NONE:
         raise missing_place(storage.layout, given.plugin_prefix)
-    if located_here:
+    if locator in (LocatorName.ARCHIVE, LocatorName.METADATA_TOPIC):
         raise ConfigurationError(
             f"option {remote.LOCATOR.name}: {locator} needs {remote.STORAGE_URI.name}, e.g. s3://bucket/prefix"
         )
-
-
-def _can_fall_back(given: GivenOptions) -> bool:
-    return given.read(remote.FALLBACK) is Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
 
 
 def _fetch(given: GivenOptions) -> FetchOptions:

@@ -20,9 +20,9 @@ def check_placeholders(values: Mapping[str, str], prefixes: tuple[str, ...]) -> 
         ConfigurationError: an option has a placeholder; the message names the option.
     """
     for name in sorted(values):
-        found = _PLACEHOLDER.search(values[name]) if name.lower().startswith(prefixes) else None
-        if found is not None:
-            provider = found["provider"]
+        placeholder = _PLACEHOLDER.search(values[name]) if name.lower().startswith(prefixes) else None
+        if placeholder is not None:
+            provider = placeholder["provider"]
             raise ConfigurationError(
                 f"option {name} has a placeholder ${{{provider}:…}}, which only a broker or Kafka Connect fills in "
                 f"(config.providers={provider}): give the value itself"

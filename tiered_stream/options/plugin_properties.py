@@ -7,47 +7,18 @@ A `*` stands for any text.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.known_properties import KnownProperty, Use, properties_of
 from tiered_stream.options.remote_options import ACCESS_KEY_ID, STORAGE_URI
 from tiered_stream.options.spark_options import FETCHER_CLASS
 from tiered_stream.options.types import Option
-from tiered_stream.options.unknown_names import is_slip, nearest_name
+from tiered_stream.options.unknown_names import is_typing_error, nearest_name
 
 log = logging.getLogger(__name__)
-
-
-class PluginUse(Enum):
-    """Effect of a plugin property that is given."""
-
-    HONOURED = "honoured"
-    NO_EFFECT = "without effect"
-    REFUSED = "an error"
-
-
-@dataclass(frozen=True, slots=True)
-class PluginProperty:
-    """Property of Aiven's plugin. `doc` says what it does if it is honoured, else why it has no effect or is refused.
-
-    Args:
-        taken: values of a refused property that are accepted; upper and lower case are the same.
-        settled_by: options that replace the property. If one of them is given, the property is not an error.
-    """
-
-    name: str
-    use: PluginUse
-    doc: str
-    taken: tuple[str, ...] = ()
-    settled_by: tuple[Option[Any], ...] = ()
-
-    def refuses(self, value: str) -> bool:
-        return self.use is PluginUse.REFUSED and value.lower() not in ("", *map(str.lower, self.taken))
-
 
 _HONOURED = {
     "storage.s3.bucket.name": "The bucket.",
@@ -89,108 +60,88 @@ _CREDENTIALS = (
     f"give {ACCESS_KEY_ID.name} and what goes with it, or remove the property, so that AWS's credential chain is used"
 )
 _PLACES = (STORAGE_URI, FETCHER_CLASS)
-_OF_OTHER_BACKENDS = """
-storage.gcs.bucket.name storage.gcs.credentials.default storage.gcs.credentials.json storage.gcs.credentials.path
-storage.gcs.endpoint.url storage.gcs.resumable.upload.chunk.size
-storage.azure.account.key storage.azure.account.name storage.azure.connection.string storage.azure.container.name
-storage.azure.endpoint.url storage.azure.sas.token storage.azure.upload.block.size
-"""
+_PROXIES = {
+    "SOCKS proxies are not spoken: remove the property if the storage is reached without, or by an HTTP proxy in the "
+    "environment variable HTTPS_PROXY": """
+        storage.proxy.host storage.proxy.port storage.proxy.username storage.proxy.password"""
+}
+_OTHER_BACKENDS = {
+    "Google's and Azure's storage are not read: see `storage.backend.class`": """
+        storage.gcs.bucket.name storage.gcs.credentials.default storage.gcs.credentials.json
+        storage.gcs.credentials.path storage.gcs.endpoint.url storage.gcs.resumable.upload.chunk.size
+        storage.azure.account.key storage.azure.account.name storage.azure.connection.string
+        storage.azure.container.name storage.azure.endpoint.url storage.azure.sas.token
+        storage.azure.upload.block.size"""
+}
 _REFUSED = (
-    PluginProperty(
-        "storage.backend.class", PluginUse.REFUSED,
+    KnownProperty(
+        "storage.backend.class", Use.REFUSED,
         f"only S3 and folders are read, and not Google's or Azure's storage. If the objects can also be read by S3's "
         f"protocol, say where by {STORAGE_URI.name}; else give a class of your own in {FETCHER_CLASS.name}, or read "
         "everything through the brokers by remote.log.locator=none",
-        (_S3, _FOLDER), _PLACES,
+        accepted=(_S3, _FOLDER), replaced_by=_PLACES,
     ),
-    PluginProperty(
-        "segment.format", PluginUse.REFUSED, "only `kafka` is read: with `iceberg`, read the Iceberg table", ("kafka",)
+    KnownProperty(
+        "segment.format", Use.REFUSED, "only `kafka` is read: with `iceberg`, read the Iceberg table",
+        accepted=("kafka",),
     ),
-    PluginProperty(
-        "storage.aws.credentials.file", PluginUse.REFUSED, f"the file is not read: {_CREDENTIALS}", (), (ACCESS_KEY_ID,)
+    KnownProperty(
+        "storage.aws.credentials.file", Use.REFUSED, f"the file is not read: {_CREDENTIALS}",
+        replaced_by=(ACCESS_KEY_ID,),
     ),
-    PluginProperty(
-        "storage.aws.credentials.provider.class", PluginUse.REFUSED,
+    KnownProperty(
+        "storage.aws.credentials.provider.class", Use.REFUSED,
         f"Java cannot be run here, and only `{_CHAIN}` has a counterpart: {_CREDENTIALS}",
-        (_CHAIN,), (ACCESS_KEY_ID,),
+        accepted=(_CHAIN,), replaced_by=(ACCESS_KEY_ID,),
     ),
-    PluginProperty(
-        "storage.aws.certificate.check.enabled", PluginUse.REFUSED,
+    KnownProperty(
+        "storage.aws.certificate.check.enabled", Use.REFUSED,
         "certificates are always checked: name the authority's file in the environment variable AWS_CA_BUNDLE",
-        ("true",),
-    ),
-    *(
-        PluginProperty(
-            name, PluginUse.REFUSED,
-            "SOCKS proxies are not spoken: remove the property if the storage is reached without, or by an HTTP proxy "
-            "in the environment variable HTTPS_PROXY",
-        )
-        for name in ("storage.proxy.host", "storage.proxy.port", "storage.proxy.username", "storage.proxy.password")
-    ),
-    *(
-        PluginProperty(
-            name, PluginUse.REFUSED, "Google's and Azure's storage are not read: see `storage.backend.class`", (),
-            _PLACES,
-        )
-        for name in _OF_OTHER_BACKENDS.split()
+        accepted=("true",),
     ),
 )  # fmt: skip
-
-
-def _all() -> Iterator[PluginProperty]:
-    yield from (PluginProperty(name, PluginUse.HONOURED, doc) for name, doc in _HONOURED.items())
-    for reason, names in _NO_EFFECT.items():
-        yield from (PluginProperty(name, PluginUse.NO_EFFECT, reason) for name in names.split())
-    yield from _REFUSED
-
-
-PLUGIN_PROPERTIES = {each.name: each for each in _all()}
+PLUGIN_PROPERTIES = {
+    known.name: known
+    for known in (
+        *(KnownProperty(name, Use.HONOURED, doc) for name, doc in _HONOURED.items()),
+        *properties_of(Use.NO_EFFECT, _NO_EFFECT),
+        *_REFUSED,
+        *properties_of(Use.REFUSED, _PROXIES),
+        *properties_of(Use.REFUSED, _OTHER_BACKENDS, _PLACES),
+    )
+}
 """All plugin properties by name, without the broker's prefix, which is `rsm.config.` by default."""
 
 
-def plugin_property(name: str) -> PluginProperty | None:
+def plugin_property(name: str) -> KnownProperty | None:
     """Return the plugin property with this name, which is in lower case; None: the name is unknown."""
     known = PLUGIN_PROPERTIES.get(name)
-    patterns = (each for each in PLUGIN_PROPERTIES.values() if "*" in each.name)
-    return known or next((each for each in patterns if fnmatchcase(name, each.name)), None)
+    patterns = (pattern for pattern in PLUGIN_PROPERTIES.values() if "*" in pattern.name)
+    return known or next((pattern for pattern in patterns if fnmatchcase(name, pattern.name)), None)
 
 
-def check_plugin_properties(given: Mapping[str, str], prefix: str, has: Callable[[Option[Any]], bool]) -> None:
+def check_plugin_properties(properties: Mapping[str, str], prefix: str, has: Callable[[Option[Any]], bool]) -> None:
     """Refuse plugin properties that ask for something that is not supported here.
 
     Args:
-        given: the plugin's properties, their names in lower case and without `prefix`.
+        properties: the plugin's properties, their names in lower case and without `prefix`.
         prefix: the prefix of the plugin's properties among the options, for the message.
         has: returns whether an option is given.
 
     Raises:
         ConfigurationError: a property is not supported; the message names it.
     """
-    for name in sorted(given, key=lambda each: (each != "storage.backend.class", each)):
-        known, value = plugin_property(name), given[name].strip()
-        if known is not None and known.refuses(value) and not any(map(has, known.settled_by)):
-            shown = f" = {value[:200]!r}" if known.taken else ""  # the values of others may be secrets
+    for name in sorted(properties, key=lambda name: (name != "storage.backend.class", name)):
+        known, value = plugin_property(name), properties[name]
+        if known is not None and known.refuses(value) and not any(map(has, known.replaced_by)):
+            shown = f" = {value.strip()[:200]!r}" if known.accepted else ""  # the values of others may be secrets
             raise ConfigurationError(f"option {prefix}{name}{shown} is not supported: {known.doc.replace('`', '')}")
 
 
-def warn_of_unknown_properties(given: Mapping[str, str], prefix: str) -> None:
+def warn_of_unknown_properties(properties: Mapping[str, str], prefix: str) -> None:
     """Log a warning for each unknown plugin property, which has no effect: from another version, or mistyped."""
-    for name in sorted(given):
+    for name in sorted(properties):
         if plugin_property(name) is None:
-            near = nearest_name(name, PLUGIN_PROPERTIES)
-            hint = f"; did you mean {prefix}{near}?" if is_slip(name, near) else ""
+            nearest = nearest_name(name, PLUGIN_PROPERTIES)
+            hint = f"; did you mean {prefix}{nearest}?" if is_typing_error(name, nearest) else ""
             log.warning("option %s%s is no known property of the Aiven plugin, and has no effect%s", prefix, name, hint)
-
-
-def render_plugin_properties() -> str:
-    """Return a Markdown table of all plugin properties; properties with the same effect and text share a row."""
-    lines = ["| Property | Given, it is | Meaning |", "|---|---|---|"]
-    by_verdict: dict[tuple[str, str], list[PluginProperty]] = {}
-    for each in PLUGIN_PROPERTIES.values():
-        by_verdict.setdefault((each.use.value, each.doc), []).append(each)
-    for (use, doc), properties in by_verdict.items():
-        names, first = ", ".join(f"`{each.name}`" for each in properties), properties[0]
-        taken = f", but for {' and '.join(f'`{value}`' for value in first.taken)}" if first.taken else ""
-        settled = f", unless {' or '.join(f'`{each.name}`' for each in first.settled_by)} is given"
-        lines.append(f"| {names} | {use}{taken}{settled if first.settled_by else ''} | {doc} |")
-    return "\n".join(lines) + "\n"

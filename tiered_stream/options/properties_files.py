@@ -51,7 +51,7 @@ def _read(path: Path) -> list[tuple[str, str]]:
         raise ConfigurationError(
             rf"the settings file {path} has a malformed \uxxxx escape: write a backslash as \\"
         ) from None
-    return [(each.key, each.value) for each in elements if isinstance(each, javaproperties.KeyValue)]
+    return [(element.key, element.value) for element in elements if isinstance(element, javaproperties.KeyValue)]
 
 
 def parse_assignments(texts: Iterable[str] | None, option: str) -> dict[str, str]:

@@ -24,69 +24,69 @@ def _layout_of(class_name: str) -> StorageLayout:
 
 LOCATOR = option(
     "remote.log.locator", types.choice(LocatorName), "auto",
-    "Who says where segments are: a broker that speaks KIP-1248, the topic `__remote_log_metadata`, the manifests in "
-    "the bucket (needs no cluster), or nobody. `auto` takes the first of broker and metadata topic that works.",
+    "Source of the segments' places: brokers that support KIP-1248, the topic `__remote_log_metadata`, the manifests "
+    "in the bucket (needs no cluster), or none. `auto`: brokers if they support it, else the metadata topic.",
 )  # fmt: skip
 METADATA_SNAPSHOT_DIR: Option[str] = Option(
     "remote.log.metadata.snapshot.dir", types.text, "", "the user's cache",
-    "The folder of the driver, or of the gateway, where what a large `__remote_log_metadata` told is kept: the next "
-    "query reads only what is new. It must be the user's alone, may be deleted at any time, and grows to 1 GiB at "
-    "most; `none`: nothing is kept.",
+    "Folder on the driver or the gateway for snapshots of a large `__remote_log_metadata`, so that the next query "
+    "reads only new records. Only the user may have access to it. It may be deleted at any time, and has at most 1 "
+    "GiB. `none`: no snapshots.",
 )  # fmt: skip
 PREFER = option(
     "remote.prefer", types.choice(Prefer), "tiered",
-    "`local`: read from storage only what the brokers no longer have on their disks.",
+    "`local`: read from storage only offsets that the brokers no longer have on their disks.",
 )  # fmt: skip
 FALLBACK = option(
     "remote.fallback", types.choice(Fallback), "broker",
-    "When the storage fails: read the rest of the split from the broker, or fail.",
+    "If the storage fails: read the rest of the split from the broker, or fail.",
 )  # fmt: skip
-SPLIT_BYTES = option("remote.split.bytes", types.byte_size(1), "128m", "About how many bytes one task reads.")
+SPLIT_BYTES = option("remote.split.bytes", types.byte_size(1), "128m", "Approximate bytes that one task reads.")
 FILTER_PUSHDOWN = option(
     "remote.filter.pushdown", types.boolean, "false",
-    "Leave out by the query's filters what need not be fetched. Needs `spark.sql.python.filterPushdown.enabled=true`, "
-    "and a `load()` for each use of the rows: see [Read less](tuning.md#read-less).", Queries.BATCH,
+    "Fetch only data that the query's filters need. Requires `spark.sql.python.filterPushdown.enabled=true`, and a "
+    "`load()` for each use of the rows: see [Read less](tuning.md#read-less).", Queries.BATCH,
 )  # fmt: skip
 COLUMNS = optional(
     "columns", types.columns,
-    "Only these columns, in this order: `offset,value`. The others are neither made nor handed to Spark.",
+    "Columns to read, in this order, such as `offset,value`. No other columns are decoded.",
     shown="all",
 )  # fmt: skip
 REQUEST_BYTES = option(
     "remote.fetch.request.bytes", types.byte_size(1 << 20, 64 << 20), "8m",
-    "About how many bytes one GET reads: twice as many from a quick storage, a half or a quarter where many GETs are "
-    "needed at once; 1m to 64m.",
+    "Approximate bytes of one GET, 1m to 64m: twice as many from a fast storage, a half or a quarter if many GETs are "
+    "needed at once.",
 )  # fmt: skip
 IN_FLIGHT = option("remote.fetch.requests.in.flight", types.integer(1, 64), "32",
-    "The most GETs at once in one task: as many are sent as come while it decodes, and half as many after the storage "
-    "has asked for fewer (503 SlowDown).",
+    "Maximum number of GETs in flight in one task. It sends as many as keep its decoder busy, and half as many after "
+    "the storage has asked for fewer (503 SlowDown).",
 )  # fmt: skip
 MEMORY_BYTES = option(
     "remote.fetch.memory.bytes", types.byte_size(1 << 20), "96m",
-    "The most fetched bytes that one task holds; at least one request.",
+    "Maximum number of fetched bytes in one task's memory; at least one request.",
 )  # fmt: skip
 REQUEST_TIMEOUT_MS = option(
     "remote.fetch.request.timeout.ms", types.integer(1), "300000",
-    "How long one request to the storage may take in all, retries included, however slowly its response comes in.",
+    "Time limit of one request to the storage, with its retries and its whole response.",
 )  # fmt: skip
 SEGMENT_ALIGNED_ENDS = option(
     "remote.segment.aligned.ends", types.boolean, "true",
-    "Let a micro-batch that `maxOffsetsPerTrigger` limits end where segments end. `false`: exactly where its shares "
-    "end, as with Spark's `kafka` source.",
+    "End a micro-batch that `maxOffsetsPerTrigger` limits at ends of segments. `false`: exactly at the partitions' "
+    "shares, as in Spark's `kafka` source.",
     Queries.STREAMING,
 )  # fmt: skip
 TOPIC_ID = optional(
     "remote.topic.id", types.topic_ids,
-    'The id of the topic to read, or ids by topic (`{"topicA":"…"}`): where several topics bore the name, and to be '
-    "told when one was made again: another id is data loss.",
+    'Id of the topic to read, or ids by topic (`{"topicA":"…"}`), if several topics had the name. A topic with another '
+    "id is data loss.",
 )  # fmt: skip
 STORAGE_URI = optional(
-    "remote.storage.uri", types.storage_uri, "Where the segments are: `s3://bucket/prefix`, `file:///folder`."
+    "remote.storage.uri", types.storage_uri, "Place of the segments: `s3://bucket/prefix`, `file:///folder`."
 )
 LAYOUT = optional(
     "remote.storage.layout", types.choice(StorageLayout),
-    "Who wrote them: Kafka's `LocalTieredStorage`, or Aiven's tiered storage plugin. The plugin's own properties "
-    "(`rsm.config.*`) tell it, too.", shown="local",
+    "Plugin that wrote the segments: Kafka's `LocalTieredStorage`, or Aiven's tiered storage plugin. The plugin's own "
+    "properties (`rsm.config.*`) show it, too.", shown="local",
 )  # fmt: skip
 S3_ENDPOINT_URL = optional("remote.storage.s3.endpoint.url", types.http_url, "An S3 service other than AWS's.")
 S3_REGION = optional("remote.storage.s3.region", types.text, "The bucket's region.")
@@ -95,19 +95,17 @@ S3_PATH_STYLE = option(
 )
 ACCESS_KEY_ID = optional(
     "remote.storage.aws.access.key.id", types.text,
-    "Credentials; without them, those of the environment, the profile or the instance.", secret=True,
+    "Credentials; by default, those of the environment, the profile or the instance.", secret=True,
 )  # fmt: skip
 SECRET_ACCESS_KEY = optional(
-    "remote.storage.aws.secret.access.key", types.text, "The key that goes with it.", secret=True
+    "remote.storage.aws.secret.access.key", types.text, "Secret key of these credentials.", secret=True
 )
-SESSION_TOKEN = optional(
-    "remote.storage.aws.session.token", types.text, "The token of temporary credentials.", secret=True
-)
+SESSION_TOKEN = optional("remote.storage.aws.session.token", types.text, "Token of temporary credentials.", secret=True)
 SIGNED_HOSTS: Option[tuple[str, ...]] = Option(
     "remote.signed.location.hosts", types.http_hosts, (), "",
-    "Hosts to which signed locations may lead, besides those of the storage that the options above name (AWS's, where "
-    "they name none): `s3.example.com,*.s3.example.com:9000,http://minio:9000`. https unless `http://` stands before "
-    "the host. Loopback and link-local addresses must be named as addresses.",
+    "Hosts to which signed locations may lead, in addition to the hosts of the storage in the options above (AWS's, if "
+    "they name none): `s3.example.com,*.s3.example.com:9000,http://minio:9000`. https, unless `http://` precedes the "
+    "host. Loopback and link-local addresses must be written as addresses.",
 )  # fmt: skip
 STORAGE_MANAGER = optional(
     "remote.log.storage.manager.class.name", _layout_of,
@@ -120,29 +118,26 @@ STORAGE_MANAGER_CLASS_PATH = optional(
 )
 RSM_CONFIG_PREFIX = option(
     "remote.log.storage.manager.impl.prefix", types.text, "rsm.config.",
-    "As in the broker's properties: the prefix of the plugin's own, which are taken as the broker has them, e.g. "
+    "As in the broker's properties: prefix of the plugin's own properties, which are used as the broker has them, e.g. "
     "`rsm.config.dir`, `rsm.config.storage.s3.bucket.name`, `rsm.config.key.prefix`.",
 )  # fmt: skip
 KEY_PREFIXES: Option[tuple[str, ...]] = Option(
     "remote.archive.key.prefixes", types.key_prefixes, (), "",
-    "With `remote.log.locator=archive`: further key prefixes below which segments are, where the plugin's `key.prefix` "
-    "was changed: `old/,older/`.",
+    "With `remote.log.locator=archive`: further key prefixes of segments, if the plugin's `key.prefix` was changed: "
+    "`old/,older/`.",
 )  # fmt: skip
 METRICS_ADDRESS: Option[tuple[str, ...]] = Option(
     "remote.metrics.address", lambda addresses: tuple(map(types.text, addresses.split(","))), (), "",
-    "Where tasks report their counters to the driver.", internal=True,
+    "Addresses to which tasks send their counters.", internal=True,
 )  # fmt: skip
 MAX_BYTES_PER_SECOND = optional(
     "remote.max.bytes.per.second", types.byte_size(1),
-    "The most that one task fetches, and the most that it writes, in a second.", internal=True,
+    "Maximum number of bytes that one task fetches, and that it writes, in a second.", internal=True,
 )  # fmt: skip
 ENDING_OFFSETS = optional(
-    "remote.stream.ending.offsets",
-    lambda json: AtOffsets(parse_partition_offsets(json, "remote.stream.ending.offsets")),
-    "Where a stream ends, by partition, the end not included.",
-    Queries.STREAMING,
-    internal=True,
-)
+    "remote.stream.ending.offsets", lambda json: AtOffsets(parse_partition_offsets(json)),
+    "End of a stream by partition (exclusive).", Queries.STREAMING, internal=True,
+)  # fmt: skip
 FROM_TIMESTAMP = optional(
     "remote.from.timestamp", types.integer(0), "Only records at or after this time, in ms.", internal=True
 )

@@ -6,8 +6,6 @@ Names, defaults and checks are those of Spark's `KafkaSourceProvider`. For `kafk
 
 from __future__ import annotations
 
-from functools import partial
-
 from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
 from tiered_stream.options.choices import GroupStrategy, IsolationLevel, TimestampStrategy
@@ -20,16 +18,16 @@ GROUP = "group:"
 """Prefix in `startingOffsets` before the name of a consumer group."""
 
 
-def _offsets(value: str, option: str) -> LogEnd | AtOffsets:
+def _offsets(value: str) -> LogEnd | AtOffsets:
     word = types.trimmed(value).upper()
-    return LogEnd[word] if word in LogEnd.__members__ else AtOffsets(*parse_specific_offsets(value, option))
+    return LogEnd[word] if word in LogEnd.__members__ else AtOffsets(*parse_specific_offsets(value))
 
 
 def _starting_offsets(value: str) -> LogEnd | AtOffsets | AtGroup:
     text = value.strip()
     if text.lower().startswith(GROUP):
         return AtGroup(types.text(text[len(GROUP) :]))
-    return _offsets(value, "startingOffsets")
+    return _offsets(value)
 
 
 def _timestamp(value: str) -> AtTimestamp | BeforeNow:
@@ -45,20 +43,20 @@ def _retry_interval(value: str) -> int:
     return max(0, types.integer(types.LONG_MIN)(value))
 
 
-def _timestamps(value: str, option: str) -> AtTimestamps:
-    return AtTimestamps(parse_partition_timestamps(value, option))
+def _timestamps(value: str) -> AtTimestamps:
+    return AtTimestamps(parse_partition_timestamps(value))
 
 
 # What to read
 
 SUBSCRIBE: Option[tuple[str, ...]] = Option(
     "subscribe", types.topics, (), "",
-    "Topics, separated by commas. Exactly one of `subscribe`, `subscribePattern` and `assign` is given. Of internal "
-    "topics nothing is read.",
+    "Topics, separated by commas. Exactly one of `subscribe`, `subscribePattern` and `assign` is given. Internal "
+    "topics are not read.",
 )  # fmt: skip
 SUBSCRIBE_PATTERN = optional(
     "subscribePattern", types.topic_pattern,
-    "A regular expression; topics in whose name it is found are read, internal topics never.",
+    "Regular expression. Topics are read if a part of their name matches it, except internal topics.",
 )  # fmt: skip
 ASSIGN: Option[tuple[TopicPartition, ...]] = Option(
     "assign", parse_partitions, (), "", 'Partitions by topic: `{"topicA":[0,1],"topicB":[2]}`.'
@@ -66,46 +64,46 @@ ASSIGN: Option[tuple[TopicPartition, ...]] = Option(
 STARTING_TIMESTAMP = optional(
     "startingTimestamp", _timestamp,
     "Start every partition at its first offset at or after this time: in ms, as `2026-11-01T00:00:00Z`, or back from "
-    "when the query is planned: `-90m`, `-3h`, `-2d`. Goes before the next two.",
+    "the time of planning: `-90m`, `-3h`, `-2d`. Takes precedence over the next two.",
 )  # fmt: skip
 STARTING_OFFSETS_BY_TIMESTAMP = optional(
-    "startingOffsetsByTimestamp", partial(_timestamps, option="startingOffsetsByTimestamp"),
-    'The same by partition: `{"topicA":{"0":1718000000000}}`. Goes before `startingOffsets`.',
+    "startingOffsetsByTimestamp", _timestamps,
+    'The same by partition: `{"topicA":{"0":1718000000000}}`. Takes precedence over `startingOffsets`.',
 )  # fmt: skip
 STARTING_OFFSETS = optional(
     "startingOffsets", _starting_offsets,
     '`earliest`, `latest` (streaming only), offsets by partition: `{"topicA":{"0":23,"1":-2},"topicB":"earliest"}`, '
-    "-2 for earliest, -1 for latest (streaming only), or `group:my-app`, what that consumer group has committed. "
-    "A stream with a checkpoint goes on from there instead.",
+    "-2 for earliest, -1 for latest (streaming only), or `group:my-app` for the offsets that a consumer group has "
+    "committed. A stream with a checkpoint continues from its checkpoint.",
     shown="latest (streaming), earliest (batch)",
 )  # fmt: skip
 TIMESTAMP_STRATEGY = option(
     "startingOffsetsByTimestampStrategy", types.word(TimestampStrategy), "error",
-    "Where a partition has nothing at or after a starting time: fail, or start it at its end.",
+    "If a partition has no record at or after its start time: fail, or start it at its end.",
 )  # fmt: skip
 GROUP_STRATEGY = option(
     "startingOffsetsByGroupStrategy", types.choice(GroupStrategy), "error",
-    "Where the group of `startingOffsets` has committed nothing for a partition: fail, or start it at `earliest` or "
+    "If the group in `startingOffsets` has no committed offset for a partition: fail, or start it at `earliest` or "
     "`latest`.",
 )  # fmt: skip
 ENDING_TIMESTAMP = optional(
     "endingTimestamp", _timestamp,
-    "End every partition before its first offset at or after this time, written as that of `startingTimestamp`; where "
-    "there is none, at its end. Goes before the next two.", Queries.BATCH,
+    "End every partition before its first offset at or after this time, written as `startingTimestamp`; without such "
+    "an offset, at its end. Takes precedence over the next two.", Queries.BATCH,
 )  # fmt: skip
 ENDING_OFFSETS_BY_TIMESTAMP = optional(
-    "endingOffsetsByTimestamp", partial(_timestamps, option="endingOffsetsByTimestamp"),
-    "The same by partition. Goes before `endingOffsets`.", Queries.BATCH,
+    "endingOffsetsByTimestamp", _timestamps,
+    "The same by partition. Takes precedence over `endingOffsets`.", Queries.BATCH,
 )  # fmt: skip
 ENDING_OFFSETS = option(
-    "endingOffsets", partial(_offsets, option="endingOffsets"), "latest",
-    "`latest`, or offsets by partition or `latest` by topic, the end not included; -1 for latest.", Queries.BATCH,
+    "endingOffsets", _offsets, "latest",
+    "`latest`, or end offsets (exclusive) by partition or `latest` by topic; -1 for latest.", Queries.BATCH,
 )  # fmt: skip
 
 BOUNDED_STREAMING = option(
     "boundedStreaming", types.boolean, "false",
-    "End a stream where the ending options say, which Spark has for batch queries alone. A run with `availableNow` or "
-    "`once` then ends by itself; with another trigger the query reads no more, and is to be stopped.",
+    "End a stream at the end in the ending options, which Spark has only for batch queries. With the trigger "
+    "`availableNow` or `once` the query then ends. With another trigger it reads no more and waits to be stopped.",
     Queries.STREAMING,
 )  # fmt: skip
 
@@ -113,48 +111,48 @@ BOUNDED_STREAMING = option(
 
 FAIL_ON_DATA_LOSS = option(
     "failOnDataLoss", types.boolean, "true",
-    "Fail when records that were to be read are gone; `false`: log a warning and go on.",
+    "Fail if records that should be read no longer exist; `false`: log a warning and continue.",
 )  # fmt: skip
 INCLUDE_HEADERS = option("includeHeaders", types.boolean, "false", "Add the column `headers`.")
-MIN_PARTITIONS = optional("minPartitions", types.integer(1, types.INT_MAX), "Cut into at least about this many tasks.")
+MIN_PARTITIONS = optional("minPartitions", types.integer(1, types.INT_MAX), "Approximate minimum number of tasks.")
 MAX_RECORDS_PER_PARTITION = optional(
-    "maxRecordsPerPartition", types.integer(1), "No task reads more offsets than this."
+    "maxRecordsPerPartition", types.integer(1), "Maximum number of offsets that one task reads."
 )
 MAX_OFFSETS_PER_TRIGGER = optional(
     "maxOffsetsPerTrigger", types.integer(types.LONG_MIN),
-    "About the most offsets in a micro-batch, shared out in proportion to what each partition has to read; a "
-    "partition's share ends where a tiered segment ends, if one does within it.", Queries.STREAMING,
+    "Approximate maximum number of offsets in a micro-batch. Each partition gets a share in proportion to the offsets "
+    "that it has left. A share ends at the end of a tiered segment, if there is one in it.", Queries.STREAMING,
 )  # fmt: skip
 MAX_BYTES_PER_TRIGGER = option(
     "maxBytesPerTrigger", types.byte_size(1), "64g",
-    "About the most bytes of the log, as it is stored, in a micro-batch: shared out as `maxOffsetsPerTrigger` is. At "
-    "least one record batch of each partition is read. So the first micro-batch of a long history is bounded; `1p` "
-    "lets it have everything.", Queries.STREAMING,
+    "Approximate maximum number of bytes of the stored log in a micro-batch, shared like `maxOffsetsPerTrigger`. At "
+    "least one record batch of each partition is read. This bounds the first micro-batch of a long history; `1p`: no "
+    "limit.", Queries.STREAMING,
 )  # fmt: skip
 MIN_OFFSETS_PER_TRIGGER = optional(
     "minOffsetsPerTrigger", types.integer(types.LONG_MIN),
-    "Wait until there are this many new offsets, or until `maxTriggerDelay` has passed.", Queries.STREAMING,
+    "Wait for this number of new offsets, or until `maxTriggerDelay` has passed.", Queries.STREAMING,
 )  # fmt: skip
 MAX_TRIGGER_DELAY_MS = option(
-    "maxTriggerDelay", types.duration_ms, "15m", "How long `minOffsetsPerTrigger` may wait.", Queries.STREAMING
+    "maxTriggerDelay", types.duration_ms, "15m", "Longest wait of `minOffsetsPerTrigger`.", Queries.STREAMING
 )
 FETCH_OFFSET_NUM_RETRIES = option(
-    "fetchOffset.numRetries", types.integer(1, types.INT_MAX), "3", "How often offsets are asked for in all."
+    "fetchOffset.numRetries", types.integer(1, types.INT_MAX), "3", "Number of attempts to get offsets."
 )
 FETCH_OFFSET_RETRY_INTERVAL_MS = option(
     "fetchOffset.retryIntervalMs", _retry_interval, "1000", "Milliseconds between those attempts."
 )
 POLL_TIMEOUT_MS = option(
     "kafkaConsumer.pollTimeoutMs", types.integer(1), "120000",
-    "Milliseconds after which a task that gets nothing from the broker fails.",
+    "Milliseconds after which a task fails if it gets no records from the broker.",
 )  # fmt: skip
-GROUP_ID_PREFIX = optional("groupIdPrefix", types.text, "Accepted and without effect: no consumer group is joined.")
+GROUP_ID_PREFIX = optional("groupIdPrefix", types.text, "Accepted without effect: no consumer group is joined.")
 
 # Kafka's own settings
 
 BOOTSTRAP_SERVERS = optional(
-    "kafka.bootstrap.servers", types.text,
-    "The brokers, `host:port,host:port`. Needed unless `remote.log.locator` is `archive`.",
+    "kafka.bootstrap.servers", types.bootstrap_servers,
+    "Brokers, `host:port,host:port`. Required unless `remote.log.locator` is `archive`.",
 )  # fmt: skip
 ISOLATION_LEVEL = option(
     "kafka.isolation.level", types.word(IsolationLevel, any_case=False), "read_committed",
@@ -162,16 +160,14 @@ ISOLATION_LEVEL = option(
     "are left out.",
 )  # fmt: skip
 CHECK_CRCS = option(
-    "kafka.check.crcs",
-    lambda value: types.boolean(types.trimmed(value)),
-    "true",
+    "kafka.check.crcs", lambda value: types.boolean(types.trimmed(value)), "true",
     "Check the checksum of each record batch.",
-)
+)  # fmt: skip
 GROUP_ID = optional("kafka.group.id", types.text, "Accepted with a warning: no consumer group is joined.")
 COMMIT_GROUP_ID = optional(
     "kafka.consumer.commit.groupid", types.text,
-    "A consumer group that gets the query's offsets after each micro-batch, so that lag tools show how far it is. The "
-    "query does not read them, and a commit that is refused is a warning. The group must have no members.",
+    "Consumer group to which the query's offsets are committed after each micro-batch, for tools that show lag. The "
+    "query does not read them. If a commit is refused, the log has a warning. The group must have no members.",
     Queries.STREAMING,
 )  # fmt: skip
 FETCH_REMOTE_ENABLED = option(
@@ -180,12 +176,12 @@ FETCH_REMOTE_ENABLED = option(
 )  # fmt: skip
 CONNECT_TIMEOUT_MS = option(
     "kafka.fetch.remote.connect.timeout.ms", types.integer(1, types.INT_MAX), "1000",
-    "How long a connection to the storage may take. A request that times out is sent again: once if the brokers have "
-    "the records, too, else up to three times.",
+    "Time limit of a connection to the storage. A request that times out is repeated: once if the brokers have the "
+    "records, too, else up to three times.",
 )  # fmt: skip
 READ_TIMEOUT_MS = option(
     "kafka.fetch.remote.read.timeout.ms", types.integer(1, types.INT_MAX), "5000",
-    "How long the storage may be silent. Requests are sent again as after the timeout above.",
+    "Longest silence of the storage. Requests are repeated as after the timeout above.",
 )  # fmt: skip
 FETCHER_CLASS = optional(
     "kafka.remote.storage.fetcher.class", types.text,

@@ -1,4 +1,7 @@
-"""The class of options, and parsers of their values. A parser raises ValueError with the right form of the value.
+"""Class of options, and parsers of their values.
+
+A parser gets the text of a value, and returns the parsed value. It raises ValueError if the text is malformed. The
+message says the right form, and continues a sentence that begins with the option and the text.
 
 Numbers, booleans, durations and sizes are parsed as in Spark (Scala's `toInt`, `toLong`, `toBoolean`;
 `JavaUtils.timeStringAsMs`, `JavaUtils.byteStringAsBytes`).
@@ -11,6 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from math import nan
 from typing import Any, Generic, NoReturn, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
@@ -35,8 +39,9 @@ _MINUTE, _HOUR = 60_000_000, 3_600_000_000
 _MICROSECONDS = {
     "us": 1, "": 1000, "ms": 1000, "s": 1_000_000, "m": _MINUTE, "min": _MINUTE, "h": _HOUR, "d": 24 * _HOUR
 }  # fmt: skip
-_PYTHON_ALONE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[P(#aL]")
-_SET_WITHIN_SET = re.compile(r"(?<!\\)(?:\\\\)*\[(?:[^\]\\]|\\.)*?\[")
+_PYTHON_ONLY_GROUP = re.compile(r"(?<!\\)(?:\\\\)*\(\?[P(#aL]")
+_NESTED_SET = re.compile(r"(?<!\\)(?:\\\\)*\[(?:[^\]\\]|\\.)*?\[")
+_HOST_AND_PORT = re.compile(r"(?:[\w+.-]+://)?(?P<host>\[[\w:.%-]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _SIZE = re.compile(r"([0-9]{1,19})([kmgtp]?)b?")
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _SIZE_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
@@ -65,19 +70,19 @@ class Option(Generic[T]):
 
 
 def option(name: str, parse: Callable[[str], T], default: str, doc: str, queries: Queries = Queries.ALL) -> Option[T]:
-    """Declare an option whose default is given as text, as a user would write it."""
+    """Return an option whose default is given as text, as a user would write it, and parsed here."""
     return Option(name, parse, parse(default), default, doc, queries)
 
 
 def optional(
-    name: str, parse: Callable[[str], T], doc: str, queries: Queries = Queries.ALL, shown: str = "", **marks: bool
+    name: str, parse: Callable[[str], T], doc: str, queries: Queries = Queries.ALL, shown: str = "", **flags: bool
 ) -> Option[T | None]:
-    """Declare an option whose default is None. `shown` is the default in the docs; `marks` are `secret`, `internal`."""
-    return Option(name, parse, None, shown, doc, queries, **marks)
+    """Return an option whose default is None. `shown` is the default in the docs; `flags` are `secret`, `internal`."""
+    return Option(name, parse, None, shown, doc, queries, **flags)
 
 
 def declared_in(module: Mapping[str, Any]) -> tuple[Option[Any], ...]:
-    """Return the options in a module's namespace, in the order of their declarations."""
+    """Return the options among a module's global names (`vars(module)`), in the order of their declarations."""
     return tuple(value for value in module.values() if isinstance(value, Option))
 
 
@@ -116,9 +121,20 @@ def boolean(value: str) -> bool:
 
 def integer(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
     """Return a parser of whole numbers from `minimum` to `maximum`, both inclusive."""
+    return lambda value: _within(whole_number(value), minimum, maximum)
 
-    def parse(value: str) -> int:
-        return _within(whole_number(value), minimum, maximum)
+
+def fraction(minimum: float, maximum: float) -> Callable[[str], float]:
+    """Return a parser of numbers from `minimum` to `maximum`, both inclusive."""
+
+    def parse(value: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = nan
+        if not minimum <= number <= maximum:
+            raise ValueError(f"must be a number from {minimum} to {maximum}")
+        return number
 
     return parse
 
@@ -158,24 +174,28 @@ def byte_size(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser that accepts one of `words`, in any case, and returns it in lower case."""
+    """Return a parser of one of `words`, in any case and with blanks around it. It returns the word as in `words`."""
+    spelled = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:
-        if value.strip().lower() not in words:
+        if value.strip().lower() not in spelled:
             raise ValueError(f"must be one of {', '.join(words)}")
-        return value.strip().lower()
+        return spelled[value.strip().lower()]
 
     return parse
 
 
 def choice(words: type[E]) -> Callable[[str], E]:
-    """Return a parser that accepts a member's word in any case, with blanks around it, and returns the member."""
-    parse = one_of(*(word.value for word in words))
+    """Return a parser of the members of an enum, written in any case, perhaps with blanks around."""
+    parse = one_of(*words)
     return lambda value: words(parse(value))
 
 
 def word(words: type[E], *, any_case: bool = True) -> Callable[[str], E]:
-    """Return a parser that accepts a member's word without blanks around it, as Spark does for its own options."""
+    """Return a parser of the members of an enum, written without blanks around, as Spark does for its own options.
+
+    Upper and lower case are the same if `any_case` is true.
+    """
 
     def parse(value: str) -> E:
         try:
@@ -219,9 +239,9 @@ def topic_pattern(value: str) -> str:
     pattern = trimmed(value)
     if not pattern:
         raise ValueError("is an empty pattern")
-    if _SET_WITHIN_SET.search(pattern):
+    if _NESTED_SET.search(pattern):
         raise ValueError("has a set within a set, as [a[b]]: write [ab]")
-    if _PYTHON_ALONE.search(pattern):
+    if _PYTHON_ONLY_GROUP.search(pattern):
         raise ValueError("has a group that Java does not know, as (?P<name>…) or (?#…)")
     try:
         with warnings.catch_warnings():
@@ -252,17 +272,43 @@ def key_prefixes(value: str) -> tuple[str, ...]:
     return prefixes
 
 
+def host_and_port(value: str, lowest_port: int = 1) -> tuple[str, int]:
+    """Parse `host:port` into the host and the port.
+
+    A scheme such as `PLAINTEXT://` may precede it. An IPv6 address is in brackets, which are not returned.
+    """
+    match = _HOST_AND_PORT.fullmatch(value)
+    if match is None or not lowest_port <= int(match["port"]) <= 0xFFFF:
+        raise ValueError("is not host:port")
+    return match["host"].strip("[]"), int(match["port"])
+
+
+def bootstrap_servers(value: str) -> str:
+    """Check a comma-separated list of `host:port`, and return it without blanks and empty entries; it may be empty."""
+    servers = [server.strip() for server in value.split(",") if server.strip()]
+    for server in servers:
+        try:
+            host_and_port(server)
+        except ValueError as error:
+            raise ValueError(f"has {server!r}, which {error}") from None
+    return ",".join(servers)
+
+
 def http_url(value: str) -> str:
     """Check an `http://` or `https://` URL with a host and perhaps a port, without credentials."""
     url, parts = _without_credentials(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not _has_port_or_none(parts):
+    try:
+        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # the port is no number, or too large
+        is_url = False
+    if not is_url:
         raise ValueError("must be a URL, e.g. https://s3.example.com:9000")
     return url
 
 
 def http_hosts(value: str) -> tuple[str, ...]:
     """Parse a comma-separated list of hosts into URLs. A host may have a scheme (default https) and a port."""
-    urls = tuple(http_url(each if "://" in each else f"https://{each.strip()}") for each in text(value).split(","))
+    urls = tuple(http_url(host if "://" in host else f"https://{host.strip()}") for host in text(value).split(","))
     if any((parts.path, parts.query, parts.fragment) != ("", "", "") for parts in map(urlsplit, urls)):
         raise ValueError("must be hosts, e.g. s3.example.com,*.s3.example.com:9000,http://minio:9000")
     return urls
@@ -285,13 +331,6 @@ def _within(value: int, minimum: int, maximum: int) -> int:
         bound = f"at least {minimum}" if value < minimum else f"at most {maximum}"
         raise ValueError(f"must be {bound}")
     return value
-
-
-def _has_port_or_none(parts: SplitResult) -> bool:
-    try:
-        return parts.port is None or parts.port > 0
-    except ValueError:
-        return False
 
 
 def _without_credentials(value: str) -> tuple[str, SplitResult]:

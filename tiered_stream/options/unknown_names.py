@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tiered_stream.errors import ConfigurationError
 
-LIKENESS_OF_A_SLIP = 0.84
+MIN_SIMILARITY = 0.84
 """Least similarity (`SequenceMatcher.ratio`) at which an unknown name counts as a mistyped known name."""
 
 
@@ -16,9 +16,9 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
 
 
-def is_slip(name: str, known: str) -> bool:
+def is_typing_error(name: str, known: str) -> bool:
     """Return whether `name` looks like `known` with a typing error."""
-    return difflib.SequenceMatcher(None, name, known).ratio() >= LIKENESS_OF_A_SLIP
+    return difflib.SequenceMatcher(None, name, known).ratio() >= MIN_SIMILARITY
 
 
 def unknown_setting(name: str, known: Mapping[str, str]) -> ConfigurationError:

@@ -97,16 +97,16 @@ class Unpacked:
         if not len(self._buffer):
             self._buffer = allocate(self._size, np.uint8)
         while True:
-            free = self._buffer[self.used : self.used + self._limit.most]
+            free = self._buffer[self.used : self.used + self._limit.maximum]
             try:
                 written = decompress(packed, free)
             except _TooSmallError:
-                if len(free) == self._limit.most:
+                if len(free) == self._limit.maximum:
                     what = f"the batch's {name} data decompresses to more than {len(free)} bytes"
                     raise self._limit.exceeded(what) from None
                 if self.used:
                     return None
-                size = min(_GROWTH * len(self._buffer), self._limit.most)
+                size = min(_GROWTH * len(self._buffer), self._limit.maximum)
                 del free, self._buffer
                 self._buffer = allocate(size, np.uint8)
             except cramjam.DecompressionError as error:

@@ -134,7 +134,7 @@ class RecordBatchDecoder:
             most = _MOST_BATCHES
             raw = np.frombuffer(data, np.uint8)
             found = kernels.scan_batches(
-                raw, self._start_offset, self._end_offset, self._limits.batch.most, self._aborted, table,
+                raw, self._start_offset, self._end_offset, self._limits.batch.maximum, self._aborted, table,
                 transactional, self._state,
             )  # fmt: skip
             # Raise now, because a caller could take the valid batches before a malformed batch for all records.
@@ -220,7 +220,7 @@ class RecordBatchDecoder:
 
     def _locate_plain(self, view: memoryview, batches: Table, target_bytes: int) -> int:
         """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return how many batches."""
-        count = kernels.locate_records(batches, self._limits.batch_records.most, target_bytes, self._state)
+        count = kernels.locate_records(batches, self._limits.batch_records.maximum, target_bytes, self._state)
         self._raise_error(view)
         return int(count)
 
@@ -275,7 +275,7 @@ class RecordBatchDecoder:
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)
         rows = min(int(rest[:, kernels.COUNT].sum()), kernels.UNIT_ROWS)
-        max_headers = self._limits.record_headers.most if "headers" in self._schema.names else None
+        max_headers = self._limits.record_headers.maximum if "headers" in self._schema.names else None
         headers = -1 if max_headers is None else min(size // 2, kernels.UNIT_HEADERS + max_headers)
         buffers = RecordBuffers.allocate(rows, size, self._key_size(size), headers)
         rows = decode(

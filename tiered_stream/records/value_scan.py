@@ -135,7 +135,7 @@ def scan_values(
     state = np.zeros(3, np.int64)
     while True:
         begin = int(state[_AT])
-        _scan(raw, wanted, limits.batch.most, found, state)
+        _scan(raw, wanted, limits.batch.maximum, found, state)
         at, next_offset, count = state.tolist()
         if at > begin:
             places = found[:count].tolist()

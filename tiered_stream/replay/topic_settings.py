@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from tiered_stream.broker.login.key_stores import StoreType, private_key, store_file, trusted_certificates
 from tiered_stream.broker.login.sasl import credentials
-from tiered_stream.broker.login.tls import check_is_pem, key_in_place, with_line_ends
+from tiered_stream.broker.login.tls import check_is_pem, inline_identity, with_line_ends
+from tiered_stream.broker.properties import property_table as kafka
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition
@@ -69,7 +70,11 @@ _RENAMED = {
     "compression.zstd.level": "compression.level",
     "max.request.size": "message.max.bytes",
 }
-_BUFFER_MEMORY = "buffer.memory"
+_BUFFER_MEMORY = types.option("kafka.buffer.memory", types.integer(1 << 20, types.INT_MAX), str(32 << 20), "")
+"""Kafka's default is 32 MiB; librdkafka's is 1 GiB."""
+_ENDPOINT_IDENTIFICATION = types.option(
+    "kafka.ssl.endpoint.identification.algorithm", types.one_of("https", "", "none"), "https", ""
+)
 _NOT_TO_BE_SET = {
     "enable.idempotence": "it is always on",
     "key.serializer": "keys are written as they are",
@@ -88,8 +93,6 @@ _PRODUCER: Config = {
     "delivery.report.only.error": True,
     "queue.buffering.max.messages": 1_000_000,
 }
-_BUFFER_BYTES = 32 << 20
-"""Kafka's default of `buffer.memory`; librdkafka's is 1 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +220,14 @@ def producer_config(properties: Mapping[str, str]) -> Config:
         _check_name(name)
     values = ConfigValues(properties)
     with _of_the_target():
-        buffered = values.integer(_BUFFER_MEMORY, _BUFFER_BYTES, low=1 << 20)
+        buffered = values.read(_BUFFER_MEMORY)
     how: Config = {"queue.buffering.max.kbytes": buffered >> 10}
     how |= {_RENAMED.get(name, name): values.text(name) for name in properties if name in _SAME or name in _RENAMED}
     return how | connection_config(properties)
 
 
 def _check_name(name: str) -> None:
-    known = _SAME | _SAID_DIFFERENTLY | {*_RENAMED, _BUFFER_MEMORY}
+    known = _SAME | _SAID_DIFFERENTLY | {*_RENAMED, "buffer.memory"}
     if name in _NOT_TO_BE_SET:
         raise ConfigurationError(f"{PREFIX}{name} is not to be set: {_NOT_TO_BE_SET[name]}")
     if name not in known:
@@ -244,8 +247,7 @@ def _tls(values: ConfigValues) -> Config:
     config: Config = {}
     if "ssl.endpoint.identification.algorithm" in values:
         # In Kafka, an empty text turns the check off.
-        algorithm = values.choice("ssl.endpoint.identification.algorithm", ("https", "", "none"))
-        config["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+        config["ssl.endpoint.identification.algorithm"] = values.read(_ENDPOINT_IDENTIFICATION) or "none"
     if certificates := values.secret("ssl.truststore.certificates"):
         check_is_pem(values, "truststore")
         config["ssl.ca.pem"] = with_line_ends(certificates)
@@ -254,7 +256,7 @@ def _tls(values: ConfigValues) -> Config:
             config["ssl.ca.location"] = trusted.location
         else:
             config["ssl.ca.pem"] = trusted_certificates(trusted)
-    pair, store = key_in_place(values), store_file(values, "keystore")
+    pair, store = inline_identity(values), store_file(values, "keystore")
     if store and store.kind is not StoreType.PEM:
         pair = private_key(store, values)
     if pair:
@@ -265,9 +267,9 @@ def _tls(values: ConfigValues) -> Config:
 
 
 def _sasl(values: ConfigValues) -> Config:
-    if not values.text("security.protocol").upper().startswith("SASL"):
+    if not values.read(kafka.SECURITY_PROTOCOL).startswith("SASL"):
         return {}
-    mechanism = values.text("sasl.mechanism").upper()
+    mechanism = values.read(kafka.SASL_MECHANISM)
     if mechanism not in _MECHANISMS:
         raise ConfigurationError(
             f"kafka.sasl.mechanism = {mechanism!r} cannot be used to write to a topic: use {', '.join(_MECHANISMS)}, "

@@ -13,6 +13,7 @@ from tiered_stream.observe.health_and_metrics import Monitor
 from tiered_stream.observe.metrics import REPORT_TO
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.query_metrics import QueryMetrics
+from tiered_stream.options.types import host_and_port
 from tiered_stream.spark.query_listener import BatchLines, QueryListener, Told
 from tiered_stream.spark.source import register
 
@@ -86,11 +87,12 @@ def report_queries(
 
 
 def _monitor(address: str, metrics: QueryMetrics) -> Monitor | None:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 0xFFFF:
-        raise ConfigurationError(f"{address!r} is no host:port for Prometheus")
     try:
-        return Monitor(host.strip("[]"), int(port), metrics.registry, str)
+        host, port = host_and_port(address, lowest_port=0)
+    except ValueError as error:
+        raise ConfigurationError(f"the address for Prometheus {address!r} {error}") from error
+    try:
+        return Monitor(host, port, metrics.registry, str)
     except OSError as error:
         log.warning("metrics are not served: %s cannot be listened at: %s", address, error)
         return None

@@ -27,7 +27,7 @@ from tiered_stream.options.command_settings import ENDS, POSITIONS, STARTS, give
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.offset_ranges import Ranges, ends_of, starting_at
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.tables import OPTIONS
+from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.types import Queries
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges

@@ -37,7 +37,7 @@ MSK = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """One that knows nobody at AWS; the folder is for its settings."""
     unknown_to_aws(monkeypatch, tmp_path)
-    monkeypatch.setattr(aws_login, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(aws_login, "_FIRST_WAIT_SECONDS", 0)
     return tmp_path
 
 
@@ -332,8 +332,8 @@ def test_a_login_that_the_broker_refuses_is_told_with_what_it_says(
         ("awsAddDefaultProviders=true", "no other identity logs in instead"),
         ("awsAddDefaultProviders=maybe", "must be true or false"),
         ("awsMskRegionProvider=a.B", "Java's classes do not run here. Remove it and set AWS_REGION"),
-        ("awsMaxRetries=-1", "awsMaxRetries = '-1': must be a whole number from 0"),
-        ("awsMaxBackOffTimeMs=x", "awsMaxBackOffTimeMs = 'x': must be a whole number from 0"),
+        ("awsMaxRetries=-1", "kafka.sasl.jaas.config: awsMaxRetries = '-1': must be at least 0"),
+        ("awsMaxBackOffTimeMs=x", "awsMaxBackOffTimeMs = 'x': must be a whole number"),
     ],
 )
 def test_an_option_that_would_change_who_logs_in_is_honoured_or_refused(options: str, said: str) -> None:
@@ -350,4 +350,4 @@ def test_no_secret_is_in_a_repr(sts: StsServer, known: None) -> None:
     found = login(f"{AS_ROLE} awsRoleAccessKeyId=a awsRoleSecretAccessKey=hunter2 awsRoleExternalId=hunter2")
     found.renewal().result()
 
-    assert "hunter2" not in repr(found) + repr(found.held()) + repr(vars(found)["_held"])
+    assert "hunter2" not in repr(found) + repr(found.current()) + repr(vars(found)["_current"])

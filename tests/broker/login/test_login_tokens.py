@@ -8,8 +8,8 @@ import pytest
 
 from tests.broker.token_server import TokenServer
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.login.held_login import Refresh
 from tiered_stream.broker.login.login_tokens import LoginTokens, Token, read_token
+from tiered_stream.broker.login.renewed_login import Refresh
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
 
 KAFKA = Refresh(factor=0.8, jitter=0.05, min_period=60, buffer=300)
@@ -173,7 +173,7 @@ def server() -> Iterator[TokenServer]:
 
 
 def test_the_end_of_a_jwt_is_its_own_claim(server: TokenServer) -> None:
-    found = read_token(f" {server.token('me', 50)}\n", expires_at=1)
+    found = read_token("origin", f" {server.token('me', 50)}\n", expires_at=1)
 
     assert found.expires_at == pytest.approx(time.time() + 50, abs=3600)
     assert found.expires_at != 1
@@ -183,13 +183,13 @@ def test_the_end_of_a_jwt_is_its_own_claim(server: TokenServer) -> None:
     "text", ["opaque", "a.b.c", "a.e30.c", "a.bnVsbA.c", "a.eyJleHAiOiJ4In0.c", "~+/==", "a.W10.c"]
 )
 def test_a_token_that_says_nothing_of_its_end_has_the_given_one(text: str) -> None:
-    assert read_token(text, 7) == Token(text, 7)
+    assert read_token("origin", text, 7) == Token(text, 7)
 
 
 @pytest.mark.parametrize("text", ["", "two words", "hunter2\x01auth=x", "hunter2\n\nx", "é", "a" * (1 << 21)])
 def test_what_is_no_token_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(ConfigurationError, match="no token") as raised:
-        read_token(text)
+        read_token("origin", text)
 
     assert "hunter2" not in str(raised.value)
 
@@ -199,7 +199,7 @@ def test_no_token_is_in_a_repr() -> None:
     tokens = source.tokens()
     tokens.renewal().result()
 
-    assert "t1" not in repr(tokens) + repr(Token("t1", None)) + repr(vars(tokens)["_held"])
+    assert "t1" not in repr(tokens) + repr(Token("t1", None)) + repr(vars(tokens)["_current"])
 
 
 def test_an_error_of_the_first_renewal_is_the_callers() -> None:

@@ -196,6 +196,7 @@ def test_a_url_that_leads_nowhere_is_refused_and_not_shown(url: str) -> None:
         ({PROVIDER: f"{__name__}.raises"}, "", "failed: KeyError"),
         ({"sasl.oauthbearer.jwt.retriever.class": "a.JwtBearerJwtRetriever"}, "", "jwt.retriever.class"),
         ({"sasl.login.refresh.window.factor": "2", PROVIDER: "time.time"}, "", "must be a number from 0.5 to 1"),
+        ({"sasl.login.refresh.buffer.seconds": "3601", PROVIDER: "time.time"}, "", "must be at most 3600"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(properties: Mapping[str, str], jaas: str, said: str) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from tests.stack.jars import jar_paths
 from tests.stack.java import java_command
-from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES, Use
+from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
+from tiered_stream.options.known_properties import Use
 
 _ENTRY = re.compile(r'<h4><a id="([a-z.]+)">.*?<th>Default:</th><td>(.*?)</td>', re.DOTALL)
 OTHER_DEFAULTS = {

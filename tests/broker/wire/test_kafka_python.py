@@ -37,15 +37,15 @@ import tiered_stream
 from tests.broker.certificates import CertificateAuthority
 from tiered_stream.broker.wire.kafka_python import ConnectionManager, PlainProtocol
 from tiered_stream.broker.wire.location_messages import (
+    FetchPartition,
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
-    WantedPartition,
 )
 
 PACKAGE = Path(tiered_stream.__file__).parent
-TOPICS = [FetchTopic(UUID(int=5), [WantedPartition(1, 2, 3, 4)])]
+TOPICS = [FetchTopic(UUID(int=5), [FetchPartition(1, 2, 3, 4)])]
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,16 @@ from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient, supported_feature
-from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
+from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
 from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import (
     LOCATION_FEATURE,
+    FetchPartition,
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
     RemoteLogSegmentLocation,
-    WantedPartition,
     decode_segments,
     encode_segments,
 )
@@ -149,7 +149,7 @@ def test_tagged_fields_of_kafka_s_own_are_kept_and_unknown_ones_passed_over() ->
 
 @pytest.mark.parametrize("version", range(13, 18))
 def test_the_request_carries_what_is_wanted_and_nothing_when_it_is_a_plain_fetch(version: int) -> None:
-    topics = [FetchTopic(TOPIC_ID, [WantedPartition(1, 2, 3, 5)])]
+    topics = [FetchTopic(TOPIC_ID, [FetchPartition(1, 2, 3, 5)])]
     asking = LocationFetchRequest(
         topics=topics, isolation_level=1, remote_log_segment_location_requested=True,
         supported_storage_format_versions=["ApacheKafkaV1"], max_remote_log_segments=6, local_segments_wanted=True,
@@ -179,7 +179,7 @@ def test_a_stock_broker_answers_a_location_request_as_ever(
         producer.send(topic, [Record(), Record(b"k", b"v")], partition=0)
     where = TopicPartition(topic, 0)
     located = locate_segments(client, {where: OffsetRange(0, 2)}, LocationTerms(IsolationLevel.READ_COMMITTED))
-    assert located.found == {where: LocatedSegments(None, None, 2, 2, 0)}
+    assert located.found == {where: LocatedPartition(0, 0, 2, 2, 0)}
 
 
 @pytest.mark.stack

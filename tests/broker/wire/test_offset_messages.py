@@ -15,11 +15,11 @@ from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.offset_messages import (
     FIRST_FLEXIBLE,
     ListedOffsets,
-    ListedPartition,
-    ListedTopic,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
-    WantedPartition,
-    WantedTopic,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
 )
 
 VERSIONS = range(FIRST_FLEXIBLE, ListOffsetsRequest.max_version + 1)
@@ -27,19 +27,23 @@ INT32, INT64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (
 NAMES = st.text(max_size=300)
 
 wanted = st.lists(
-    st.builds(WantedTopic, NAMES, st.lists(st.builds(WantedPartition, INT32, INT32, INT64), max_size=200)), max_size=4
+    st.builds(ListOffsetsTopic, NAMES, st.lists(st.builds(ListOffsetsPartition, INT32, INT32, INT64), max_size=200)),
+    max_size=4,
 )
 listed = st.lists(
     st.builds(
-        ListedTopic,
+        ListOffsetsTopicResponse,
         NAMES,
-        st.lists(st.builds(ListedPartition, INT32, st.integers(-(1 << 15), 99), INT64, INT64, INT32), max_size=200),
+        st.lists(
+            st.builds(ListOffsetsPartitionResponse, INT32, st.integers(-(1 << 15), 99), INT64, INT64, INT32),
+            max_size=200,
+        ),
     ),
     max_size=4,
 )
 
 
-def request(topics: list[WantedTopic] | None = None) -> ListOffsetsRequest:
+def request(topics: list[ListOffsetsTopic] | None = None) -> ListOffsetsRequest:
     return ListOffsetsRequest(isolation_level=1, topics=topics or [], timeout_ms=30_000)
 
 
@@ -50,7 +54,7 @@ def test_all_versions_that_kafka_python_knows_are_spoken() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(topics=wanted)
-def test_a_request_is_what_kafka_python_writes(version: int, topics: list[WantedTopic]) -> None:
+def test_a_request_is_what_kafka_python_writes(version: int, topics: list[ListOffsetsTopic]) -> None:
     kind = KafkaPythonsRequest.ListOffsetsTopic
     theirs = KafkaPythonsRequest(
         replica_id=-1, isolation_level=1, timeout_ms=30_000,
@@ -64,12 +68,12 @@ def test_a_request_is_what_kafka_python_writes(version: int, topics: list[Wanted
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(topics=listed)
-def test_an_answer_is_what_kafka_python_writes(version: int, topics: list[ListedTopic]) -> None:
+def test_an_answer_is_what_kafka_python_writes(version: int, topics: list[ListOffsetsTopicResponse]) -> None:
     answer = answer_of(topics, version)
     assert request().decode_response(Reader(answer)) == ListedOffsets(7, topics)
 
 
-def answer_of(topics: list[ListedTopic], version: int) -> bytes:
+def answer_of(topics: list[ListOffsetsTopicResponse], version: int) -> bytes:
     kind = ListOffsetsResponse.ListOffsetsTopicResponse
     partition = kind.ListOffsetsPartitionResponse
     answer = ListOffsetsResponse(
@@ -83,13 +87,13 @@ def answer_of(topics: list[ListedTopic], version: int) -> bytes:
 
 
 def test_an_answer_is_read_behind_its_header() -> None:
-    asked = request([WantedTopic("t", [WantedPartition(0, 5, -1)])])
+    asked = request([ListOffsetsTopic("t", [ListOffsetsPartition(0, 5, -1)])])
     asked.API_VERSION = 9
     asked.with_header(3, "us")
     header: Any = asked.header
-    whole = KafkaBytes((3).to_bytes(4, "big") + b"\0" + answer_of([ListedTopic("t", [])], 9))
+    whole = KafkaBytes((3).to_bytes(4, "big") + b"\0" + answer_of([ListOffsetsTopicResponse("t", [])], 9))
     assert header.parse_header(whole).correlation_id == 3
-    assert header.decode(whole) == ListedOffsets(7, [ListedTopic("t", [])])
+    assert header.decode(whole) == ListedOffsets(7, [ListOffsetsTopicResponse("t", [])])
 
 
 @given(st.binary(max_size=200))

@@ -38,13 +38,11 @@ from tiered_stream.broker.wire.location_messages import (
     LocatedPartition,
     LocationFetchResponse,
     RemoteLogSegmentLocation,
-    SegmentAbortedTransaction,
-    SegmentLeaderEpoch,
     encode_segments,
 )
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.locate.broker_locator import BrokerLocator
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import AbortedTransaction, LeaderEpoch, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.transactions import aborted_in_fetched
 
@@ -75,7 +73,7 @@ class OneAnswerClient(BrokerClient):
             return result
         raise AssertionError("it waits for something else than the answer")
 
-    async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+    async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
         return [await work() for work in works]
 
     async def back_off(self, attempt: int, deadline: Deadline) -> None:
@@ -192,8 +190,8 @@ def segment(random: Random, start: int) -> RemoteLogSegmentLocation:
         numbers[6],
         numbers[7],
         numbers[8],
-        [SegmentLeaderEpoch(each, start) for each in range(below(random, 3))],
-        [SegmentAbortedTransaction(5, start, start + each) for each in range(below(random, 3))],
+        tuple(LeaderEpoch(each, start) for each in range(below(random, 3))),
+        tuple(AbortedTransaction(5, start, start + each) for each in range(below(random, 3))),
     )
 
 

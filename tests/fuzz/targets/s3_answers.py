@@ -108,7 +108,7 @@ def read(data: bytes) -> None:
     elif b"List" in data:
         assert all(isinstance(key, str) for key in found.store.list("a"))
     else:
-        assert len(found.store.get("a", MOST)) <= MOST.most
+        assert len(found.store.get("a", MOST)) <= MOST.maximum
 
 
 def read_range(data: bytes) -> None:

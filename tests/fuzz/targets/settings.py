@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 from tests.fuzz.mutation import CHARACTERS, below, number, one, spoiled, spoiled_json, spoiled_text
 from tests.fuzz.target import Target
@@ -28,19 +29,17 @@ from tiered_stream.delta.settings.ingest_settings import (
 from tiered_stream.errors import CorruptDataError, TieredStreamError
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS, GatewaySettings
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.offset_json import (
-    offsets_from_dict,
-    offsets_to_json,
-    parse_partition_offsets,
-    parse_partition_timestamps,
-    parse_partitions,
-)
+from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_json
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.properties_files import parse_assignments, read_settings
-from tiered_stream.options.tables import OPTIONS
+from tiered_stream.options.remote_options import ENDING_OFFSETS
+from tiered_stream.options.source_options import OPTIONS
+from tiered_stream.options.spark_options import ASSIGN, STARTING_OFFSETS_BY_TIMESTAMP
+from tiered_stream.options.types import Option
 from tiered_stream.replay.times import parse_range
 from tiered_stream.replay.topic_settings import connection_config, producer_config
 
+T = TypeVar("T")
 NEEDED = {"subscribe": "t", "kafka.bootstrap.servers": "broker:9092", "remote.storage.uri": "s3://bucket/prefix"}
 TEXTS = (
     '{"t":{"0":23,"1":-1}}', '{"t":[0,1]}', "earliest", "latest", "true", "false", "128m", "30s", "10", "-1", "s3://b/p",
@@ -149,10 +148,14 @@ def offset_json(data: bytes) -> None:
     text = data.decode(errors="replace")
 
     def there_and_back() -> None:
-        offsets = parse_partition_offsets(text, "startingOffsets")
-        assert parse_partition_offsets(offsets_to_json(offsets), "startingOffsets") == offsets
+        position = _read(ENDING_OFFSETS, text)
+        assert position is not None and _read(ENDING_OFFSETS, offsets_to_json(position.offsets)) == position
 
-    _all(there_and_back, lambda: parse_partition_timestamps(text, "x"), lambda: parse_partitions(text))
+    _all(there_and_back, lambda: _read(STARTING_OFFSETS_BY_TIMESTAMP, text), lambda: _read(ASSIGN, text))
+
+
+def _read(option: Option[T], text: str) -> T:
+    return GivenOptions({option.name: text}).read(option)
 
 
 def checkpoint_offsets(data: bytes) -> None:

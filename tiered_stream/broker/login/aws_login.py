@@ -19,7 +19,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCredentials
 from botocore.parsers import ResponseParserError
 
-from tiered_stream.broker.login.held_login import HeldLogin, Refresh
+from tiered_stream.broker.login.renewed_login import Refresh, RenewedLogin
 from tiered_stream.broker.wire.kafka_python import AbstractHostLogin, msk_iam_message
 from tiered_stream.errors import (
     BrokerAuthorizationError,
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 _LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
 """Loggers to mute: at DEBUG, botocore logs requests and responses of STS, with keys and web-identity tokens."""
 _REFRESH = Refresh(factor=0.8, jitter=0.05, min_period=60, buffer=300)
-_CHECKED_EVERY = 300.0
+_CHAIN_INTERVAL_SECONDS = 300.0
 """Seconds between requests to botocore, which renews credentials of its chain 10 to 15 minutes before they expire."""
-_FIRST_WAIT = 0.5
+_FIRST_WAIT_SECONDS = 0.5
 _STS_SECONDS = 10
 _REGION = re.compile(
     r"(?<![a-z0-9])(?:[a-z]{2,4})(?:-[a-z]{2,5})?-(?:central|(?:north|south)(?:east|west)?|east|west)-\d(?![a-z0-9])"
 )
-_HOPEFUL = re.compile(
+_RETRIABLE_CODES = re.compile(
     r"Throttl|RequestLimit|ServiceUnavailable|InternalError|InternalFailure|IDPCommunicationError|5\d\d"
 )
 """AWS error codes after which the same request may succeed."""
-_UNREACHED = (aws.HTTPClientError, aws.ConnectionError, aws.EndpointConnectionError)
-_NOT_GIVEN = (
+_CONNECTION_ERRORS = (aws.HTTPClientError, aws.ConnectionError, aws.EndpointConnectionError)
+_PROVIDER_ERRORS = (
     aws.CredentialRetrievalError, aws.TokenRetrievalError, aws.MetadataRetrievalError, aws.SSOError,
     aws.NoAuthTokenError, ResponseParserError,
 )  # fmt: skip
 """Errors of providers that may succeed later. Their texts may repeat the output of a program."""
-_TOLD = (
+_ERRORS_WITHOUT_SECRETS = (
     aws.ProfileNotFound, aws.ConfigNotFound, aws.ConfigParseError, aws.InvalidConfigError, aws.InfiniteLoopConfigError,
     aws.PartialCredentialsError, aws.UnknownCredentialError, aws.InvalidRegionError,
 )  # fmt: skip
@@ -61,8 +61,11 @@ _TOLD = (
 
 @dataclass(frozen=True, slots=True)
 class AssumedRole:
-    """Role to log in as. `keys` are the access key id, secret access key and session token that assume the role; None:
-    AWS's chain gives them. `sts_region`: region of STS's endpoint; None: the global endpoint."""
+    """Role to log in as.
+
+    `keys` are the access key id, the secret access key and the session token that assume the role; None: those that
+    AWS's chain finds. `sts_region` is the region of STS's endpoint; None: the global endpoint.
+    """
 
     arn: str
     session_name: str
@@ -74,15 +77,15 @@ class AssumedRole:
 
 @dataclass(frozen=True, slots=True)
 class AwsIdentity:
-    """AWS identity to log in as: a profile, a role, or without both the one that AWS's chain finds.
+    """AWS identity to log in as: a profile or a role; if both are None, the identity that AWS's chain finds.
 
-    `retries` is how often a failed request for credentials is repeated, `longest_wait` the longest wait in seconds.
+    A failed request for credentials is repeated up to `retries` times, after at most `max_wait` seconds each.
     """
 
     profile: str | None = None
     role: AssumedRole | None = None
     retries: int = 3
-    longest_wait: float = 5.0
+    max_wait: float = 5.0
 
     def __str__(self) -> str:
         if self.role is not None:
@@ -104,10 +107,10 @@ class AwsCredentials:
     expires_at: float | None
 
 
-class AwsLogin(HeldLogin[AwsCredentials], AbstractHostLogin):
+class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
     """Source of login messages for the AWS_MSK_IAM logins of one client."""
 
-    shows, source = "credentials", "services that hand out AWS credentials"
+    kind, source = "credentials", "services that hand out AWS credentials"
 
     def __init__(self, identity: AwsIdentity, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(str(identity), AwsCredentialSource(identity).obtain, _REFRESH, clock)
@@ -119,7 +122,7 @@ class AwsLogin(HeldLogin[AwsCredentials], AbstractHostLogin):
             BrokerUnavailableError: there are no credentials, or they have expired.
             ConfigurationError: neither the host's name nor the environment names the host's AWS region.
         """
-        credentials = self.held()
+        credentials = self.current()
         region = region_of(host) or credentials.region
         if region is None:
             raise ConfigurationError(
@@ -130,9 +133,9 @@ class AwsLogin(HeldLogin[AwsCredentials], AbstractHostLogin):
 
 
 def region_of(host: str) -> str | None:
-    """Return the last AWS region in a broker's name, such as `….kafka.eu-west-1.amazonaws.com`; None: there is none."""
-    found = _REGION.findall(host.lower())
-    return found[-1] if found else None
+    """Return the last AWS region in a host name, such as `….kafka.eu-west-1.amazonaws.com`; None: it has no region."""
+    regions = _REGION.findall(host.lower())
+    return regions[-1] if regions else None
 
 
 class AwsCredentialSource:
@@ -141,7 +144,6 @@ class AwsCredentialSource:
     def __init__(self, identity: AwsIdentity) -> None:
         self._identity = identity
         self._session: Session | None = None
-        self._renewed: RefreshableCredentials | None = None
 
     def obtain(self) -> AwsCredentials:
         """Return current credentials. Failed requests are repeated `retries` times, with waits that double.
@@ -151,43 +153,40 @@ class AwsCredentialSource:
             BrokerUnavailableError: AWS was not reached, or could not respond.
             ConfigurationError: there are no credentials, or a setting for them is wrong.
         """
-        wait = _FIRST_WAIT
+        wait = _FIRST_WAIT_SECONDS
         for _ in range(self._identity.retries):
             try:
                 return self._ask()
             except (BrokerUnavailableError, _NoCredentialsError):
-                time.sleep(random.uniform(0, min(wait, self._identity.longest_wait)))
+                time.sleep(random.uniform(0, min(wait, self._identity.max_wait)))
                 wait *= 2
         return self._ask()
 
     def _ask(self) -> AwsCredentials:
         try:
             with muted(*_LOGGERS_WITH_SECRETS):
-                return self._of_role() if self._identity.role else self._of_chain(self._identity.profile)
+                if self._identity.role:
+                    return self._assume_role(self._identity.role)
+                session, credentials = self._chain(self._identity.profile)
+                return _with_expiry(credentials, session, time.time() + _CHAIN_INTERVAL_SECONDS)
         except TieredStreamError:
             raise
         except Exception as error:  # noqa: BLE001 - botocore raises what it likes
             raise _fault(str(self._identity), error) from None  # the error's text may contain secrets
 
-    def _of_chain(self, profile: str | None) -> AwsCredentials:
-        session, found = self._chain(profile)
-        return _as_held(found, _region(session), time.time() + _CHECKED_EVERY)
-
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
-        """Return a session and credentials of AWS's chain; search again if botocore does not renew them by itself."""
-        session, credentials = self._session, self._renewed
-        if session is None or credentials is None:
-            session = _open_session(profile)
-            found = session.get_credentials()
-            if found is None:
-                raise _NoCredentialsError(f"{self._identity}: {_NONE}")
-            self._session, self._renewed = session, found if isinstance(found, RefreshableCredentials) else None
-            return session, found.get_frozen_credentials()
+        """Return a session and the credentials that AWS's chain finds for a profile (None: the default one).
+
+        Credentials that botocore renews by itself are kept for the next call; others are searched for again.
+        """
+        session = self._session or _open_session(profile)
+        credentials = session.get_credentials()  # a session searches only once
+        if credentials is None:
+            raise _NoCredentialsError(f"{self._identity}: {_NO_CREDENTIALS}")
+        self._session = session if isinstance(credentials, RefreshableCredentials) else None
         return session, credentials.get_frozen_credentials()
 
-    def _of_role(self) -> AwsCredentials:
-        role = self._identity.role
-        assert role is not None
+    def _assume_role(self, role: AssumedRole) -> AwsCredentials:
         if role.keys is not None:
             session, source = _open_session(None), Credentials(*role.keys).get_frozen_credentials()
         else:
@@ -207,18 +206,19 @@ class AwsCredentialSource:
         )
         try:
             external = {"ExternalId": role.external_id} if role.external_id is not None else {}
-            given = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external)["Credentials"]
+            response = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external)
         finally:
             client.close()
-        assumed = ReadOnlyCredentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
-        return _as_held(assumed, _region(session), given["Expiration"].timestamp())
+        assumed = response["Credentials"]
+        keys = ReadOnlyCredentials(assumed["AccessKeyId"], assumed["SecretAccessKey"], assumed["SessionToken"])
+        return _with_expiry(keys, session, assumed["Expiration"].timestamp())
 
 
 class _NoCredentialsError(ConfigurationError):
     """Missing credentials; retried, because botocore does not distinguish a silent service from a missing one."""
 
 
-_NONE = (
+_NO_CREDENTIALS = (
     "AWS's chain has no credentials on this machine: give it some (environment, ~/.aws/credentials, a role of the "
     "instance, the container or the pod), or name a profile that has, by awsProfileName in kafka.sasl.jaas.config"
 )
@@ -231,30 +231,25 @@ def _open_session(profile: str | None) -> Session:
     return session
 
 
-def _region(session: Session) -> str | None:
-    region: str | None = session.get_config_variable("region")
-    return region
-
-
-def _as_held(credentials: ReadOnlyCredentials, region: str | None, expires_at: float) -> AwsCredentials:
+def _with_expiry(credentials: ReadOnlyCredentials, session: Session, expires_at: float) -> AwsCredentials:
     key, secret = credentials.access_key, credentials.secret_key
     if not key or not secret:
         raise ConfigurationError("AWS_MSK_IAM: a provider of AWS's chain gave empty credentials")
-    return AwsCredentials(key, secret, credentials.token, region, expires_at)
+    return AwsCredentials(key, secret, credentials.token, session.get_config_variable("region"), expires_at)
 
 
 def _fault(origin: str, error: Exception) -> TieredStreamError:
-    """Return the package's error for an error of botocore."""
+    """Return the package's error for an error of botocore, without secrets; `origin` names the setting."""
     if isinstance(error, aws.ClientError):
-        code, doing = str(error.response.get("Error", {}).get("Code", "")), error.operation_name
-        if _HOPEFUL.search(code):
-            return BrokerUnavailableError(f"{origin}: AWS answered {doing} with {code}")
+        code, call = str(error.response.get("Error", {}).get("Code", "")), error.operation_name
+        if _RETRIABLE_CODES.search(code):
+            return BrokerUnavailableError(f"{origin}: AWS answered {call} with {code}")
         return BrokerAuthorizationError(
-            f"{origin}: AWS refused {doing}: {code}; check the credentials, the role's trust policy and its external id"
+            f"{origin}: AWS refused {call}: {code}; check the credentials, the role's trust policy and its external id"
         )
-    if isinstance(error, _UNREACHED):
+    if isinstance(error, _CONNECTION_ERRORS):
         return BrokerUnavailableError(f"{origin}: AWS was not reached for credentials: {type(error).__name__}")
-    if isinstance(error, _NOT_GIVEN):
+    if isinstance(error, _PROVIDER_ERRORS):
         return BrokerUnavailableError(f"{origin}: AWS's chain got no credentials: {type(error).__name__}")
-    said = f"{type(error).__name__}: {error}" if isinstance(error, _TOLD) else type(error).__name__
-    return ConfigurationError(f"{origin}: AWS's chain got no credentials: {said}")
+    shown = f"{type(error).__name__}: {error}" if isinstance(error, _ERRORS_WITHOUT_SECRETS) else type(error).__name__
+    return ConfigurationError(f"{origin}: AWS's chain got no credentials: {shown}")

@@ -48,14 +48,14 @@ class JksKey:
         Raises:
             ConfigurationError: the password is wrong.
         """
-        secret, sealed = password.encode("utf-16-be", "surrogatepass"), self.encrypted
-        salt, body, check = sealed[:_SALT_BYTES], sealed[_SALT_BYTES:-_DIGEST_BYTES], sealed[-_DIGEST_BYTES:]
+        secret, encrypted = password.encode("utf-16-be", "surrogatepass"), self.encrypted
+        salt, body = encrypted[:_SALT_BYTES], encrypted[_SALT_BYTES:-_DIGEST_BYTES]
         stream, last = bytearray(), salt
         while len(stream) < len(body):
             last = hashlib.sha1(secret + last).digest()
             stream += last
-        key = bytes(sealed ^ pad for sealed, pad in zip(body, stream, strict=False))
-        if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), check):
+        key = bytes(byte ^ pad for byte, pad in zip(body, stream, strict=False))
+        if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), encrypted[-_DIGEST_BYTES:]):
             raise ConfigurationError("the password is not that of the private key")
         return key
 
@@ -98,7 +98,7 @@ def _read(reader: Reader) -> JksStore:
         alias = reader.take(reader.unpack(_U2)[0]).decode("utf-8", "replace")
         reader.unpack(_U8)
         if tag == _PRIVATE_KEY:
-            encrypted = _sealed(reader.take(_u4(reader)))
+            encrypted = _encrypted_key(reader.take(_u4(reader)))
             chain = tuple(_certificate(reader, version) for _ in range(_u4(reader)))
             keys.append(JksKey(alias, encrypted, chain))
         elif tag == _CERTIFICATE:
@@ -119,23 +119,23 @@ def _u4(reader: Reader) -> int:
     return number
 
 
-def _sealed(info: bytes) -> bytes:
+def _encrypted_key(info: bytes) -> bytes:
     """Return the encrypted key in an EncryptedPrivateKeyInfo (its OCTET STRING). Raises ValueError if malformed."""
     content = _der(Reader(info), _SEQUENCE)
     if content.take(len(_KEY_PROTECTOR)) != _KEY_PROTECTOR:
         raise ValueError("a private key is encrypted in another way than JKS's own")
     octets = _der(content, _OCTETS)
-    sealed = octets.take(len(octets.data))
-    if len(sealed) <= _SALT_BYTES + _DIGEST_BYTES:
+    encrypted = octets.take(len(octets.data))
+    if len(encrypted) <= _SALT_BYTES + _DIGEST_BYTES:
         raise ValueError("a private key is cut off")
-    return sealed
+    return encrypted
 
 
 def _der(reader: Reader, tag: int) -> Reader:
     """Return a reader of the next DER value's content. Raises ValueError if the value does not have this tag."""
-    found, length = reader.take(2)
-    if found != tag:
-        raise ValueError(f"DER has the tag {found} where {tag} belongs")
+    actual_tag, length = reader.take(2)
+    if actual_tag != tag:
+        raise ValueError(f"DER has the tag {actual_tag} where {tag} belongs")
     if length >= 0x80:
         length = int.from_bytes(reader.take(length & 0x7F), "big")
     return Reader(reader.take(length))

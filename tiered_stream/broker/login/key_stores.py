@@ -16,7 +16,7 @@ from tiered_stream.errors import ConfigurationError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 _PEM_MARK = b"-----BEGIN"
 
 
@@ -39,7 +39,7 @@ class StoreFile:
     password: str | None = field(repr=False)
 
     def fault(self, why: str) -> ConfigurationError:
-        """Return an error that names the store, and says why it cannot be used."""
+        """Return an error that names the store's file and its type; `why` says why the store cannot be used."""
         return ConfigurationError(f"kafka.ssl.{self.name}.location = {self.location!r} ({self.kind}): {why}")
 
 
@@ -51,23 +51,23 @@ def store_file(values: ConfigValues, name: str) -> StoreFile | None:
     Raises:
         ConfigurationError: the file cannot be read, or does not have the type in `ssl.NAME.type`.
     """
-    location, asked = values.text(f"ssl.{name}.location"), values.text(f"ssl.{name}.type", "").upper()
+    location, declared = values.text(f"ssl.{name}.location"), values.text(f"ssl.{name}.type").upper()
     if not location:
         return None
     try:
         with Path(location).open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         raise ConfigurationError(
             f"kafka.ssl.{name}.location = {location!r}: there is no such file on this machine ({reason})"
         ) from error
     kind = _kind(content)
-    allowed = (StoreType.PEM,) if asked == StoreType.PEM else (StoreType.PKCS12, StoreType.JKS)
-    if len(content) > _MOST_BYTES or kind is None or asked not in ("", *StoreType) or (asked and kind not in allowed):
+    allowed = {"": tuple(StoreType), "PEM": (StoreType.PEM,)}.get(declared, (StoreType.PKCS12, StoreType.JKS))
+    if len(content) > _MAX_BYTES or kind is None or kind not in allowed or declared not in ("", *StoreType):
         raise ConfigurationError(
-            f"kafka.ssl.{name}.location = {location!r}, kafka.ssl.{name}.type = {asked or 'JKS'!r}: the file holds "
-            f"{kind or 'no store that can be read'}; {', '.join(StoreType)} of at most {_MOST_BYTES >> 20} MiB can be"
+            f"kafka.ssl.{name}.location = {location!r}, kafka.ssl.{name}.type = {declared or 'JKS'!r}: the file holds "
+            f"{kind or 'no store that can be read'}; {', '.join(StoreType)} of at most {_MAX_BYTES >> 20} MiB can be"
         )
     password = None if kind is StoreType.PEM else values.secret(f"ssl.{name}.password")
     return StoreFile(name, location, kind, content, password)
@@ -88,14 +88,15 @@ def trusted_certificates(store: StoreFile) -> str:
         ConfigurationError: the store cannot be opened, or has no certificates.
     """
     if store.kind is StoreType.JKS:
-        found = _jks(store).certificates
+        certificates = _jks(store).certificates
     else:
         from cryptography.hazmat.primitives.serialization import Encoding
 
-        found = tuple(each.certificate.public_bytes(Encoding.DER) for each in _pkcs12(store).additional_certs)
-    if not found:
+        additional = _pkcs12(store).additional_certs
+        certificates = tuple(entry.certificate.public_bytes(Encoding.DER) for entry in additional)
+    if not certificates:
         raise store.fault("it has no trusted certificate")
-    return "".join(map(ssl.DER_cert_to_PEM_cert, found))
+    return "".join(map(ssl.DER_cert_to_PEM_cert, certificates))
 
 
 def private_key(store: StoreFile, values: ConfigValues) -> tuple[str, str]:
@@ -123,11 +124,8 @@ def _key_of_jks(store: StoreFile, password: str) -> tuple[str, str]:
         key = keys[0].decrypt(password)
     except ConfigurationError as error:
         raise store.fault(f"{error}: correct kafka.ssl.key.password") from error
-    return _pem(key), "".join(map(ssl.DER_cert_to_PEM_cert, keys[0].chain))
-
-
-def _pem(key: bytes) -> str:
-    return f"-----BEGIN PRIVATE KEY-----\n{encodebytes(key).decode()}-----END PRIVATE KEY-----\n"
+    pem = f"-----BEGIN PRIVATE KEY-----\n{encodebytes(key).decode()}-----END PRIVATE KEY-----\n"
+    return pem, "".join(map(ssl.DER_cert_to_PEM_cert, keys[0].chain))
 
 
 def _key_of_pkcs12(store: StoreFile) -> tuple[str, str]:
@@ -138,7 +136,7 @@ def _key_of_pkcs12(store: StoreFile) -> tuple[str, str]:
         raise store.fault("it has no private key")
     chain = [opened.cert, *opened.additional_certs]
     key = opened.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return key.decode(), "".join(each.certificate.public_bytes(Encoding.PEM).decode() for each in chain)
+    return key.decode(), "".join(entry.certificate.public_bytes(Encoding.PEM).decode() for entry in chain)
 
 
 def _jks(store: StoreFile) -> JksStore:
@@ -155,7 +153,7 @@ def _pkcs12(store: StoreFile) -> PKCS12KeyAndCertificates:
     try:
         return load_pkcs12(store.content, store.password.encode() if store.password else None)
     except Exception as error:  # with malformed bytes, the parser may raise any exception
-        given = "is wrong" if store.password else "is missing"
+        problem = "is wrong" if store.password else "is missing"
         raise store.fault(
-            f"it could not be opened: kafka.ssl.{store.name}.password {given}, or the file is damaged"
+            f"it could not be opened: kafka.ssl.{store.name}.password {problem}, or the file is damaged"
         ) from error

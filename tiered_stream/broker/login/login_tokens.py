@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from tiered_stream.broker.login.held_login import HeldLogin, Refresh
+from tiered_stream.broker.login.renewed_login import Refresh, RenewedLogin
 from tiered_stream.broker.wire.kafka_python import AbstractTokenProvider
 from tiered_stream.errors import ConfigurationError
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750's b64token
-_MOST_CHARACTERS = 1 << 20
+_MAX_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,18 @@ class Token:
     expires_at: float | None
 
 
-def read_token(text: str, expires_at: float | None = None) -> Token:
+def read_token(origin: str, text: str, expires_at: float | None = None) -> Token:
     """Check a token's text and return the token. The claim `exp` of a JWT takes precedence over `expires_at`.
 
     Raises:
-        ConfigurationError: the text cannot be a token. The message does not contain the text.
+        ConfigurationError: the text cannot be a token. The message contains `origin`, the setting that names the
+            token's source, but not the text.
     """
     text = text.strip()
-    if len(text) > _MOST_CHARACTERS or not _TOKEN.fullmatch(text):
-        raise ConfigurationError("what was handed out is no token (RFC 6750)")
-    claimed = _expiry_claim(text)
-    return Token(text, expires_at if claimed is None else claimed)
+    if len(text) > _MAX_CHARACTERS or not _TOKEN.fullmatch(text):
+        raise ConfigurationError(f"{origin}: what was handed out is no token (RFC 6750)")
+    claimed_expiry = _expiry_claim(text)
+    return Token(text, expires_at if claimed_expiry is None else claimed_expiry)
 
 
 def _expiry_claim(text: str) -> float | None:
@@ -49,20 +50,20 @@ def _expiry_claim(text: str) -> float | None:
         claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (ValueError, binascii.Error):
         return None
-    ends = claims.get("exp") if isinstance(claims, dict) else None
-    return float(ends) if isinstance(ends, int | float) else None
+    expiry = claims.get("exp") if isinstance(claims, dict) else None
+    return float(expiry) if isinstance(expiry, int | float) else None
 
 
-class LoginTokens(HeldLogin[Token], AbstractTokenProvider):  # type: ignore[misc]
+class LoginTokens(RenewedLogin[Token], AbstractTokenProvider):  # type: ignore[misc]
     """Token provider for the OAUTHBEARER logins of one client. Safe to share between threads.
 
     Args:
-        origin: the setting that says where tokens come from, for errors.
-        obtain: requests a new token; raises an error of `tiered_stream.errors`.
+        origin: the setting that names the source of tokens, for errors.
+        obtain: requests a new token, and may wait; raises an error of `tiered_stream.errors`.
         extensions: SASL extensions to send with each token (KIP-342).
     """
 
-    shows, source = "token", "token endpoint"
+    kind, source = "token", "token endpoint"
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class LoginTokens(HeldLogin[Token], AbstractTokenProvider):  # type: ignore[misc
 
     def token(self) -> str:
         """Return the text of the current token. Raises BrokerUnavailableError if there is none or it has expired."""
-        return self.held().text
+        return self.current().text
 
     def extensions(self) -> dict[str, str]:
         return self._extensions

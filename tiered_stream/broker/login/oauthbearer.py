@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
-from tiered_stream.broker.login.held_login import Refresh
 from tiered_stream.broker.login.login_tokens import LoginTokens, Token, read_token
+from tiered_stream.broker.login.renewed_login import Refresh
 from tiered_stream.broker.login.tls import tls_context
 from tiered_stream.broker.login.token_endpoint import TokenEndpoint
+from tiered_stream.broker.properties import property_table as kafka
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import BrokerUnavailableError, ConfigurationError
 
@@ -45,12 +46,14 @@ def login_tokens(values: ConfigValues, options: Mapping[str, str]) -> LoginToken
     """
     _check_options(options)
     refresh = Refresh(
-        values.fraction("sasl.login.refresh.window.factor", 0.5, 1.0),
-        values.fraction("sasl.login.refresh.window.jitter", 0.0, 0.25),
-        values.integer("sasl.login.refresh.min.period.seconds", high=900),
-        values.integer("sasl.login.refresh.buffer.seconds", high=3600),
+        values.read(kafka.REFRESH_WINDOW_FACTOR),
+        values.read(kafka.REFRESH_WINDOW_JITTER),
+        values.read(kafka.INTEGERS["sasl.login.refresh.min.period.seconds"]),
+        values.read(kafka.INTEGERS["sasl.login.refresh.buffer.seconds"]),
     )
-    extensions = {name.removeprefix(_EXTENSION): each for name, each in options.items() if name.startswith(_EXTENSION)}
+    extensions = {
+        name.removeprefix(_EXTENSION): value for name, value in options.items() if name.startswith(_EXTENSION)
+    }
     origin, obtain = _source(values, options)
     return LoginTokens(origin, obtain, refresh, extensions)
 
@@ -66,7 +69,7 @@ def _check_options(options: Mapping[str, str]) -> None:
 
 
 def _source(values: ConfigValues, options: Mapping[str, str]) -> tuple[str, Callable[[], Token]]:
-    """Return the setting that names the source of tokens, for errors, and a function that gets a new token."""
+    """Return the setting that names the source of tokens, for errors, and a function that requests a new token."""
     retriever = values.text("sasl.oauthbearer.jwt.retriever.class")
     if retriever.rpartition(".")[2] not in _RETRIEVERS:
         raise ConfigurationError(
@@ -97,39 +100,39 @@ def _checked_url(url: str) -> tuple[str, str]:
     """
     try:
         parts = urlsplit(url)
-        hidden = parts.username is not None or parts.password is not None
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        has_credentials = parts.username is not None or parts.password is not None
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         raise ConfigurationError(f"kafka.{_URL}: the value is no URL") from None
-    if hidden:
+    if has_credentials:
         raise ConfigurationError(f"kafka.{_URL}: the value must be without a user and a password")
     if parts.scheme == "file" and parts.path.startswith("/") and parts.netloc in ("", "localhost"):
         return f"kafka.{_URL} = 'file://{parts.path}'", parts.scheme
-    if not known:
+    if not is_http:
         raise ConfigurationError(f"kafka.{_URL}: the value must be https://host/path, http://host/path or file:///path")
     return f"kafka.{_URL} = '{parts.scheme}://{parts.netloc}{parts.path}'", parts.scheme
 
 
 def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url: str) -> TokenEndpoint:
-    given = {name: values.secret(newer) or options.get(name, "") for name, newer in _CREDENTIALS.items()}
+    credentials = {name: values.secret(newer) or options.get(name, "") for name, newer in _CREDENTIALS.items()}
     for name in ("clientId", "clientSecret"):
-        if not given[name].strip():
+        if not credentials[name].strip():
             raise ConfigurationError(
                 f"kafka.sasl.jaas.config: OAUTHBEARER needs {name} for kafka.{_URL} (or kafka.{_CREDENTIALS[name]})"
             )
-    client = [given["clientId"].strip(), given["clientSecret"].strip()]
-    if values.boolean("sasl.oauthbearer.header.urlencode"):
-        client = [quote_plus(each) for each in client]
-    scope = given["scope"].strip()
+    id_and_secret = [credentials["clientId"].strip(), credentials["clientSecret"].strip()]
+    if values.read(kafka.HEADER_URLENCODE):
+        id_and_secret = [quote_plus(text) for text in id_and_secret]
+    scope = credentials["scope"].strip()
     return TokenEndpoint(
         origin=origin,
         url=url,
-        authorization=f"Basic {base64.b64encode(':'.join(client).encode(errors='replace')).decode()}",
+        authorization=f"Basic {base64.b64encode(':'.join(id_and_secret).encode(errors='replace')).decode()}",
         body=urlencode({"grant_type": "client_credentials", **({"scope": scope} if scope else {})}, errors="replace"),
-        connect_seconds=values.integer("sasl.login.connect.timeout.ms", low=1) / 1000,
-        read_seconds=values.integer("sasl.login.read.timeout.ms", low=1) / 1000,
-        backoff_seconds=values.integer("sasl.login.retry.backoff.ms", low=1) / 1000,
-        retry_seconds=values.integer("sasl.login.retry.backoff.max.ms") / 1000,
+        connect_seconds=values.read(kafka.INTEGERS["sasl.login.connect.timeout.ms"]) / 1000,
+        read_seconds=values.read(kafka.INTEGERS["sasl.login.read.timeout.ms"]) / 1000,
+        backoff_seconds=values.read(kafka.INTEGERS["sasl.login.retry.backoff.ms"]) / 1000,
+        retry_seconds=values.read(kafka.INTEGERS["sasl.login.retry.backoff.max.ms"]) / 1000,
         tls=_endpoint_tls(options) if url.startswith("https:") else None,
     )
 
@@ -137,10 +140,10 @@ def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url
 def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
     """Return the token endpoint's TLS context, from the login module's `ssl.*` options (Kafka: `JaasOptionsUtils`).
 
-    The `ssl.*` properties for brokers do not count here.
+    The `ssl.*` client properties, which are for brokers, do not count here.
     """
     try:
-        return tls_context(ConfigValues({name: each for name, each in options.items() if name.startswith("ssl.")}))
+        return tls_context(ConfigValues({name: value for name, value in options.items() if name.startswith("ssl.")}))
     except ConfigurationError as error:
         raise ConfigurationError(f"for the token endpoint, in kafka.sasl.jaas.config: {error}") from error
 
@@ -148,26 +151,25 @@ def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
 def _from_file(origin: str, path: Path) -> Token:
     try:
         with path.open("rb") as file:
-            return read_token(file.read(_FILE_BYTES).decode("ascii", "replace"))
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigurationError):
-            raise ConfigurationError(f"{origin}: {error}") from error
+            content = file.read(_FILE_BYTES)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise ConfigurationError(
             f"{origin}: there is no such file on this machine ({getattr(error, 'strerror', None) or error})"
         ) from error
+    return read_token(origin, content.decode("ascii", "replace"))
 
 
 def _callable(origin: str, name: str) -> Callable[[], Any]:
     module, _, attribute = name.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a module may raise anything
         raise ConfigurationError(
             f"{origin} cannot be imported on this machine: {type(error).__name__}: {error}"
         ) from error
-    if not callable(found):
+    if not callable(function):
         raise ConfigurationError(f"{origin} is no function")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _from_callable(origin: str, function: Callable[[], Any]) -> Token:
@@ -186,11 +188,8 @@ def _from_callable(origin: str, function: Callable[[], Any]) -> Token:
     match returned:
         case str(text):
             expires_at = None
-        case (str(text), int() | float() as ends):
-            expires_at = float(ends)
+        case (str(text), int() | float() as expiry):
+            expires_at = float(expiry)
         case _:
             raise ConfigurationError(f"{origin} must return a token, or a token and its end in seconds since the epoch")
-    try:
-        return read_token(text, expires_at)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{origin}: {error}") from error
+    return read_token(origin, text, expires_at)

@@ -9,48 +9,46 @@ from __future__ import annotations
 import importlib.util
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tiered_stream.broker.properties import property_table as kafka
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
 
-_LOGIN_MODULES = {
-    "PLAIN": "PlainLoginModule",
-    "SCRAM-SHA-256": "ScramLoginModule",
-    "SCRAM-SHA-512": "ScramLoginModule",
-    "GSSAPI": "Krb5LoginModule",
-    "AWS_MSK_IAM": "IAMLoginModule",
-    "OAUTHBEARER": "OAuthBearerLoginModule",
-}
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    "PLAIN": ("username", "password", "tokenauth"),
-    "SCRAM-SHA-256": ("username", "password", "tokenauth"),
-    "SCRAM-SHA-512": ("username", "password", "tokenauth"),
-    "GSSAPI": ("serviceName",),
-    "AWS_MSK_IAM": ("",),
-    "OAUTHBEARER": ("clientId", "clientSecret", "scope", "extension_", "ssl.", "unsecuredLogin"),
-}
-"""Options of login modules that have an effect, by SASL mechanism: the prefixes of their names."""
-_OF_ANOTHER_USER = {
+_USER_OPTIONS = ("username", "password", "tokenauth")
+_LOGIN_MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "PLAIN": ("PlainLoginModule", _USER_OPTIONS),
+    "SCRAM-SHA-256": ("ScramLoginModule", _USER_OPTIONS),
+    "SCRAM-SHA-512": ("ScramLoginModule", _USER_OPTIONS),
+    "GSSAPI": ("Krb5LoginModule", ("serviceName",)),
+    "AWS_MSK_IAM": ("IAMLoginModule", ("",)),
+    "OAUTHBEARER": (
+        "OAuthBearerLoginModule", ("clientId", "clientSecret", "scope", "extension_", "ssl.", "unsecuredLogin")
+    ),
+}  # fmt: skip
+"""Login module of each SASL mechanism, and the prefixes of the names of its options that have an effect."""
+_REPLACED_KERBEROS_OPTIONS = {
     "principal": "get a ticket for it (kinit), and set KRB5CCNAME to where it is",
     "keyTab": "set KRB5_CLIENT_KTNAME to the file",
     "useKeyTab": "set KRB5_CLIENT_KTNAME to the file",
     "ticketCache": "set KRB5CCNAME to the file",
 }
 """Unsupported options of Java's Kerberos login module that name the user, each with the step that replaces it."""
-_WITHOUT_JAAS = ("GSSAPI", "AWS_MSK_IAM", "OAUTHBEARER")
-"""SASL mechanisms that can do without `sasl.jaas.config`."""
 _CALLBACK_HANDLERS = {
     "sasl.client.callback.handler.class": {"AWS_MSK_IAM": "IAMClientCallbackHandler"},
     "sasl.login.callback.handler.class": {"OAUTHBEARER": "OAuthBearerLoginCallbackHandler"},
 }
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 
-_SPACE = re.compile(r"(?:\s+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
-_TOKEN = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
+_TOKEN = re.compile(
+    r"""(?>(?:\s+|//[^\n\r]*|/\*.*?\*/)*)(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+)|\Z)""",
+    re.DOTALL,
+)
+"""One token, after blanks and comments: a quoted word, a mark, an unquoted word, or the end of the text."""
 _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -69,27 +67,26 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
     Raises:
         ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or does not fit it.
     """
-    mechanism = values.choice("sasl.mechanism", _LOGIN_MODULES)
+    mechanism = values.read(kafka.SASL_MECHANISM)
     _check_callback_handlers(values, mechanism)
     settings: dict[str, Any] = {"sasl_mechanism": mechanism}
+    if mechanism == "AWS_MSK_IAM" and protocol != "SASL_SSL":
+        raise ConfigurationError("kafka.sasl.mechanism = 'AWS_MSK_IAM' needs kafka.security.protocol = SASL_SSL")
+    options = _jaas_options(values, mechanism)
     if mechanism == "AWS_MSK_IAM":
-        if protocol != "SASL_SSL":
-            raise ConfigurationError("kafka.sasl.mechanism = 'AWS_MSK_IAM' needs kafka.security.protocol = SASL_SSL")
         # This import and the next one are here, because few users need these modules and their libraries.
         from tiered_stream.broker.login.msk_iam import aws_login
 
-        entry = _jaas_entry(values, mechanism)
         # kafka-python has no setting for AWS logins, but passes this one to every mechanism.
-        settings["sasl_oauth_token_provider"] = aws_login(entry.options if entry else {})
+        settings["sasl_oauth_token_provider"] = aws_login(options)
     elif mechanism == "OAUTHBEARER":
         from tiered_stream.broker.login.oauthbearer import login_tokens
 
-        entry = _jaas_entry(values, mechanism)
-        settings["sasl_oauth_token_provider"] = login_tokens(values, entry.options if entry else {})
+        settings["sasl_oauth_token_provider"] = login_tokens(values, options)
     elif mechanism == "GSSAPI":
-        settings["sasl_kerberos_service_name"] = _kerberos_service(values, _jaas_entry(values, mechanism))
+        settings["sasl_kerberos_service_name"] = _kerberos_service(values, options)
     else:
-        username, settings["sasl_plain_password"] = credentials(values, mechanism)
+        username, settings["sasl_plain_password"] = _credentials(options, mechanism)
         if mechanism.startswith("SCRAM"):  # RFC 5802 escapes a `saslname`; kafka-python does not
             username = username.replace("=", "=3D").replace(",", "=2C")
         settings["sasl_plain_username"] = username
@@ -97,16 +94,16 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
 
 
 def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
-    """Check that a given callback handler is a Java class that we replace. Raises ConfigurationError for other classes.
+    """Check that a callback handler in the properties is a class that this package replaces, else ConfigurationError.
 
     Only the last part of a class name counts, because the classes have moved between packages.
     """
-    for name, known in _CALLBACK_HANDLERS.items():
-        given = values.text(name)
-        if given and given.rpartition(".")[2] != known.get(mechanism):
+    for name, replaced in _CALLBACK_HANDLERS.items():
+        handler = values.text(name)
+        if handler and handler.rpartition(".")[2] != replaced.get(mechanism):
             raise ConfigurationError(
-                f"kafka.{name} = {given!r} cannot be used with kafka.sasl.mechanism = {mechanism!r}: Java's classes do "
-                "not run here. Remove it; OAUTHBEARER takes tokens from kafka.sasl.oauthbearer.token.provider"
+                f"kafka.{name} = {handler!r} cannot be used with kafka.sasl.mechanism = {mechanism!r}: Java's classes "
+                "do not run here. Remove it; OAUTHBEARER takes tokens from kafka.sasl.oauthbearer.token.provider"
             )
 
 
@@ -116,8 +113,10 @@ def credentials(values: ConfigValues, mechanism: str) -> tuple[str, str]:
     Raises:
         ConfigurationError: the property is missing, is for another mechanism, or lacks the name or the password.
     """
-    entry = _jaas_entry(values, mechanism)
-    options = entry.options if entry else {}
+    return _credentials(_jaas_options(values, mechanism), mechanism)
+
+
+def _credentials(options: Mapping[str, str], mechanism: str) -> tuple[str, str]:
     if options.get("tokenauth", "false").lower() == "true":
         raise ConfigurationError("kafka.sasl.jaas.config: delegation tokens (tokenauth) are not supported")
     for name in ("username", "password"):
@@ -145,24 +144,18 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Split the text into tokens. The flag is true for a mark (`=` or `;` outside quotes), false for a word."""
-    tokens, position = [], _after_space(text, 0)
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise _malformed("a quote is not closed")
+    """Split a JAAS entry into words and the marks `=` and `;`, each with whether it is a mark (outside of quotes)."""
+    tokens, position = [], 0
+    while match := _TOKEN.match(text, position):
+        position = match.end()
         quoted = match[1] if match[1] is not None else match[2]
         if quoted is not None:
             tokens.append((_ESCAPE.sub(_unescaped, quoted), False))
-        else:
+        elif match[3] or match[4]:
             tokens.append((match[3] or match[4], match[3] is not None))
-        position = _after_space(text, match.end())
-    return tokens
-
-
-def _after_space(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    return match.end() if match else position
+        else:
+            return tokens
+    raise _malformed("a quote is not closed")
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -176,39 +169,39 @@ def _malformed(why: str) -> ConfigurationError:
     )
 
 
-def _jaas_entry(values: ConfigValues, mechanism: str) -> JaasEntry | None:
+def _jaas_options(values: ConfigValues, mechanism: str) -> dict[str, str]:
+    """Return the login module's options in `sasl.jaas.config`; none if the mechanism can do without the property."""
     text = values.secret("sasl.jaas.config")
+    login_module, effective_options = _LOGIN_MODULES[mechanism]
     if not text:
-        if mechanism in _WITHOUT_JAAS:
-            return None
+        if effective_options is not _USER_OPTIONS:
+            return {}
         raise ConfigurationError(
-            f"kafka.sasl.jaas.config is missing: {mechanism} needs {_LOGIN_MODULES[mechanism]} with username and "
-            "password there (a JAAS file of the JVM is not read)"
+            f"kafka.sasl.jaas.config is missing: {mechanism} needs {login_module} with username and password there (a "
+            "JAAS file of the JVM is not read)"
         )
     entry = parse_jaas(text)
     # A shaded Kafka client has the class in another package, so only the last part of its name is compared.
-    if entry.login_module.rpartition(".")[2] != _LOGIN_MODULES[mechanism]:
-        raise ConfigurationError(
-            f"kafka.sasl.jaas.config: kafka.sasl.mechanism = {mechanism!r} needs {_LOGIN_MODULES[mechanism]}"
-        )
+    if entry.login_module.rpartition(".")[2] != login_module:
+        raise ConfigurationError(f"kafka.sasl.jaas.config: kafka.sasl.mechanism = {mechanism!r} needs {login_module}")
     for name, value in entry.options.items():
-        if mechanism == "GSSAPI" and name in _OF_ANOTHER_USER and value.lower() != "false":
+        if mechanism == "GSSAPI" and name in _REPLACED_KERBEROS_OPTIONS and value.lower() != "false":
             raise ConfigurationError(
                 f"kafka.sasl.jaas.config: {name} is not supported, and without it somebody else may log in: "
-                f"{_OF_ANOTHER_USER[name]}, on the driver and on the executors, and remove {name}"
+                f"{_REPLACED_KERBEROS_OPTIONS[name]}, on the driver and on the executors, and remove {name}"
             )
-        if not name.startswith(_OPTIONS[mechanism]):
+        if not name.startswith(effective_options):
             _log.warning("kafka.sasl.jaas.config: %s has no effect with %s", name, mechanism)
-    return entry
+    return entry.options
 
 
-def _kerberos_service(values: ConfigValues, entry: JaasEntry | None) -> str:
+def _kerberos_service(values: ConfigValues, options: Mapping[str, str]) -> str:
     if importlib.util.find_spec("gssapi") is None:
         raise ConfigurationError(
             "kafka.sasl.mechanism = 'GSSAPI' (Kafka's default) needs the Python package `gssapi`: install it, or set "
             "the mechanism that the brokers expect"
         )
-    service = values.text("sasl.kerberos.service.name") or (entry.options.get("serviceName", "") if entry else "")
+    service = values.text("sasl.kerberos.service.name") or options.get("serviceName", "")
     if not service:
         raise ConfigurationError("kafka.sasl.kerberos.service.name is missing: GSSAPI needs the brokers' service name")
     return service

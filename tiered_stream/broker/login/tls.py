@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tiered_stream.broker.login.key_stores import StoreType, private_key, store_file, trusted_certificates
+from tiered_stream.broker.properties import property_table as kafka
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
@@ -33,17 +34,17 @@ def tls_context(values: ConfigValues) -> ssl.SSLContext:
             value.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    values.choice("ssl.protocol", ("TLS", *_VERSIONS))
+    values.read(kafka.SSL_PROTOCOL)
     _limit_versions(context, values)
     _limit_suites(context, values)
-    context.check_hostname = values.choice("ssl.endpoint.identification.algorithm", ("https", "")) != ""
+    context.check_hostname = values.read(kafka.ENDPOINT_IDENTIFICATION) != ""
     load_trust(context, values)
     _load_identity(context, values)
     return context
 
 
 def _limit_versions(context: ssl.SSLContext, values: ConfigValues) -> None:
-    listed = values.text("ssl.enabled.protocols") or ",".join(_VERSIONS)
+    listed = values.read(kafka.SSL_ENABLED_PROTOCOLS) or kafka.SSL_ENABLED_PROTOCOLS.default
     names = [name.strip() for name in listed.split(",") if name.strip()]
     versions = [_VERSIONS[name] for name in names if name in _VERSIONS]
     if not versions:
@@ -61,8 +62,8 @@ def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
     if not names:
         return
     newer, older = names & _SUITES_OF_TLS_1_3, names - _SUITES_OF_TLS_1_3
-    speaks_newer = context.maximum_version is ssl.TLSVersion.TLSv1_3
-    if newer and speaks_newer and newer != _SUITES_OF_TLS_1_3:
+    tls_1_3_enabled = context.maximum_version is ssl.TLSVersion.TLSv1_3
+    if newer and tls_1_3_enabled and newer != _SUITES_OF_TLS_1_3:
         raise ConfigurationError(
             f"kafka.ssl.cipher.suites = {listed!r}: the suites of TLS 1.3 cannot be chosen one by one here. Name "
             f"all of {', '.join(sorted(_SUITES_OF_TLS_1_3))}, or set kafka.ssl.enabled.protocols=TLSv1.2"
@@ -107,7 +108,7 @@ def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
     """
     certificates, store = values.secret("ssl.truststore.certificates"), store_file(values, "truststore")
     if certificates and store:
-        raise _given_twice("kafka.ssl.truststore.location", "kafka.ssl.truststore.certificates")
+        raise _both_given("kafka.ssl.truststore.location", "kafka.ssl.truststore.certificates")
     try:
         if certificates:
             check_is_pem(values, "truststore")
@@ -128,17 +129,17 @@ def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
-    pair, store = key_in_place(values), store_file(values, "keystore")
-    if pair and store:
-        raise _given_twice("kafka.ssl.keystore.location", "kafka.ssl.keystore.key")
+    identity, store = inline_identity(values), store_file(values, "keystore")
+    if identity and store:
+        raise _both_given("kafka.ssl.keystore.location", "kafka.ssl.keystore.key")
     if store and store.kind is not StoreType.PEM:
-        pair = private_key(store, values)
-    if not (pair or store):
+        identity = private_key(store, values)
+    if not (identity or store):
         return
     # Without a callback OpenSSL would ask for a missing password on the terminal.
     password = values.secret("ssl.key.password") or ""
     try:
-        with _file_of("".join(pair).encode() if pair else store.content if store else b"") as path:
+        with _file_of("".join(identity).encode() if identity else store.content if store else b"") as path:
             context.load_cert_chain(path, password=lambda: password)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigurationError(
@@ -147,7 +148,7 @@ def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
         ) from error
 
 
-def key_in_place(values: ConfigValues) -> tuple[str, str] | None:
+def inline_identity(values: ConfigValues) -> tuple[str, str] | None:
     """Return the private key and certificate chain that the settings contain as PEM texts; None: there are none.
 
     Raises:
@@ -163,14 +164,14 @@ def key_in_place(values: ConfigValues) -> tuple[str, str] | None:
 
 
 def check_is_pem(values: ConfigValues, name: str) -> None:
-    """Check that a store whose content stands in the settings itself has the type PEM, the only one for that.
+    """Check the type of a store whose content is in the settings themselves: only PEM can be there.
 
     `name` is `keystore` or `truststore`.
 
     Raises:
         ConfigurationError: `ssl.NAME.type` is another type.
     """
-    kind = values.text(f"ssl.{name}.type", "").upper()
+    kind = values.text(f"ssl.{name}.type").upper()
     if kind not in ("", StoreType.PEM):
         raise ConfigurationError(f"kafka.ssl.{name}.type = {kind!r}: what is given in the settings themselves is PEM")
 
@@ -190,7 +191,7 @@ def _file_of(secret: bytes) -> Iterator[str]:
             yield file.name
 
 
-def _given_twice(first: str, second: str) -> ConfigurationError:
+def _both_given(first: str, second: str) -> ConfigurationError:
     return ConfigurationError(f"{first} and {second} are both given: keep one")
 
 

@@ -14,10 +14,10 @@ import urllib3
 from tiered_stream.broker.login.login_tokens import Token, read_token
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
 from tiered_stream.process.logs import muted
-from tiered_stream.timed_http import read_answer, timed_pools, untrusted_certificate
+from tiered_stream.timed_http import read_response, timed_pools, untrusted_certificate
 
-_MOST_BYTES = 1_000_000
-_HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
+_MAX_BYTES = 1_000_000
+_RETRIABLE_STATUSES = {408, 425, 429, *range(500, 600)} - {501, 505}
 """HTTP statuses after which the same request may succeed."""
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 
@@ -27,7 +27,8 @@ class TokenEndpoint:
     """A token endpoint and the request to send to it.
 
     `origin` names the setting of the endpoint, for errors. `authorization` is the header's value, `body` the request's
-    body.
+    body. `connect_seconds` and `read_seconds` limit one attempt. A failed request is repeated
+    for `retry_seconds`, the first time after `backoff_seconds`.
     """
 
     origin: str
@@ -41,7 +42,7 @@ class TokenEndpoint:
     tls: ssl.SSLContext | None = field(repr=False)
 
     def obtain(self) -> Token:
-        """Request a new token. Failed requests are repeated after waits that double, until `retry_seconds` have passed.
+        """Request a new token. A failed request is repeated for `retry_seconds`, after waits that double.
 
         Raises:
             BrokerAuthorizationError: the endpoint refused the client.
@@ -69,15 +70,15 @@ class TokenEndpoint:
         }
         try:
             with muted("urllib3"), timed_pools(self.connect_seconds, self.read_seconds, self.tls) as pool:
-                answer = pool.request("POST", self.url, body=self.body, headers=headers, redirect=False,
-                                      preload_content=False)  # fmt: skip
-                status, content = answer.status, read_answer(answer, _MOST_BYTES)
-                answer.close()
+                response = pool.request("POST", self.url, body=self.body, headers=headers, redirect=False,
+                                        preload_content=False)  # fmt: skip
+                status, content = response.status, read_response(response, _MAX_BYTES)
+                response.close()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise self._unreached(error) from error
+            raise self._connection_fault(error) from error
         return token_of(self.origin, status, content)
 
-    def _unreached(self, error: Exception) -> BrokerUnavailableError | ConfigurationError:
+    def _connection_fault(self, error: Exception) -> BrokerUnavailableError | ConfigurationError:
         untrusted = untrusted_certificate(error)
         if untrusted is not None:
             return ConfigurationError(
@@ -95,26 +96,23 @@ def token_of(origin: str, status: int, content: bytes) -> Token:
         BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError: as `TokenEndpoint.obtain`.
     """
     try:
-        found: Any = orjson.loads(content)
+        document: Any = orjson.loads(content)
     except ValueError:
-        found = None
-    answer: dict[str, Any] = found if isinstance(found, dict) else {}
+        document = None
+    fields: dict[str, Any] = document if isinstance(document, dict) else {}
     if status not in (200, 201):
-        raise _refused(origin, status, answer.get("error"))
-    text, life = answer.get("access_token") or answer.get("id_token"), answer.get("expires_in")
+        raise _refused(origin, status, fields.get("error"))
+    text, lifetime = fields.get("access_token") or fields.get("id_token"), fields.get("expires_in")
     if not isinstance(text, str):
         raise ConfigurationError(f"{origin}: its answer has no access_token: is it the token endpoint?")
-    try:
-        return read_token(text, time.time() + life if isinstance(life, int | float) else None)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{origin}: {error}") from error
+    return read_token(origin, text, time.time() + lifetime if isinstance(lifetime, int | float) else None)
 
 
 def _refused(origin: str, status: int, code: object) -> BrokerUnavailableError | BrokerAuthorizationError:
-    said = f"{status} {code}" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else str(status)
-    if status in _HOPEFUL:
-        return BrokerUnavailableError(f"{origin}: the token endpoint answered {said}")
+    shown = f"{status} {code}" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else str(status)
+    if status in _RETRIABLE_STATUSES:
+        return BrokerUnavailableError(f"{origin}: the token endpoint answered {shown}")
     return BrokerAuthorizationError(
-        f"{origin}: the token endpoint refused the client: {said}; check clientId, clientSecret and scope in "
+        f"{origin}: the token endpoint refused the client: {shown}; check clientId, clientSecret and scope in "
         "kafka.sasl.jaas.config (or kafka.sasl.oauthbearer.client.credentials.* and kafka.sasl.oauthbearer.scope)"
     )

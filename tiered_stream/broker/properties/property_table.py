@@ -1,199 +1,151 @@
 """All properties of Kafka's Java consumer and admin client (4.3): honoured, without effect, or refused.
 
-Names, defaults and meanings are those of Kafka's `ConsumerConfig`, `AdminClientConfig`, `SaslConfigs` and `SslConfigs`.
+Names, defaults, bounds and meanings are those of Kafka's `ConsumerConfig`, `AdminClientConfig`, `SaslConfigs` and
+`SslConfigs`. Honoured properties are declared as options. Three of them are options of the source, too.
 """
 
 from __future__ import annotations
 
-import difflib
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
+from typing import Any
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options import spark_options
+from tiered_stream.options import spark_options, types
+from tiered_stream.options.known_properties import KnownProperty, Use, properties_of
 from tiered_stream.options.spark_options import NOT_SUPPORTED
-from tiered_stream.options.types import declared_in
+from tiered_stream.options.types import INT_MAX, LONG_MIN, Option, declared_in, option
+from tiered_stream.options.unknown_names import is_typing_error, nearest_name
 
 _log = logging.getLogger(__name__)
 
-_OF_THE_SOURCE = {option.name.removeprefix("kafka.") for option in declared_in(vars(spark_options))}
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "AWS_MSK_IAM", "OAUTHBEARER")
 
 
-def check_names(properties: Mapping[str, str]) -> None:
-    """Log a warning for each property that is unknown or has no effect; an unknown one may be for a Java plug-in.
+class DnsLookup(StrEnum):
+    """`client.dns.lookup`: the addresses of a host name that are tried."""
 
-    Raises:
-        ConfigurationError: a property is not supported here.
-    """
-    for name in sorted(properties):
-        known = CLIENT_PROPERTIES.get(name)
-        if known is None and name not in _OF_THE_SOURCE:
-            near = difflib.get_close_matches(name, CLIENT_PROPERTIES, 1)
-            hint = f" (kafka.{near[0]}?)" if near else ""
-            _log.warning("kafka.%s is not a known Kafka client property%s", name, hint)
-        elif known is not None and known.use is Use.NO_EFFECT:
-            _log.warning("kafka.%s has no effect: %s", name, known.doc)
-        elif known is not None and known.use is Use.REFUSED and properties[name].strip():
-            raise ConfigurationError(f"kafka.{name} is not supported: {known.doc}")
+    ALL = "use_all_dns_ips"
+    CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
 
-def warn_of_unread(given: Collection[str], read: Collection[str], security: str) -> None:
-    """Log a warning for each honoured property that was not read, such as `ssl.*` without TLS: it has no effect."""
-    for name in sorted(set(given).difference(read)):
-        known = CLIENT_PROPERTIES.get(name)
-        if known is not None and known.use is Use.HONOURED:
-            _log.warning("kafka.%s has no effect beside the other settings (%s)", name, security)
+def _milliseconds(minimum: int) -> Callable[[str], int]:
+    """Return a parser of milliseconds. Kafka takes 64 bits; the parser returns at most `INT_MAX` (24 days)."""
+    parse = types.integer(minimum)
+    return lambda value: min(INT_MAX, parse(value))
 
 
-class Use(Enum):
-    """Effect of a client property that a user gives."""
+_INT, _POSITIVE_INT, _BUFFER_SIZE = (types.integer(minimum, INT_MAX) for minimum in (0, 1, -1))
+_MILLIS = _milliseconds(0)
 
-    HONOURED = "honoured"
-    NO_EFFECT = "a warning"
-    REFUSED = "an error"
+INTEGERS = {
+    name: option(f"kafka.{name}", parse, default, doc)
+    for name, parse, default, doc in (
+        ("connections.max.idle.ms", _milliseconds(LONG_MIN), "540000",
+         "Close a connection after this idle time; -1: never."),
+        ("default.api.timeout.ms", _INT, "60000", "Limit of a call with all its attempts."),
+        ("fetch.max.bytes", _INT, "52428800", "Largest Fetch; the smaller of this and the next holds."),
+        ("max.partition.fetch.bytes", _INT, "16777216",
+         "Largest Fetch from a partition. Kafka's 1 MiB is for many partitions in one Fetch; here a Fetch has one."),
+        ("fetch.max.wait.ms", _INT, "500", "Longest time that a broker waits for `fetch.min.bytes`."),
+        ("fetch.min.bytes", _INT, "1", "Bytes that a broker waits for."),
+        ("metadata.max.age.ms", _MILLIS, "300000", "Age at which metadata is requested again."),
+        ("receive.buffer.bytes", _BUFFER_SIZE, "-1",
+         "Socket's receive buffer; -1: the system tunes it. Kafka: 64 KiB."),
+        ("send.buffer.bytes", _BUFFER_SIZE, "-1", "Socket's send buffer; -1: the system tunes it. Kafka: 128 KiB."),
+        ("reconnect.backoff.ms", _MILLIS, "50", "First wait before connecting again; it doubles."),
+        ("reconnect.backoff.max.ms", _MILLIS, "1000", "Longest wait before connecting again."),
+        ("request.timeout.ms", _INT, "30000", "Limit of one request."),
+        ("retry.backoff.ms", _MILLIS, "100", "First wait before a request is repeated; it doubles."),
+        ("retry.backoff.max.ms", _MILLIS, "1000", "Longest wait before a request is repeated."),
+        ("socket.connection.setup.timeout.ms", _MILLIS, "10000", "Limit of connecting, TLS and login included."),
+        ("socket.connection.setup.timeout.max.ms", _MILLIS, "30000",
+         "That limit after failures, each of which doubles it."),
+        ("sasl.login.connect.timeout.ms", _POSITIVE_INT, "10000", "Limit of connecting to the token endpoint."),
+        ("sasl.login.read.timeout.ms", _POSITIVE_INT, "10000", "Limit of the token endpoint's response."),
+        ("sasl.login.retry.backoff.ms", _POSITIVE_INT, "100",
+         "First wait before a token is requested again; it doubles."),
+        ("sasl.login.retry.backoff.max.ms", _INT, "10000", "Time for which a token is requested again after failures."),
+        ("sasl.login.refresh.min.period.seconds", types.integer(0, 900), "60", "Shortest time between two requests."),
+        ("sasl.login.refresh.buffer.seconds", types.integer(0, 3600), "300",
+         "Shortest time between a request and the token's end. Both times hold if the lifetime is long enough."),
+    )
+}  # fmt: skip
+"""Honoured properties that are whole numbers: their options by name, without the `kafka.` prefix."""
 
-
-@dataclass(frozen=True, slots=True)
-class ClientProperty:
-    """Kafka client property. `doc` says what it does if it is honoured, else why it has no effect or is refused."""
-
-    name: str
-    use: Use
-    doc: str
-    default: str = ""
-
-
-_HONOURED = (
-    ("bootstrap.servers", "", "Brokers to start with, `host:port,host:port`."),
-    ("check.crcs", "true", "Check the checksum of each record batch."),
-    (
-        "client.dns.lookup",
-        "use_all_dns_ips",
-        "Which addresses of a name are tried; or `resolve_canonical_bootstrap_servers_only`.",
-    ),
-    ("client.id", "tiered-stream", "What the brokers' logs and quotas call this client."),
-    ("client.rack", "", "Fetch from a replica in this rack, where the brokers name one (KIP-392)."),
-    ("connections.max.idle.ms", "540000", "Close a connection that was idle for so long; -1: never."),
-    ("default.api.timeout.ms", "60000", "How long a call may take with all its attempts."),
-    ("fetch.max.bytes", "52428800", "The most that a Fetch asks for; the smaller of this and the next holds."),
-    (
-        "max.partition.fetch.bytes",
-        "16777216",
-        "The same for one partition. Kafka's 1 MiB is made for many in one Fetch; here each asks for one.",
-    ),
-    ("fetch.max.wait.ms", "500", "How long a broker may wait for `fetch.min.bytes`."),
-    ("fetch.min.bytes", "1", "What a broker waits for."),
-    ("isolation.level", "", "As the source's option of that name."),
-    ("metadata.max.age.ms", "300000", "Ask anew who leads a partition after so long."),
-    ("receive.buffer.bytes", "-1", "The socket's receive buffer. -1: the system's choice; Kafka's default is 64 KiB."),
-    ("send.buffer.bytes", "-1", "The socket's send buffer. -1: the system's choice; Kafka's default is 128 KiB."),
-    ("reconnect.backoff.ms", "50", "Wait before connecting again, doubled with each failure."),
-    ("reconnect.backoff.max.ms", "1000", "The longest of these waits."),
-    ("request.timeout.ms", "30000", "How long one request may take."),
-    ("retry.backoff.ms", "100", "Wait before asking again, doubled with each failure."),
-    ("retry.backoff.max.ms", "1000", "The longest of these waits."),
-    ("socket.connection.setup.timeout.ms", "10000", "How long connecting may take, TLS and login included."),
-    ("socket.connection.setup.timeout.max.ms", "30000", "The same after failures, when it is doubled."),
-    ("security.protocol", "PLAINTEXT", "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`."),
-    (
-        "sasl.mechanism",
-        "GSSAPI",
-        "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `AWS_MSK_IAM`, or `GSSAPI`, which needs the package "
-        "`gssapi`.",
-    ),
-    (
-        "sasl.jaas.config",
-        "",
-        "The login module with its options, as for Java. A JVM's JAAS file is not read.",
-    ),
-    (
-        "sasl.client.callback.handler.class",
-        "",
-        "Java cannot be run here: only `IAMClientCallbackHandler` (AWS_MSK_IAM), for which ours stands in.",
-    ),
-    (
-        "sasl.login.callback.handler.class",
-        "",
-        "Java cannot be run here: only Kafka's own `OAuthBearerLoginCallbackHandler`, for which ours stands in. In "
-        "place of others set `sasl.oauthbearer.token.provider`.",
-    ),
-    ("sasl.kerberos.service.name", "", "The brokers' service name (GSSAPI)."),
-    (
-        "sasl.oauthbearer.token.endpoint.url",
-        "",
-        "Where tokens come from: an `http(s)` endpoint with the grant of client credentials, or a `file:` that holds "
-        "one.",
-    ),
-    (
-        "sasl.oauthbearer.client.credentials.client.id",
-        "",
-        "The client's id; goes before `clientId` in `sasl.jaas.config`.",
-    ),
-    (
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "",
-        "Its secret; goes before `clientSecret` in `sasl.jaas.config`.",
-    ),
-    ("sasl.oauthbearer.scope", "", "The scope to ask for; goes before `scope` in `sasl.jaas.config`."),
-    (
-        "sasl.oauthbearer.header.urlencode",
-        "false",
-        "Encode id and secret for the `Authorization` header (RFC 6749, 2.3.1).",
-    ),
-    (
-        "sasl.oauthbearer.jwt.retriever.class",
-        "",
-        "Java cannot be run here: only `DefaultJwtRetriever`, `ClientCredentialsJwtRetriever` and `FileJwtRetriever`, "
-        "for which ours stands in.",
-    ),
-    (
-        "sasl.oauthbearer.token.provider",
-        "",
-        "Ours, in place of a Java callback handler: `my_module.my_callable`, a Python function without parameters that "
-        "returns a token, or a token and when it expires in seconds since the epoch. Executors must be able to import "
-        "it.",
-    ),
-    ("sasl.login.connect.timeout.ms", "10000", "How long connecting to the token endpoint may take."),
-    ("sasl.login.read.timeout.ms", "10000", "How long its answer may take."),
-    ("sasl.login.retry.backoff.ms", "100", "Wait before asking it again, doubled with each failure."),
-    ("sasl.login.retry.backoff.max.ms", "10000", "For how long it is asked again."),
-    ("sasl.login.refresh.window.factor", "0.8", "The part of a token's life after which a new one is asked for."),
-    ("sasl.login.refresh.window.jitter", "0.05", "At most so much is added to it, by chance."),
-    ("sasl.login.refresh.min.period.seconds", "60", "But not sooner than after this,"),
-    ("sasl.login.refresh.buffer.seconds", "300", "nor later than this before its end; where a life is long enough."),
-    ("ssl.cipher.suites", "", "The cipher suites, by Java's names. Those of TLS 1.3 go all three together."),
-    ("ssl.enabled.protocols", "TLSv1.2,TLSv1.3", "The versions of TLS; none older."),
-    ("ssl.protocol", "TLSv1.3", "`TLS`, `TLSv1.2` or `TLSv1.3`; `ssl.enabled.protocols` says which are spoken."),
-    (
-        "ssl.endpoint.identification.algorithm",
-        "https",
-        "The broker's certificate must be for its host name; empty: for any.",
-    ),
-    (
-        "ssl.keystore.type",
-        "JKS",
-        "`PEM`, `PKCS12` or `JKS`. As in Java, `JKS` and `PKCS12` stand for each other; PEM is known without it.",
-    ),
-    ("ssl.keystore.location", "", "The file with the private key and its certificate chain, on every executor."),
-    ("ssl.keystore.password", "", "The password of a JKS or PKCS12 key store."),
-    ("ssl.key.password", "", "The private key's password; of a JKS or PKCS12 store, its password unless given."),
-    ("ssl.keystore.key", "", "The private key itself, in PEM."),
-    ("ssl.keystore.certificate.chain", "", "Its certificate chain, in PEM."),
-    ("ssl.truststore.type", "JKS", "As `ssl.keystore.type`."),
-    (
-        "ssl.truststore.location",
-        "",
-        "The file with the certificates to trust. Without one, those that the system trusts.",
-    ),
-    (
-        "ssl.truststore.password",
-        "",
-        "The password of a JKS or PKCS12 trust store. As in Java, a JKS store is not checked without it.",
-    ),
-    ("ssl.truststore.certificates", "", "The certificates themselves, in PEM."),
+CLIENT_DNS_LOOKUP = option(
+    "kafka.client.dns.lookup", types.word(DnsLookup, any_case=False), DnsLookup.ALL,
+    "Which addresses of a host name are tried; or `resolve_canonical_bootstrap_servers_only`.",
+)  # fmt: skip
+CLIENT_ID = option("kafka.client.id", str, "tiered-stream", "Name of this client in the brokers' logs and quotas.")
+SECURITY_PROTOCOL = option(
+    "kafka.security.protocol", types.one_of(*PROTOCOLS), "PLAINTEXT",
+    "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`.",
+)  # fmt: skip
+SASL_MECHANISM = option(
+    "kafka.sasl.mechanism", types.one_of(*MECHANISMS), "GSSAPI",
+    "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `AWS_MSK_IAM`, or `GSSAPI`, which needs the package "
+    "`gssapi`.",
+)  # fmt: skip
+HEADER_URLENCODE = option(
+    "kafka.sasl.oauthbearer.header.urlencode", types.boolean, "false",
+    "Encode id and secret for the `Authorization` header (RFC 6749, 2.3.1).",
+)  # fmt: skip
+REFRESH_WINDOW_FACTOR = option(
+    "kafka.sasl.login.refresh.window.factor", types.fraction(0.5, 1.0), "0.8",
+    "Part of a token's lifetime after which a new token is requested.",
+)  # fmt: skip
+REFRESH_WINDOW_JITTER = option(
+    "kafka.sasl.login.refresh.window.jitter", types.fraction(0.0, 0.25), "0.05", "Largest random addition to that part."
 )
+SSL_ENABLED_PROTOCOLS = option("kafka.ssl.enabled.protocols", str, "TLSv1.2,TLSv1.3", "Versions of TLS; none older.")
+SSL_PROTOCOL = option(
+    "kafka.ssl.protocol", types.one_of("TLS", "TLSv1.2", "TLSv1.3"), "TLSv1.3",
+    "`TLS`, `TLSv1.2` or `TLSv1.3`; `ssl.enabled.protocols` decides which versions are used.",
+)  # fmt: skip
+ENDPOINT_IDENTIFICATION = option(
+    "kafka.ssl.endpoint.identification.algorithm", types.one_of("https", ""), "https",
+    "The broker's certificate must be for its host name; empty: for any.",
+)  # fmt: skip
+SSL_KEYSTORE_TYPE: Option[str] = Option(
+    "kafka.ssl.keystore.type", str, "", "JKS",
+    "`PEM`, `PKCS12` or `JKS`. As in Java, `JKS` and `PKCS12` stand for each other; PEM is recognized without it.",
+)  # fmt: skip
+SSL_TRUSTSTORE_TYPE: Option[str] = Option("kafka.ssl.truststore.type", str, "", "JKS", "As `ssl.keystore.type`.")
+_TEXTS = {
+    "client.rack": "Fetch from a replica in this rack if the brokers name one (KIP-392).",
+    "sasl.jaas.config": "Login module with its options, as for Java. A JVM's JAAS file is not read.",
+    "sasl.client.callback.handler.class":
+    "Java cannot be run here: only `IAMClientCallbackHandler` (AWS_MSK_IAM), for which ours stands in.",
+    "sasl.login.callback.handler.class":
+    "Java cannot be run here: only Kafka's own `OAuthBearerLoginCallbackHandler`, for which ours stands in. In place "
+    "of others set `sasl.oauthbearer.token.provider`.",
+    "sasl.kerberos.service.name": "The brokers' service name (GSSAPI).",
+    "sasl.oauthbearer.token.endpoint.url":
+    "Source of tokens: an `http(s)` endpoint with the grant of client credentials, or a `file:` with a token.",
+    "sasl.oauthbearer.client.credentials.client.id": "Client id; goes before `clientId` in `sasl.jaas.config`.",
+    "sasl.oauthbearer.client.credentials.client.secret": "Secret; goes before `clientSecret` in `sasl.jaas.config`.",
+    "sasl.oauthbearer.scope": "Scope to request; goes before `scope` in `sasl.jaas.config`.",
+    "sasl.oauthbearer.jwt.retriever.class":
+    "Java cannot be run here: only `DefaultJwtRetriever`, `ClientCredentialsJwtRetriever` and `FileJwtRetriever`, for "
+    "which ours stands in.",
+    "sasl.oauthbearer.token.provider":
+    "Ours, in place of a Java callback handler: `my_module.my_callable`, a Python function without parameters that "
+    "returns a token, or a token and its end in seconds since the epoch. Executors must be able to import it.",
+    "ssl.cipher.suites": "Cipher suites by Java's names. The three suites of TLS 1.3 can be named only together.",
+    "ssl.keystore.location": "File with the private key and its certificate chain, on every executor.",
+    "ssl.keystore.password": "Password of a JKS or PKCS12 key store.",
+    "ssl.key.password": "Password of the private key; in a JKS or PKCS12 store, by default the store's password.",
+    "ssl.keystore.key": "The private key itself, in PEM.",
+    "ssl.keystore.certificate.chain": "The private key's certificate chain, in PEM.",
+    "ssl.truststore.location": "File with the trusted certificates; by default, the system's certificates are trusted.",
+    "ssl.truststore.password":
+    "Password of a JKS or PKCS12 trust store. As in Java, a JKS store is not checked without it.",
+    "ssl.truststore.certificates": "The trusted certificates themselves, in PEM.",
+}  # fmt: skip
+"""Honoured properties that are texts without a default: their documentation by name."""
 _NO_EFFECT = {
     "no consumer group is joined": """
         auto.commit.interval.ms group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
@@ -234,26 +186,47 @@ _REFUSED = {
 }
 
 
-def _all() -> Iterator[ClientProperty]:
-    for name, default, doc in _HONOURED:
-        yield ClientProperty(name, Use.HONOURED, doc, default)
-    for use, by_reason in ((Use.NO_EFFECT, _NO_EFFECT), (Use.REFUSED, _REFUSED)):
-        for reason, names in by_reason.items():
-            yield from (ClientProperty(name, use, reason) for name in names.split())
-
-
-CLIENT_PROPERTIES = {each.name: each for each in _all()}
+_SOURCE_OPTIONS = {declared.name for declared in declared_in(vars(spark_options))}
+_HONOURED: tuple[Option[Any], ...] = (
+    spark_options.BOOTSTRAP_SERVERS, spark_options.CHECK_CRCS, spark_options.ISOLATION_LEVEL, *INTEGERS.values(),
+    *declared_in(globals()),
+)  # fmt: skip
+CLIENT_PROPERTIES = {
+    known.name: known
+    for known in (
+        *(
+            KnownProperty(option.name.removeprefix("kafka."), Use.HONOURED, option.doc, option.shown)
+            for option in _HONOURED
+        ),
+        *(KnownProperty(name, Use.HONOURED, doc) for name, doc in _TEXTS.items()),
+        *properties_of(Use.NO_EFFECT, _NO_EFFECT),
+        *properties_of(Use.REFUSED, _REFUSED),
+    )
+}
 """All client properties by name, without the `kafka.` prefix."""
 
 
-def render_client_properties() -> str:
-    """Return a Markdown table of all client properties: honoured ones first, then the others, grouped by reason."""
-    lines = ["| Property | Default | Given, it is | Meaning |", "|---|---|---|---|"]
-    for each in CLIENT_PROPERTIES.values():
-        if each.use is Use.HONOURED:
-            default = f"`{each.default}`" if each.default else ""
-            lines.append(f"| `{each.name}` | {default} | {each.use.value} | {each.doc} |")
-    for use, by_reason in ((Use.NO_EFFECT, _NO_EFFECT), (Use.REFUSED, _REFUSED)):
-        for reason, names in by_reason.items():
-            lines.append(f"| {', '.join(f'`{name}`' for name in names.split())} | | {use.value} | {reason} |")
-    return "\n".join(lines) + "\n"
+def check_names(properties: Mapping[str, str]) -> None:
+    """Log a warning for each property that is unknown or has no effect; an unknown one may be for a Java plug-in.
+
+    Raises:
+        ConfigurationError: a property is not supported here.
+    """
+    for name in sorted(properties):
+        known = CLIENT_PROPERTIES.get(name)
+        if known is None and f"kafka.{name}" not in _SOURCE_OPTIONS:
+            nearest = nearest_name(name, CLIENT_PROPERTIES)
+            hint = f" (kafka.{nearest}?)" if is_typing_error(name, nearest) else ""
+            _log.warning("kafka.%s is not a known Kafka client property%s", name, hint)
+        elif known is not None and known.use is Use.NO_EFFECT:
+            _log.warning("kafka.%s has no effect: %s", name, known.doc)
+        elif known is not None and known.refuses(properties[name]):
+            raise ConfigurationError(f"kafka.{name} is not supported: {known.doc}")
+
+
+def warn_of_unread(names: Collection[str], names_read: Collection[str], security: str) -> None:
+    """Log a warning for each honoured property that was not read, such as `ssl.*` without TLS: it has no effect."""
+    for name in sorted(set(names).difference(names_read)):
+        known = CLIENT_PROPERTIES.get(name)
+        if known is not None and known.use is Use.HONOURED:
+            _log.warning("kafka.%s has no effect beside the other settings (%s)", name, security)

@@ -83,13 +83,13 @@ class Reader:
         return value
 
     def uuid(self) -> UUID | None:
-        """Read a UUID; None: it is all zeros, which stand for no id."""
+        """Read a UUID; None: the bytes are all zeros, which stand for no id."""
         value = self.take(16)
         return None if value == _NO_UUID else UUID(bytes=value)
 
-    def array(self, least_bytes: int, read: Callable[[Reader], T]) -> list[T]:
-        """Read a compact array whose items have at least `least_bytes` each; a null array gives an empty list."""
-        return [read(self) for _ in range(self._count(least_bytes))]
+    def array(self, min_item_bytes: int, read: Callable[[Reader], T]) -> list[T]:
+        """Read a compact array whose items have at least `min_item_bytes` each; a null array gives an empty list."""
+        return [read(self) for _ in range(self._count(min_item_bytes))]
 
     def structs(self, layout: Struct) -> Iterable[tuple[Any, ...]]:
         """Read a compact array of structs of fixed size, and skip their tagged fields.
@@ -112,9 +112,9 @@ class Reader:
         self.tags()
         return fields
 
-    def _count(self, least_bytes: int) -> int:
+    def _count(self, min_item_bytes: int) -> int:
         size = self.uvarint()
-        if (size - 1) * least_bytes > len(self.data) - self.position:
+        if (size - 1) * min_item_bytes > len(self.data) - self.position:
             raise ValueError(f"{size - 1} items in {len(self.data) - self.position} bytes")
         return size and size - 1
 
@@ -123,11 +123,11 @@ class Reader:
         if self.data[self.position : self.position + 1] == NO_TAGS:  # almost always true
             self.position += 1
             return {}
-        found = {}
+        fields = {}
         for _ in range(self.uvarint()):
             tag = self.uvarint()
-            found[tag] = self.take(self.uvarint(), "a tagged field")
-        return found
+            fields[tag] = self.take(self.uvarint(), "a tagged field")
+        return fields
 
 
 def uvarint(value: int) -> bytes:
@@ -164,12 +164,15 @@ def uuid_bytes(value: UUID | None) -> bytes:
 
 
 def tagged_fields(fields: Mapping[int, bytes]) -> bytes:
-    """Return a section of tagged fields; `fields` has their encoded values by tag."""
+    """Return an encoded section of tagged fields; `fields` has the encoded values by tag."""
     return b"".join(tagged_field_pieces(fields))
 
 
 def tagged_field_pieces(fields: Mapping[int, bytes]) -> list[bytes]:
-    """Return a section of tagged fields in pieces, so that large values are not copied; encoded values by tag."""
+    """Return an encoded section of tagged fields in several pieces, so that large values are not copied.
+
+    `fields` has the encoded values by tag.
+    """
     pieces = [uvarint(len(fields))]
     for tag, value in sorted(fields.items()):
         pieces += uvarint(tag), uvarint(len(value)), value

@@ -1,4 +1,4 @@
-"""The parts of kafka-python that we use beyond its public interface: its network layer and its connections.
+"""Parts of kafka-python that we use beyond its public interface: its network layer and its connections.
 
 kafka-python's generated decoders take time that grows with the square of the length of an overlong varint. They also
 copy the rest of the message for each section of tagged fields: a response of 600 KB took half a minute. Our connections
@@ -10,10 +10,8 @@ fails when a release changes one of them.
 
 from __future__ import annotations
 
-import concurrent.futures
 import socket
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -22,7 +20,6 @@ from struct import Struct
 from typing import Any, ClassVar
 
 from kafka.errors import KafkaConnectionError
-from kafka.future import Future as KafkaFuture
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl import register_sasl_mechanism
@@ -52,9 +49,9 @@ _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
 _LARGE = 64 << 10
 """Size in bytes from which a field or a read is not copied; a TLS record is smaller."""
-_MOST_KEPT_BYTES = 4 << 20
+_CACHE_BYTES = 4 << 20
 
-Said = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
+ResponseCache = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
 """Cache of decoded responses, by version and encoded bytes. A value is the number of bytes and the decoded response."""
 
 
@@ -91,14 +88,14 @@ class OwnRequest(ABC):
         self.header = _Header(self, correlation_id, client_id.encode())
 
     def encode(self, framed: bool, header: bool) -> bytes:
-        """Return the whole request with its size in front. Connections always pass true for both arguments."""
+        """Return the whole request: size, header and body. Connections always pass true for both arguments."""
         assert framed
         assert header
-        known, version = self.header, self.API_VERSION
-        assert known is not None, "`with_header` comes first"
+        ours, version = self.header, self.API_VERSION
+        assert ours is not None, "`with_header` comes first"
         assert version is not None, "the connection has chosen it"
-        head = _HEAD.pack(self.API_KEY, version, known.correlation_id) + _TEXT_LENGTH.pack(len(known.client_id))
-        content = head + known.client_id + NO_TAGS + self.encode_body(version)
+        head = _HEAD.pack(self.API_KEY, version, ours.correlation_id) + _TEXT_LENGTH.pack(len(ours.client_id))
+        content = head + ours.client_id + NO_TAGS + self.encode_body(version)
         return len(content).to_bytes(4, "big") + content
 
     def expect_response(self) -> bool:
@@ -140,24 +137,6 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         connection = self._conns.get(node_id)
         return connection is not None and connection.connected
 
-    async def settled(self, work: concurrent.futures.Future[Any], timeout_ms: int) -> Any:
-        """Wait on the network thread for another thread's `work`. Raises KafkaTimeoutError, or the error of `work`."""
-        ours = KafkaFuture()
-
-        async def settle() -> None:
-            error = work.exception()
-            if error is None:
-                ours.success(work.result())
-            else:
-                ours.failure(error)
-
-        def tell(_: concurrent.futures.Future[Any]) -> None:
-            with suppress(RuntimeError):  # the network thread has ended, so nobody waits
-                self.call_soon(settle)
-
-        work.add_done_callback(tell)
-        return await self.wait_for(ours, timeout_ms)
-
 
 class _Connection(KafkaConnection):  # type: ignore[misc]
     def connection_made(self, transport: Any) -> None:
@@ -170,8 +149,9 @@ class _Connection(KafkaConnection):  # type: ignore[misc]
 
 
 def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes, Any]:
-    """Read from the socket, and return the received bytes and an error or None. Replaces the transport's own read.
+    """Read from a connection's socket, and return the bytes for its protocol, and an error or None.
 
+    This function replaces the read of kafka-python's transport.
     Most of a large response is received straight into the protocol's buffer, and is not among the returned bytes.
     kafka-python's own read takes 4 KiB at a time and copies the bytes three times. It also drops bytes that arrive
     together with the end of the connection. A broker that refuses a login responds and closes, so the reason would be
@@ -191,14 +171,14 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
 class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
     """Kafka protocol that reads responses with kafka-python's plain decoders, and caches Metadata responses.
 
-    To decode Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes are the same, and the
+    To decode Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
     response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time:
     `offset_messages` decodes them.
     """
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)
-        self._said: Said = SingleFlightCache(_MOST_KEPT_BYTES, size_of=itemgetter(0))
+        self._responses: ResponseCache = SingleFlightCache(_CACHE_BYTES, size_of=itemgetter(0))
 
     def room(self) -> memoryview:
         """Return the buffer for the missing bytes of the response being received, except the last byte."""
@@ -209,21 +189,26 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
         self._rbuffer.seek(self._rbuffer.tell() + size)
 
     def send_request(self, request: Any, correlation_id: int | None = None) -> int:
-        asked = len(self.in_flight_requests)
+        in_flight = len(self.in_flight_requests)
         correlation_id = super().send_request(request, correlation_id)
-        if len(self.in_flight_requests) > asked and hasattr(request.header, "request_api_key"):
-            self.in_flight_requests[-1] = _PlainHeader(request.header, correlation_id, request.API_VERSION, self._said)
+        if len(self.in_flight_requests) > in_flight and hasattr(request.header, "request_api_key"):
+            self.in_flight_requests[-1] = _PlainHeader(
+                request.header, correlation_id, request.API_VERSION, self._responses
+            )
         return int(correlation_id)
 
 
 @dataclass(frozen=True, slots=True)
 class _PlainHeader:
-    """Header of a kafka-python request that decodes the response with plain decoders; stands for the response class."""
+    """Header of a kafka-python request whose response is decoded with plain decoders.
+
+    It stands for the response class, too.
+    """
 
     header: Any
     correlation_id: int
     api_version: int
-    said: Said
+    responses: ResponseCache
 
     def get_response_class(self) -> _PlainHeader:
         return self
@@ -244,8 +229,8 @@ class _PlainHeader:
             version = 0
         if kind is not MetadataResponse:
             return self._decoded(kind, content, version)
-        known = version, bytes(content)
-        return self.said.get(known, lambda: (len(content), self._decoded(kind, content, version)))[1]
+        key = version, bytes(content)
+        return self.responses.get(key, lambda: (len(content), self._decoded(kind, content, version)))[1]
 
     def _decoded(self, kind: Any, content: memoryview, version: int) -> Any:
         flexible = kind.flexible_version_q(version)
@@ -312,7 +297,7 @@ def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, to
 
 
 def _msk_iam_mechanism(**config: Any) -> SaslMechanism:
-    """Return our mechanism for our connections, and kafka-python's own for the user's other clients in this process."""
+    """Return a connection's SASL mechanism: ours, or kafka-python's for the user's other clients in this process."""
     login = config.get("sasl_oauth_token_provider")
     return _MskIam(login, config["host"]) if isinstance(login, AbstractHostLogin) else SaslMechanismAwsMskIam(**config)
 

@@ -45,6 +45,7 @@ from tiered_stream.broker.wire.flexible_versions import (
     uuid_bytes,
 )
 from tiered_stream.broker.wire.kafka_python import OwnRequest
+from tiered_stream.model import AbortedTransaction, LeaderEpoch
 
 LOCATION_FEATURE = "remote.log.segment.location"
 """Feature in ApiVersions that shows that a broker answers with segment locations."""
@@ -64,7 +65,7 @@ _KAFKA_TAGS = range(3)  # diverging epoch, current leader, snapshot id
 
 _NO_END = (1 << 63) - 1
 _NOT_LOCATED = -1
-_BYTES = 1
+_MAX_RECORD_BYTES = 1
 """Record bytes to request: a broker that skips our tagged fields returns one batch."""
 
 _BOOL, _INT32, _INT64 = Struct(">?"), Struct(">i"), Struct(">q")
@@ -72,9 +73,11 @@ _WAIT_AND_SIZES = Struct(">iiib")  # max wait ms, min bytes, max bytes, isolatio
 _SESSION = Struct(">ii")  # id, epoch
 NO_SESSION = -1
 """Session epoch of a Fetch that names all its partitions (KIP-227)."""
-_WANTED = Struct(">iiqiqi")  # partition, current leader epoch, offset, last fetched epoch, log start offset, max bytes
+_REQUEST_PARTITION = Struct(
+    ">iiqiqi"
+)  # partition, current leader epoch, offset, last fetched epoch, log start offset, max bytes
 _RESPONSE = Struct(">ihi")  # throttle time ms, error code, session id
-_ANSWERED = Struct(">ihqqq")  # partition, error code, high watermark, last stable offset, log start offset
+_RESPONSE_PARTITION = Struct(">ihqqq")  # partition, error code, high watermark, last stable offset, log start offset
 _TRANSACTION = Struct(">qqx")  # producer id, first offset
 _NUMBER_TAGS = (
     (LOCATION_TAG, "remote_log_segment_location_requested", _BOOL),
@@ -88,23 +91,8 @@ _NO_RECORDS = compact_bytes(None) + _INT32.pack(-1) + compact_bytes(None)  # abo
 _LEADER_EPOCH = Struct(">iqx")
 _ABORTED_TRANSACTION = Struct(">qqqx")
 _SEGMENT_NUMBERS = Struct(">qqiqqiiqq")
-_TOPIC_BYTES_LEAST = 16 + 1 + len(NO_TAGS)
-_SEGMENT_BYTES_LEAST = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(NO_TAGS)
-
-
-class SegmentLeaderEpoch(NamedTuple):
-    """Leader epoch in a segment, and its first offset."""
-
-    epoch: int
-    start_offset: int
-
-
-class SegmentAbortedTransaction(NamedTuple):
-    """Aborted transaction whose records are not to be read; `last_offset` is the offset of its abort marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
+_MIN_TOPIC_BYTES = 16 + 1 + len(NO_TAGS)
+_MIN_SEGMENT_BYTES = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(NO_TAGS)
 
 
 class RemoteLogSegmentLocation(NamedTuple):
@@ -130,25 +118,25 @@ class RemoteLogSegmentLocation(NamedTuple):
     end_position: int
     following_offset_min: int
     following_offset_max: int
-    leader_epochs: Sequence[SegmentLeaderEpoch]
-    aborted_transactions: Sequence[SegmentAbortedTransaction]
+    leader_epochs: tuple[LeaderEpoch, ...]
+    aborted_transactions: tuple[AbortedTransaction, ...]
 
     def __repr__(self) -> str:
         return f"RemoteLogSegmentLocation({self.remote_log_segment_id})"  # a signed location is a secret
 
 
 # These do the same as the classes' `_make`, in half the time.
-_leader_epoch = partial(tuple.__new__, SegmentLeaderEpoch)
-_aborted_transaction = partial(tuple.__new__, SegmentAbortedTransaction)
+_leader_epoch = partial(tuple.__new__, LeaderEpoch)
+_aborted_transaction = partial(tuple.__new__, AbortedTransaction)
 _location = partial(tuple.__new__, RemoteLogSegmentLocation)
 
 
 def encode_segments(segments: Sequence[RemoteLogSegmentLocation]) -> bytes:
     """Encode segments as the value of tagged field 1248 of a partition in the response."""
-    return compact_array([_encoded(segment) for segment in segments])
+    return compact_array([_encode_segment(segment) for segment in segments])
 
 
-def _encoded(segment: RemoteLogSegmentLocation) -> bytes:
+def _encode_segment(segment: RemoteLogSegmentLocation) -> bytes:
     segment_id, custom_metadata, url, storage_format, *numbers, epochs, aborted = segment
     return b"".join(
         (
@@ -157,8 +145,8 @@ def _encoded(segment: RemoteLogSegmentLocation) -> bytes:
             compact_string(url),
             compact_string(storage_format),
             _SEGMENT_NUMBERS.pack(*numbers),
-            compact_array([_LEADER_EPOCH.pack(*each) for each in epochs]),
-            compact_array([_ABORTED_TRANSACTION.pack(*each) for each in aborted]),
+            compact_array([_LEADER_EPOCH.pack(*epoch) for epoch in epochs]),
+            compact_array([_ABORTED_TRANSACTION.pack(*transaction) for transaction in aborted]),
             NO_TAGS,
         )
     )
@@ -172,15 +160,15 @@ def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
     """
     reader = Reader(data)
     try:
-        found = reader.array(_SEGMENT_BYTES_LEAST, _segment)
+        segments = reader.array(_MIN_SEGMENT_BYTES, _decode_segment)
     except ValueError as error:
         raise ValueError(f"it breaks off or has a malformed field ({error})") from error
     if reader.position != len(data):
         raise ValueError(f"{len(data)} bytes, {reader.position} of them are segments")
-    return found
+    return segments
 
 
-def _segment(reader: Reader) -> RemoteLogSegmentLocation:
+def _decode_segment(reader: Reader) -> RemoteLogSegmentLocation:
     segment = _location(
         (
             reader.uuid(),
@@ -208,7 +196,7 @@ class FetchTopic(Generic[P]):
 
 
 @dataclass(frozen=True, slots=True)
-class WantedPartition:
+class FetchPartition:
     """Partition in a location request: asks for offsets from `fetch_offset` to the end offset (exclusive)."""
 
     partition: int
@@ -219,12 +207,14 @@ class WantedPartition:
     def pieces(self) -> tuple[bytes, ...]:
         end = self.remote_log_segment_end_offset
         tags = {} if end == _NO_END else {LOCATION_TAG: _INT64.pack(end)}
-        numbers = _WANTED.pack(self.partition, self.current_leader_epoch, self.fetch_offset, -1, -1, _BYTES)
+        numbers = _REQUEST_PARTITION.pack(
+            self.partition, self.current_leader_epoch, self.fetch_offset, -1, -1, _MAX_RECORD_BYTES
+        )
         return numbers, tagged_fields(tags)
 
     @classmethod
-    def decode(cls, reader: Reader) -> WantedPartition:
-        partition, leader_epoch, offset, *_ = reader.unpack(_WANTED)
+    def decode(cls, reader: Reader) -> FetchPartition:
+        partition, leader_epoch, offset, *_ = reader.unpack(_REQUEST_PARTITION)
         tags = reader.tags()
         end = _number(_INT64, tags[LOCATION_TAG]) if LOCATION_TAG in tags else _NO_END
         return cls(partition, leader_epoch, offset, end)
@@ -239,7 +229,7 @@ class LocationFetchRequest(OwnRequest):
     min_version = FIRST_VERSION
     max_version = _LAST_VERSION
 
-    topics: Sequence[FetchTopic[WantedPartition]]
+    topics: Sequence[FetchTopic[FetchPartition]]
     isolation_level: int
     session_epoch: int = NO_SESSION
     remote_log_segment_location_requested: bool = False
@@ -252,12 +242,12 @@ class LocationFetchRequest(OwnRequest):
     def encode_body(self, version: int) -> bytes:
         tags = {tag: layout.pack(value) for tag, name, layout in _NUMBER_TAGS if (value := getattr(self, name))}
         if self.supported_storage_format_versions:
-            formats = [compact_string(each) for each in self.supported_storage_format_versions]
+            formats = [compact_string(version) for version in self.supported_storage_format_versions]
             tags[_FORMATS_TAG] = compact_array(formats)
         return b"".join(
             (
                 _INT32.pack(-1) if version < _FIRST_WITHOUT_REPLICA_ID else b"",
-                _WAIT_AND_SIZES.pack(0, 0, _BYTES, self.isolation_level),
+                _WAIT_AND_SIZES.pack(0, 0, _MAX_RECORD_BYTES, self.isolation_level),
                 _SESSION.pack(0, self.session_epoch),
                 *_encoded_topics(self.topics),
                 compact_array([]),  # forgotten topics
@@ -277,7 +267,7 @@ class LocationFetchRequest(OwnRequest):
             body.unpack(_INT32)
         *_, isolation_level = body.unpack(_WAIT_AND_SIZES)
         _, session_epoch = body.unpack(_SESSION)
-        topics = _decode_topics(body, WantedPartition.decode)
+        topics = _decode_topics(body, FetchPartition.decode)
         _decode_topics(body, lambda reader: reader.unpack(_INT32))  # forgotten topics
         body.compact_string()  # rack
         tags = body.tags()
@@ -296,8 +286,9 @@ class LocationFetchRequest(OwnRequest):
 
 @dataclass(frozen=True, slots=True)
 class LocatedPartition:
-    """Partition in a response. `remote_log_segments` are encoded, for `decode_segments`; empty: the response has none.
+    """Partition in a response. `remote_log_segments` are encoded, for `decode_segments`; empty: there are none.
 
+    All segments below offset `located_end_offset` (exclusive) are in the response; -1: the broker names no segments.
     `kafka_tags` are the values of Kafka's own tagged fields, still encoded, by tag.
     """
 
@@ -317,7 +308,7 @@ class LocatedPartition:
             tags[LOCATION_TAG] = self.remote_log_segments
         if self.located_end_offset != _NOT_LOCATED:
             tags[_LOCATED_END_TAG] = _INT64.pack(self.located_end_offset)
-        numbers = _ANSWERED.pack(
+        numbers = _RESPONSE_PARTITION.pack(
             self.partition_index, self.error_code,
             self.high_watermark, self.last_stable_offset, self.log_start_offset,
         )  # fmt: skip
@@ -325,7 +316,7 @@ class LocatedPartition:
 
     @classmethod
     def decode(cls, reader: Reader) -> LocatedPartition:
-        partition, error_code, high_watermark, last_stable_offset, log_start_offset = reader.unpack(_ANSWERED)
+        partition, error_code, high_watermark, last_stable_offset, log_start_offset = reader.unpack(_RESPONSE_PARTITION)
         reader.structs(_TRANSACTION)
         reader.unpack(_INT32)  # preferred read replica
         reader.compact_bytes()  # records
@@ -371,23 +362,23 @@ class LocationFetchResponse:
 
 
 def _encoded_topics(topics: Sequence[FetchTopic[Any]]) -> Iterator[bytes]:
-    """Yield the topics as a compact array, in pieces."""
+    """Yield the encoded topics as a compact array, in several pieces of bytes."""
     yield array_length(topics)
     for topic in topics:
         yield uuid_bytes(topic.topic_id)
         yield array_length(topic.partitions)
-        for each in topic.partitions:
-            yield from each.pieces()
+        for partition in topic.partitions:
+            yield from partition.pieces()
         yield NO_TAGS
 
 
 def _decode_topics(reader: Reader, partition: Callable[[Reader], P]) -> list[FetchTopic[P]]:
     def topic(reader: Reader) -> FetchTopic[P]:
-        found = FetchTopic(reader.uuid(), reader.array(_INT32.size, partition))
+        decoded = FetchTopic(reader.uuid(), reader.array(_INT32.size, partition))
         reader.tags()
-        return found
+        return decoded
 
-    return reader.array(_TOPIC_BYTES_LEAST, topic)
+    return reader.array(_MIN_TOPIC_BYTES, topic)
 
 
 def _number(layout: Struct, value: bytes) -> Any:

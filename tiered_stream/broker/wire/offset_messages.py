@@ -30,13 +30,13 @@ _CONSUMER = -1
 _FIRST_WITH_TIMEOUT = 10
 _REQUEST_HEAD = Struct(">ib")
 _TIMEOUT = Struct(">i")
-_WANTED = Struct(">iiqx")
+_REQUEST_PARTITION = Struct(">iiqx")
 _THROTTLE_TIME = Struct(">i")
-_LISTED = Struct(">ihqqix")
-_LEAST_TOPIC_BYTES = 3
+_RESPONSE_PARTITION = Struct(">ihqqix")
+_MIN_TOPIC_BYTES = 3
 
 
-class WantedPartition(NamedTuple):
+class ListOffsetsPartition(NamedTuple):
     """One partition in a request. `timestamp` is in milliseconds, or one of Kafka's special negative numbers."""
 
     partition_index: int
@@ -44,15 +44,15 @@ class WantedPartition(NamedTuple):
     timestamp: int
 
 
-class WantedTopic(NamedTuple):
+class ListOffsetsTopic(NamedTuple):
     """The partitions of one topic in a request."""
 
     name: str
-    partitions: Sequence[WantedPartition]
+    partitions: Sequence[ListOffsetsPartition]
 
 
-class ListedPartition(NamedTuple):
-    """One partition in a response."""
+class ListOffsetsPartitionResponse(NamedTuple):
+    """One partition in a response. `offset` is -1 if no record has a timestamp at or after the requested one."""
 
     partition_index: int
     error_code: int
@@ -61,19 +61,19 @@ class ListedPartition(NamedTuple):
     leader_epoch: int
 
 
-class ListedTopic(NamedTuple):
+class ListOffsetsTopicResponse(NamedTuple):
     """The partitions of one topic in a response."""
 
     name: str
-    partitions: list[ListedPartition]
+    partitions: list[ListOffsetsPartitionResponse]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedOffsets:
-    """A ListOffsets response."""
+    """ListOffsets response: the topics with the offsets of their partitions, and the throttle time in milliseconds."""
 
     throttle_time_ms: int
-    topics: list[ListedTopic]
+    topics: list[ListOffsetsTopicResponse]
 
 
 @dataclass(kw_only=True)
@@ -85,7 +85,7 @@ class ListOffsetsRequest(OwnRequest):
     max_version = 11
 
     isolation_level: int
-    topics: Sequence[WantedTopic]
+    topics: Sequence[ListOffsetsTopic]
     timeout_ms: int
     min_version: int = FIRST_FLEXIBLE
 
@@ -93,7 +93,7 @@ class ListOffsetsRequest(OwnRequest):
         return b"".join(
             (
                 _REQUEST_HEAD.pack(_CONSUMER, self.isolation_level),
-                compact_array([_encode_topic(each) for each in self.topics]),
+                compact_array([_encode_topic(topic) for topic in self.topics]),
                 _TIMEOUT.pack(self.timeout_ms) if version >= _FIRST_WITH_TIMEOUT else b"",
                 NO_TAGS,
             )
@@ -101,18 +101,18 @@ class ListOffsetsRequest(OwnRequest):
 
     def decode_response(self, body: Reader) -> ListedOffsets:
         (throttle_time_ms,) = body.unpack(_THROTTLE_TIME)
-        topics = body.array(_LEAST_TOPIC_BYTES, _read_topic)
+        topics = body.array(_MIN_TOPIC_BYTES, _decode_topic)
         body.tags()
         return ListedOffsets(throttle_time_ms, topics)
 
 
-def _encode_topic(topic: WantedTopic) -> bytes:
-    partitions = b"".join(starmap(_WANTED.pack, topic.partitions))
+def _encode_topic(topic: ListOffsetsTopic) -> bytes:
+    partitions = b"".join(starmap(_REQUEST_PARTITION.pack, topic.partitions))
     return compact_string(topic.name) + uvarint(len(topic.partitions) + 1) + partitions + NO_TAGS
 
 
-def _read_topic(body: Reader) -> ListedTopic:
+def _decode_topic(body: Reader) -> ListOffsetsTopicResponse:
     name = body.compact_string()
-    partitions = list(starmap(ListedPartition, body.structs(_LISTED)))
+    partitions = list(starmap(ListOffsetsPartitionResponse, body.structs(_RESPONSE_PARTITION)))
     body.tags()
-    return ListedTopic(name, partitions)
+    return ListOffsetsTopicResponse(name, partitions)

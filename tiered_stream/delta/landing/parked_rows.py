@@ -25,8 +25,8 @@ from tiered_stream.errors import DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
 from tiered_stream.options.command_settings import POSITIONS, without
 from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.spark_options import ASSIGN, ENDING_OFFSETS, STARTING_OFFSETS
-from tiered_stream.options.tables import OPTIONS
 from tiered_stream.options.types import Queries
 
 _OF_STREAMS = [each.name for each in OPTIONS if each.queries is Queries.STREAMING]

@@ -16,7 +16,7 @@ from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.types import Option, option, optional
-from tiered_stream.options.unknown_names import is_slip, nearest_name, unknown_setting
+from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
 
 TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "About how large a file gets.")
 COMPRESSION = option(
@@ -230,7 +230,7 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
             continue
         # A property may have any name, so only the prefix before it can be misspelled.
         candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
-        if lower.startswith(_OURS) or is_slip(lower, nearest_name(lower, candidates)):
+        if lower.startswith(_OURS) or is_typing_error(lower, nearest_name(lower, candidates)):
             raise unknown_setting(name, candidates)
 
 

@@ -20,7 +20,7 @@ from tiered_stream.errors import (
     UnknownSchemaError,
 )
 from tiered_stream.process.logs import muted
-from tiered_stream.timed_http import read_answer, timed_pools, untrusted_certificate
+from tiered_stream.timed_http import read_response, timed_pools, untrusted_certificate
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
@@ -113,7 +113,7 @@ class RegistryConnection:
                 # A redirect could send the password to another server.
                 answer = self._pools.request("GET", url + path, redirect=False, preload_content=False)
                 try:
-                    status, content = answer.status, read_answer(answer, _MOST_BYTES)
+                    status, content = answer.status, read_response(answer, _MOST_BYTES)
                 finally:
                     answer.close()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:

@@ -14,8 +14,6 @@ from cachetools import TTLCache
 
 from tiered_stream.broker.wire.location_messages import (
     RemoteLogSegmentLocation,
-    SegmentAbortedTransaction,
-    SegmentLeaderEpoch,
     encode_segments,
 )
 from tiered_stream.errors import BrokerError, TieredStreamError
@@ -345,9 +343,6 @@ def _entry(location: SegmentLocation, url: str | None) -> RemoteLogSegmentLocati
         end_position=location.bytes.end,
         following_offset_min=location.following[0] if location.following else -1,
         following_offset_max=location.following[1] if location.following else -1,
-        leader_epochs=[SegmentLeaderEpoch(each.epoch, each.start_offset) for each in segment.leader_epochs],
-        aborted_transactions=[
-            SegmentAbortedTransaction(each.producer_id, each.first_offset, each.last_offset)
-            for each in location.aborted_transactions
-        ],
+        leader_epochs=segment.leader_epochs,
+        aborted_transactions=location.aborted_transactions,
     )

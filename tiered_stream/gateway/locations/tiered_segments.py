@@ -135,7 +135,7 @@ class TieredSegments:
 
     def _each(self, special: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         silent = self._faulty.are_silent(partitions)
-        answer = self._log_ends.each(special, set(partitions) - silent, PATIENCE_MS)
+        answer = self._log_ends.special_offsets(special, set(partitions) - silent, PATIENCE_MS)
         if answer.faults:
             self._faulty.tell(answer.faults.keys(), answer.faults)
         return answer.found

@@ -17,11 +17,11 @@ from uuid import UUID
 
 from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader
 from tiered_stream.broker.wire.location_messages import (
+    FetchPartition,
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
-    WantedPartition,
 )
 from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES, FrameError
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex
@@ -73,7 +73,7 @@ def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdInd
 def read_probe(request: LocationRequest, topics: Collection[UUID]) -> bytes:
     """Return the Fetch that shows whether the client may READ the topics, with the client's own header."""
     asked = [
-        FetchTopic(topic.topic_id, [WantedPartition(topic.partitions[0].partition, -1, _BEYOND_ANY_LOG)])
+        FetchTopic(topic.topic_id, [FetchPartition(topic.partitions[0].partition, -1, _BEYOND_ANY_LOG)])
         for topic in request.message.topics
         if topic.topic_id in topics and topic.partitions
     ]
@@ -105,11 +105,11 @@ def _fetch_response(content: bytes) -> LocationFetchResponse:
         raise FrameError(f"not a Fetch answer: {error}") from error
 
 
-def _at_end(topic_id: UUID | None, partition: WantedPartition, log_ends: Mapping[TopicIdIndex, int]) -> WantedPartition:
+def _at_end(topic_id: UUID | None, partition: FetchPartition, log_ends: Mapping[TopicIdIndex, int]) -> FetchPartition:
     offset = partition.fetch_offset
     if topic_id is not None:
         offset = log_ends.get(TopicIdIndex(topic_id, partition.partition), offset)
-    return WantedPartition(partition.partition, partition.current_leader_epoch, offset)
+    return FetchPartition(partition.partition, partition.current_leader_epoch, offset)
 
 
 class AuthorizationAnswer:

@@ -172,8 +172,8 @@ class MetadataLog:
         told: dict[TopicPartition, set[TopicIdPartition]] = defaultdict(set)
         for each in partitions:
             told[TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata_partition(each, partition_count))].add(each)
-        starts = self._offsets.each(EARLIEST, told, self._patience_ms)
-        ends = self._offsets.each(LATEST, starts.found, self._patience_ms)
+        starts = self._offsets.special_offsets(EARLIEST, told, self._patience_ms)
+        ends = self._offsets.special_offsets(LATEST, starts.found, self._patience_ms)
         scans = sum(ends.found[each] - starts.found[each] for each in ends.found) >= _SCANNED_RECORDS
         reading: dict[TopicPartition, Future[_ReadLog]] = {}
         for where, end in ends.found.items():

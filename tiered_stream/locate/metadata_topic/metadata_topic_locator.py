@@ -134,7 +134,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             {partition: self._epochs_of(partition, segments) for partition, segments in tiered.items()},
             {each: (ids[each], topics[each.topic].partitions[each.partition].leader_epoch) for each in tiered},
         )
-        starts = self._offsets.each(EARLIEST, lineages.found, self._patience_ms)
+        starts = self._offsets.special_offsets(EARLIEST, lineages.found, self._patience_ms)
         views = {each: View(ids[each], VisibleSegments()) for each in told.found.keys() - tiered.keys()}
         for each, start in starts.found.items():
             views[each] = self._view(each, ids[each], tiered[each], lineages.found[each], start)
@@ -176,7 +176,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         if not alone:
             return {}
         first = [each.topic_partition for each, of in alone.items() if any(one.end_before is None for one in of)]
-        starts = self._offsets.each(EARLIEST, first, self._patience_ms).found if first else {}
+        starts = self._offsets.special_offsets(EARLIEST, first, self._patience_ms).found if first else {}
         return {
             partition: (*told[partition], *segments)
             for partition, segments in self._alone.complete(alone, starts).items()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiered_stream.options.tables import with_table
+from tests.docs.docs_tables import with_table
 
 
 def test_a_new_table_keeps_the_text_around_it() -> None:

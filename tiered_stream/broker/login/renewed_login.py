@@ -1,0 +1,153 @@
+"""Tokens and credentials for logins at brokers: kept while they are valid, and requested again before they expire.
+
+A login happens on the network thread, which must not wait for another service. So `renewal` requests the token or the
+credentials in another thread, and `current` returns the last ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from tiered_stream.errors import BrokerUnavailableError, TieredStreamError
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE = 120.0
+"""Seconds after which a renewal counts as hung. Every source of tokens in this package gives up earlier."""
+
+
+class Expiring(Protocol):
+    """Token or credentials with an expiry time `expires_at`, in seconds since the epoch; None: unknown."""
+
+    @property
+    def expires_at(self) -> float | None: ...
+
+
+T = TypeVar("T", bound=Expiring)
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Rule for the time of the next renewal (Kafka: `ExpiringCredentialRefreshingLogin.refreshMs`).
+
+    A token is renewed after the part `factor` of its lifetime, plus a random part of up to `jitter`. If the lifetime
+    allows it, that is at least `min_period` seconds after it came, and at least `buffer` seconds before its end.
+    """
+
+    factor: float
+    jitter: float
+    min_period: float
+    buffer: float
+
+    def after(self, lifetime: float, chance: float) -> float:
+        """Return the seconds from a token's arrival to its renewal.
+
+        `lifetime` is the token's, in seconds; `chance` is a random number from 0 to 1.
+        """
+        proposed = lifetime * (self.factor + self.jitter * chance)
+        if self.min_period + self.buffer >= lifetime:
+            return proposed
+        return max(self.min_period, min(proposed, lifetime - self.buffer))
+
+
+@dataclass(frozen=True, slots=True)
+class _Current(Generic[T]):
+    """Token or credentials in use; `renew_at` and `ends_at` are times of the monotonic clock, in seconds."""
+
+    value: T = field(repr=False)
+    renew_at: float
+    ends_at: float
+
+
+class RenewedLogin(Generic[T]):
+    """Token or credentials of one client's logins, renewed before they expire. Safe to share between threads.
+
+    Args:
+        origin: the setting that names the source, for errors.
+        obtain: requests a new token or new credentials, and may wait; raises an error of `tiered_stream.errors`.
+    """
+
+    kind = "login"
+    """Noun for the token or the credentials, in errors."""
+    source = "source of logins"
+    """Noun for the service that issues the tokens or credentials, in messages."""
+
+    def __init__(
+        self, origin: str, obtain: Callable[[], T], refresh: Refresh, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.origin = origin
+        self._obtain, self._refresh, self._clock = obtain, refresh, clock
+        self._current: _Current[T] | None = None
+        self._lock = threading.Lock()
+        self._renewal: Future[None] | None = None
+        self._patience, self._hung_at = _PATIENCE, 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is a token (or credentials) that has not expired."""
+        current = self._current
+        return current is not None and self._clock() < current.ends_at
+
+    def current(self) -> T:
+        """Return the token or the credentials without waiting, and start a renewal if one is due.
+
+        Raises:
+            BrokerUnavailableError: there is no token and no credentials, or they have expired.
+        """
+        current = self._current
+        if current is None or self._clock() >= current.ends_at:
+            raise BrokerUnavailableError(f"{self.origin}: the {self.kind} ended, and no new {self.kind} came yet")
+        if self._clock() >= current.renew_at:
+            self.renewal()
+        return current.value
+
+    def renewal(self) -> Future[None]:
+        """Start a thread that requests a new token or new credentials, and return a future of its end or error.
+
+        If a renewal is running, return its future. But if it has hung for 120 s (a user's function, a file on a dead
+        server), start another one, and wait twice as long before the next, so that few threads hang.
+        """
+        with self._lock:
+            running = self._renewal
+            if running is not None and not running.done():
+                if self._clock() < self._hung_at:
+                    return running
+                _log.warning("%s: nothing came in %d s; it is asked again", self.origin, self._patience)
+                self._patience *= 2
+            self._hung_at = self._clock() + self._patience
+            self._renewal = Future()
+            thread = threading.Thread(
+                target=self._renew, args=(self._renewal,), name="tiered-stream-login", daemon=True
+            )
+            thread.start()
+            return self._renewal
+
+    def _renew(self, renewal: Future[None]) -> None:
+        try:
+            self._current, self._patience = self._as_current(self._obtain()), _PATIENCE
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            current = self._current
+            if current is not None and self.usable and isinstance(error, TieredStreamError):
+                _log.warning("no new %s, the one before is used until its end: %s", self.kind, error)
+                self._current = _Current(current.value, self._clock() + self._refresh.min_period, current.ends_at)
+                renewal.set_result(None)
+            else:
+                renewal.set_exception(error)
+        else:
+            renewal.set_result(None)
+
+    def _as_current(self, value: T) -> _Current[T]:
+        now = self._clock()
+        if value.expires_at is None:
+            return _Current(value, now + self._refresh.min_period, float("inf"))
+        lifetime = value.expires_at - time.time()
+        if lifetime <= 0:
+            raise BrokerUnavailableError(f"{self.origin}: the {self.kind} handed out had ended already")
+        return _Current(value, now + self._refresh.after(lifetime, random.random()), now + lifetime)
