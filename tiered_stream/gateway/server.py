@@ -24,7 +24,7 @@ from tiered_stream.gateway.sockets.broker_ports import BrokerPorts
 from tiered_stream.gateway.sockets.client_connections import ClientConnections, Connect
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory
 from tiered_stream.gateway.sockets.listener import Listener
-from tiered_stream.gateway.sockets.relay import RelayLimits, RelayServices
+from tiered_stream.gateway.sockets.relay import RelayServices
 from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
 from tiered_stream.storage.open_fetcher import fetcher_over
@@ -67,19 +67,16 @@ class Gateway:
         )
         self._workers = LocationWorkers(answers, self.metrics)
         services = RelayServices(
+            settings,
             self._advertise,
             self._ports.open,
             SIGNED_LOCATIONS if self._signer.enabled else LOCATIONS,
             self._workers,
             FrameMemory(settings.queued_bytes),
-            RelayLimits(
-                settings.login_asked, settings.request_bytes, settings.login_bytes,
-                settings.in_flight, settings.unread_bytes, settings.shutdown_seconds,
-            ),
             self.metrics,
-        )  # fmt: skip
+        )
         self._opener = StreamOpener(settings.unread_bytes)
-        self._connections = ClientConnections(settings, services, self._opener)
+        self._connections = ClientConnections(services, self._opener)
         self._bootstrap_listener: Listener | None = None
         self._brokers_task: asyncio.Task[None] | None = None
         self._look_again = asyncio.Event()

@@ -53,12 +53,13 @@ def take_request(data: bytes) -> None:
     """As the relay does, all of the request being there."""
     frame_size(fixed(len(data), 4), 100 << 20)
     head, state = request_head(data), ConnectionState()
-    _, may_ask = state.request(data[: state.bytes_needed(head, len(data))])
-    if may_ask:
-        wanted = location_request(head, data)
-        state.locate(head, data, wanted)
-        if wanted is not None:
-            state.probe_topics(head, wanted, 0)
+    content = data[: state.bytes_needed(head, len(data))]
+    wanted = location_request(head, data) if state.may_ask(head, content) else None
+    if wanted is None:
+        state.request(head, content)
+    else:
+        state.locate(wanted, data)
+        state.probe_topics(wanted)
 
 
 def location_fetch_request(random: Random) -> bytes:
@@ -113,7 +114,8 @@ def broker_head(random: Random) -> bytes:
 def take_head(data: bytes) -> None:
     """A response to the one request that is in flight."""
     state = ConnectionState()
-    state.request(location_fetch({0: (0, 9)})[:0] + fixed(3, 2) + fixed(12, 2) + fixed(7, 4) + fixed(-1, 2) + b"\0")
+    request = fixed(3, 2) + fixed(12, 2) + fixed(7, 4) + fixed(-1, 2) + b"\0"
+    state.request(request_head(request), request)
     if len(data) >= 4:
         assert state.response(data[:4]).handling in Handling
 

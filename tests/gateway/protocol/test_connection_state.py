@@ -15,7 +15,7 @@ def head(correlation_id: int) -> bytes:
 
 def sent(talk: ConnectionState, content: bytes) -> int:
     """The correlation id with which a request goes on; the rest of it goes on as it is."""
-    passed, _ = talk.request(content)
+    passed = talk.request(request_head(content), content)
     assert passed[:4] + passed[8:] == content[:4] + content[8:]
     return request_head(passed).correlation_id
 
@@ -59,10 +59,10 @@ def test_other_requests_are_passed_on_unread() -> None:
 def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
     talk = ConnectionState()
     content = location_fetch({0: (0, 9)}, correlation_id=3)
-    passed, may_ask = talk.request(content)
-    assert may_ask
-    wanted = location_request(request_head(content), passed)
-    passed = talk.locate(request_head(content), content, wanted)
+    assert talk.may_ask(request_head(content), content)
+    wanted = location_request(request_head(content), content)
+    assert wanted is not None
+    passed = talk.locate(wanted, content)
     pending = talk.response(passed[4:8])
     assert pending.head.correlation_id == 3
     assert pending.handling is Handling.LOCATE and pending.locations is wanted
@@ -71,8 +71,7 @@ def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
 def test_a_location_request_may_go_on_as_the_plain_fetch_that_it_is() -> None:
     talk = ConnectionState()
     content = location_fetch({0: (0, 9)})
-    talk.request(content)
-    passed = talk.locate(RequestHead(1, 15, 3), content, None)
+    passed = talk.request(RequestHead(1, 15, 3), content)
     assert passed[:4] + passed[8:] == content[:4] + content[8:]
     assert talk.response(passed[4:8]).handling is Handling.PASS
 
@@ -94,17 +93,15 @@ def test_no_more_of_a_request_is_read_than_must_be(api_key: int, size: int, need
 
 def test_logins_without_kafka_s_headers_are_refused() -> None:
     with pytest.raises(FrameError, match="served from version"):
-        ConnectionState().request(bytes.fromhex("0011 0000 00000001 ffff"))
+        ConnectionState.bytes_needed(request_head(bytes.fromhex("0011 0000 00000001")), 10)
 
 
 @pytest.mark.parametrize("version", [-1, 0, 3, 9, 12])
 def test_a_produce_is_refused_before_more_of_it_is_read_than_its_head(version: int) -> None:
-    content = produce_request(-1, max(3, version))
-    head = RequestHead(0, version, 1)
-    with pytest.raises(FrameError, match="Produce .* refused"):
-        ConnectionState.bytes_needed(head, 90 << 20)
-    with pytest.raises(FrameError, match="Produce .* refused"):
-        ConnectionState().request(content[:8])
+    heads = RequestHead(0, version, 1), request_head(produce_request(-1, max(3, version))[:8])
+    for head in heads:
+        with pytest.raises(FrameError, match="Produce .* refused"):
+            ConnectionState.bytes_needed(head, 90 << 20)
 
 
 def test_topics_are_looked_at_until_the_broker_has_shown_that_the_client_may_read_them() -> None:
@@ -112,7 +109,7 @@ def test_topics_are_looked_at_until_the_broker_has_shown_that_the_client_may_rea
     content = location_fetch({0: (0, 9)})
     wanted = asked(content)
     assert talk.topics_to_probe(wanted) == {TOPIC_ID} and not talk.may_read(wanted)
-    probe = talk.probe_topics(request_head(content), wanted, 0)
+    probe = talk.probe_topics(wanted)
     assert talk.response(probe[4:8]).handling is Handling.PROBE
     for refused in ({0: {"error_code": 29}}, {0: {"error_code": 100}}):
         talk.topics_probed(fetch_response(refused))

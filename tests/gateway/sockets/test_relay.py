@@ -21,7 +21,9 @@ from tests.gateway.requests import (
     read,
     response,
 )
+from tests.gateway.sockets.test_frame_memory import WatchedMemory
 from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.locations.turns import Spent
 from tiered_stream.gateway.protocol.authorization import authorization_request
 from tiered_stream.gateway.protocol.endpoints import Address, Advertise
@@ -35,15 +37,15 @@ from tiered_stream.gateway.protocol.frames import (
 )
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, location_request
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError
-from tiered_stream.gateway.sockets.relay import Relay, RelayLimits, RelayServices
+from tiered_stream.gateway.sockets.relay import Relay, RelayServices
 from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
+from tiered_stream.options.parsing import StorageOptions
 
 T = TypeVar("T")
-LIMITS = RelayLimits(
-    login_asked=False, request_bytes=100 << 20, login_bytes=512 << 10, in_flight=5, unread_bytes=64 << 10,
-    shutdown_seconds=600,
-)  # fmt: skip
-WITH_LOGIN = replace(LIMITS, login_asked=True)
+SETTINGS = GatewaySettings(
+    listener_tls=None, broker_tls=None, login_asked=False, kafka={}, storage=StorageOptions(), shutdown_seconds=600
+)
+WITH_LOGIN = replace(SETTINGS, login_asked=True)
 BEYOND = (1 << 63) - 1
 OTHER_API = bytes.fromhex("0024 0002")
 """SaslAuthenticate v2: passed on unread."""
@@ -104,7 +106,7 @@ async def received(streams: Streams) -> bytes:
 async def pair() -> tuple[Streams, Streams]:
     """Both ends of a connection, as the gateway has them."""
     near, far = socket.socketpair()
-    opener = StreamOpener(LIMITS.unread_bytes)
+    opener = StreamOpener(SETTINGS.unread_bytes)
     return await opener.accepted(near, None, 1), await opener.accepted(far, None, 1)
 
 
@@ -114,7 +116,7 @@ def gateway(node_id: int, own: Address) -> Address:
 
 def relayed(
     work: Callable[[Ends], Awaitable[None]],
-    limits: RelayLimits = LIMITS,
+    settings: GatewaySettings = SETTINGS,
     memory: FrameMemory | None = None,
     advertise: Advertise = gateway,
     metrics: GatewayMetrics | None = None,
@@ -129,7 +131,7 @@ def relayed(
 
         budget = memory or FrameMemory(256 << 20)
         services = RelayServices(
-            advertise, listen, 2, locations, budget, limits, metrics or GatewayMetrics()  # type: ignore[arg-type]
+            settings, advertise, listen, 2, locations, budget, metrics or GatewayMetrics()  # type: ignore[arg-type]
         )  # fmt: skip
         relay = Relay(outer, inner, services)
         running = asyncio.create_task(relay.run())
@@ -302,19 +304,17 @@ def test_a_location_request_that_can_never_fit_is_refused_at_once() -> None:
 
 def test_requests_that_do_not_fit_together_are_answered_one_after_another() -> None:
     """Each reserves all that it needs, or nothing: nobody waits for what another one holds while it waits."""
-    budget = FrameMemory(64 << 20)
+    budget = WatchedMemory(64 << 20)
     content = location_fetch(dict.fromkeys(range(30_000), (1, 2)))
     assert 16 * len(content) < budget.largest < 64 * len(content)
 
     async def work(ends: Ends) -> None:
-        holder = budget.share(asyncio.get_running_loop().create_future())
-        with holder.at_work():
-            kept = await holder.reserve(40 << 20)
+        async with budget.reserve(asyncio.get_running_loop().create_future(), 40 << 20) as holder:
+            holder.wait_for_gateway()
             asking = asyncio.create_task(ends.ask(content))
-            while not ends.relay._memory.waiting:
+            while not budget.refused:
                 await asyncio.sleep(0)
-            assert budget.used == kept, "who waits holds nothing"
-            holder.give_back(kept)
+            assert budget.used == holder.size, "who waits holds nothing"
         await ends.let_read()
         await asking
         sent = await received(ends.broker)
@@ -363,7 +363,7 @@ def test_large_frames_are_streamed_as_fast_as_they_are_taken() -> None:
                 pushed += chunk
 
         pushing = asyncio.create_task(push())
-        while ends.relay._broker.transport.get_write_buffer_size() <= LIMITS.unread_bytes:
+        while ends.relay._broker.transport.get_write_buffer_size() <= SETTINGS.unread_bytes:
             await asyncio.sleep(0)  # until what the broker leaves unread stops the relay
         while not ends.relay._client.reader._paused:  # type: ignore[attr-defined]
             await asyncio.sleep(0)  # and the relay the client
@@ -449,7 +449,7 @@ def test_no_more_requests_are_under_way_than_may_be() -> None:
         ends.client.writer.write(b"".join(frame(metadata_request(number)) for number in range(300)))
         for number in range(300):
             content = await received(ends.broker)
-            assert ends.relay._state.in_flight <= LIMITS.in_flight
+            assert ends.relay._state.in_flight <= SETTINGS.in_flight
             await ends.answer(metadata_response({}, correlation_id=number + 1))
             assert request_head(content).correlation_id == number + 1
         for number in range(300):
@@ -484,7 +484,7 @@ def test_each_request_and_each_response_that_is_there_already_is_a_turn_of_its_o
         counting.cancel()
         assert turns > flood / 2
 
-    relayed(work, replace(LIMITS, in_flight=1_000_000))
+    relayed(work, replace(SETTINGS, in_flight=1_000_000))
 
 
 def test_a_client_that_sends_no_more_gets_its_responses() -> None:
@@ -553,11 +553,10 @@ def test_a_frame_that_never_ends_loses_its_memory_to_one_that_does() -> None:
     async def work(ends: Ends) -> None:
         unfinished = frame(location_fetch({0: (1, 2)}).ljust(4 << 20, b"\0"))[:-1]
         ends.client.writer.write(unfinished)
-        other = memory.share(asyncio.get_running_loop().create_future())
         while not memory.used:
             await asyncio.sleep(0)
-        assert await other.reserve(120 << 20)
-        other.give_back(120 << 20)
+        async with memory.reserve(asyncio.get_running_loop().create_future(), 120 << 20) as other:
+            assert other.size == 120 << 20
         with pytest.raises(MemoryShortError, match=r"gateway\.queued\.max\.bytes"):
             await ends.running
 

@@ -25,7 +25,6 @@ from tiered_stream.gateway.protocol.frames import (
     RequestHead,
     client_id,
     correlation_id,
-    request_head,
     request_header,
     with_correlation_id,
 )
@@ -52,14 +51,13 @@ class Pending:
     """Request that has no response yet.
 
     `correlation_id` is the gateway's own, and `head` has the client's. `locations` is the location request that the
-    response is for, if any. `held`: bytes of memory that the request keeps until its response.
+    response is for; None if it is for another request.
     """
 
     head: RequestHead
     correlation_id: int
     handling: Handling
     locations: LocationRequest | None = None
-    held: int = 0
 
 
 class ConnectionState:
@@ -92,53 +90,37 @@ class ConnectionState:
         """Return whether a request may ask for locations. `content`: its first `bytes_needed` bytes."""
         return head.api_key == FETCH and may_ask(head, content)
 
-    def request(self, content: bytes) -> tuple[bytes, bool]:
-        """Return the bytes to send to the broker in place of `content`, and whether the request may ask for locations.
-
-        If True, the caller must find out whether the request does, and send what `locate` returns instead, before the
-        next request.
+    def request(self, head: RequestHead, content: bytes) -> bytes:
+        """Return the bytes to send to the broker in place of `content`, for a request that is passed on.
 
         Args:
-            content: the first `bytes_needed` bytes of a request.
-
-        Raises:
-            FrameError: the gateway does not pass on this API or version.
+            content: the first `bytes_needed` bytes of the request, or more.
         """
-        head = request_head(content)
-        rewrite.check_version(head.api_key, head.api_version)
-        sent = with_correlation_id(content, self._next_correlation_id())
-        if self.may_ask(head, content):
-            return sent, True
+        passed = with_correlation_id(content, self._next_correlation_id())
         if rewrite.is_too_new(head.api_key, head.api_version):
-            sent = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
+            passed = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
         rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
         self._await(head, Handling.REWRITE if rewritten else Handling.PASS)
-        return sent, False
+        return passed
 
-    def locate(self, head: RequestHead, content: bytes, wanted: LocationRequest | None, held: int = 0) -> bytes:
-        """Return the Fetch to send to the broker for a request that may ask for locations (see `request`).
-
-        Args:
-            content: the Fetch, with the client's header: the client's own, or the one that asks for authorization.
-            wanted: the location request; None: the Fetch asks for records only, and its response is passed on.
-            held: bytes of memory that the request keeps until its response.
-        """
-        sent = with_correlation_id(content, self._next_correlation_id())
-        self._await(head, Handling.LOCATE if wanted else Handling.PASS, wanted, held)
+    def locate(self, request: LocationRequest, fetch: bytes) -> bytes:
+        """Return the bytes to send to the broker for a location request: `fetch`, which asks for authorization."""
+        sent = with_correlation_id(fetch, self._next_correlation_id())
+        self._await(request.head, Handling.LOCATE, request)
         return sent
 
-    def topics_to_probe(self, wanted: LocationRequest) -> set[UUID]:
+    def topics_to_probe(self, request: LocationRequest) -> set[UUID]:
         """Return the requested topics that this connection is not yet known to be authorized to read."""
-        return wanted.topics() - self._readable
+        return request.topics() - self._readable
 
-    def may_read(self, wanted: LocationRequest) -> list[TopicIdIndex]:
+    def may_read(self, request: LocationRequest) -> list[TopicIdIndex]:
         """Return the requested partitions whose topics this connection is known to be authorized to read."""
-        return [each for each in wanted.wanted if each.topic_id in self._readable]
+        return [partition for partition in request.wanted if partition.topic_id in self._readable]
 
-    def probe_topics(self, head: RequestHead, wanted: LocationRequest, held: int) -> bytes:
+    def probe_topics(self, request: LocationRequest) -> bytes:
         """Return a request whose response shows which of `topics_to_probe` the client may read."""
-        sent = with_correlation_id(read_probe(wanted, self.topics_to_probe(wanted)), self._next_correlation_id())
-        self._await(head, Handling.PROBE, wanted, held)
+        sent = with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
+        self._await(request.head, Handling.PROBE, request)
         return sent
 
     def probe(self) -> bytes:
@@ -154,10 +136,8 @@ class ConnectionState:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         return self._correlation_id
 
-    def _await(
-        self, head: RequestHead, handling: Handling, wanted: LocationRequest | None = None, held: int = 0
-    ) -> None:
-        self._in_flight.append(Pending(head, self._correlation_id, handling, wanted, held))
+    def _await(self, head: RequestHead, handling: Handling, request: LocationRequest | None = None) -> None:
+        self._in_flight.append(Pending(head, self._correlation_id, handling, request))
 
     def response(self, head: bytes) -> Pending:
         """Return the pending request whose response begins with the four bytes `head`; `answered` removes it.

@@ -7,6 +7,7 @@ Clients are offered only the APIs that readers use. Newer Fetch responses name t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from struct import Struct
 
 from kafka.protocol.metadata import ApiVersionsRequest
@@ -98,29 +99,33 @@ def rewrite_response(
     try:
         if api_key != API_VERSIONS:
             return broker_addresses.with_addresses(api_key, api_version, content, CORRELATION_ID_BYTES, advertise)
+        correlation_id, body = content[:CORRELATION_ID_BYTES], content[CORRELATION_ID_BYTES:]
         if is_too_new(api_key, api_version):
-            return _limited(content, 0, feature_version, _UNSUPPORTED_VERSION)
-        return _limited(content, api_version, feature_version, 0)
+            return correlation_id + _limited(body, 0, feature_version, _UNSUPPORTED_VERSION)
+        return correlation_id + _limited(body, api_version, feature_version, 0)
     except ConfigurationError:
         raise
     except ValueError as error:
         raise FrameError(f"not an answer to API {api_key} in version {api_version}: {error}") from error
 
 
-def _limited(content: bytes, version: int, feature_version: int, error_code: int) -> bytes:
-    """Return an ApiVersions response limited to what the gateway offers; a broker's error response is not changed.
+@lru_cache(64)
+def _limited(body: bytes, version: int, feature_version: int, error_code: int) -> bytes:
+    """Return the body of an ApiVersions response limited to what the gateway offers.
+
+    A broker's error response is not changed. The result is cached, because all clients get the same response.
 
     Args:
         error_code: written into the response in place of the broker's 0.
     """
-    reader = Reader(content, CORRELATION_ID_BYTES)
+    reader = Reader(body)
     if reader.unpack(_ERROR_CODE) != (0,):
-        return content
-    head = content[:CORRELATION_ID_BYTES] + _ERROR_CODE.pack(error_code)
+        return body
+    head = _ERROR_CODE.pack(error_code)
     if version < _FIRST_FLEXIBLE_API_VERSIONS:
         (count,) = reader.unpack(_COUNT)
         apis = [_API.pack(*api) for api in _offered(_API.iter_unpack(reader.take(max(0, count) * _API.size)))]
-        return head + _COUNT.pack(len(apis)) + b"".join(apis) + content[reader.position :]
+        return head + _COUNT.pack(len(apis)) + b"".join(apis) + body[reader.position :]
     apis = [_FLEXIBLE_API.pack(*api) for api in _offered(reader.structs(_FLEXIBLE_API))]
     throttle_time = reader.take(_THROTTLE_TIME_BYTES)
     tags = reader.tags()

@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.protocol.frames import FrameError
 from tiered_stream.gateway.sockets.frame_memory import MemoryShortError
 from tiered_stream.gateway.sockets.relay import Relay, RelayServices
-from tiered_stream.gateway.sockets.streams import StreamOpener, Streams, let_go
+from tiered_stream.gateway.sockets.streams import StreamOpener, Streams, clear_traceback_frames
 from tiered_stream.gateway.sparse_log import Sparse
 
 log = logging.getLogger(__name__)
@@ -27,8 +26,8 @@ Connect = Callable[[], Awaitable[Streams]]
 class ClientConnections:
     """All client connections of a gateway, used from one event loop."""
 
-    def __init__(self, settings: GatewaySettings, services: RelayServices, opener: StreamOpener) -> None:
-        self._settings = settings
+    def __init__(self, services: RelayServices, opener: StreamOpener) -> None:
+        self._settings = services.settings
         self._services = services
         self._opener = opener
         self._metrics = services.metrics
@@ -82,7 +81,7 @@ class ClientConnections:
             await self._relay(*streams).run()
             return "shutdown"
         except Exception as error:  # noqa: BLE001 - also what nobody expects ends this connection only
-            let_go(error)
+            clear_traceback_frames(error)
             if isinstance(error, MemoryShortError):
                 streams[0].transport.abort()  # a normal close would keep the unread bytes in memory
             return _reason(error, client, len(streams))

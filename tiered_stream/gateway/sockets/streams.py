@@ -44,7 +44,7 @@ class Streams:
             finally:
                 self.transport.abort()
         if error := self.reader.exception():
-            error.with_traceback(None)  # its traceback holds this running frame, which `let_go` could not clear
+            error.with_traceback(None)  # it holds this running frame, which `clear_traceback_frames` cannot clear
 
 
 class StreamOpener:
@@ -107,7 +107,7 @@ def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-def let_go(error: BaseException | None) -> None:
+def clear_traceback_frames(error: BaseException | None) -> None:
     """Clear the stack frames in the tracebacks of an error and of its causes.
 
     The frames refer to the streams, and a stream keeps the error that ended it. Without clearing, this cycle would keep
