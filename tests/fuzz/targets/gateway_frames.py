@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-from kafka.protocol.admin import DescribeClusterResponse
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
@@ -33,9 +32,7 @@ REQUESTS = (
     ApiVersionsRequest, MetadataRequest, FindCoordinatorRequest, ProduceRequest, FetchRequest, SaslHandshakeRequest,
     SaslAuthenticateRequest,
 )  # fmt: skip
-REWRITTEN = (
-    ApiVersionsResponse, MetadataResponse, FindCoordinatorResponse, DescribeClusterResponse,
-)  # fmt: skip
+REWRITTEN = (ApiVersionsResponse, MetadataResponse, FindCoordinatorResponse)
 REFUSALS = (TieredStreamError, FrameError)
 _LOCATION_TAG = b"\xe0\x09\x01\x01"
 _OUR_TAGS = (1248, 1254, 1255, 1256, 1257, 1258)

@@ -1,7 +1,7 @@
 """Replacement of brokers' addresses in responses by the gateway's addresses. No I/O.
 
-Only the addresses are read and replaced; all other bytes are passed on unchanged. In Metadata and DescribeCluster the
-brokers come first, so the cost does not depend on the number of partitions. Kafka defines the fields of each version in
+Only the addresses are read and replaced; all other bytes are passed on unchanged. In Metadata the brokers come first,
+so the cost does not depend on the number of partitions. Kafka defines the fields of each version in
 `clients/src/main/resources/common/message/*Response.json`.
 """
 
@@ -12,10 +12,9 @@ from struct import Struct
 
 from tiered_stream.broker.wire.flexible_versions import Reader, uvarint
 from tiered_stream.gateway.protocol.endpoints import Address, Advertise
-from tiered_stream.gateway.protocol.reader_apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
+from tiered_stream.gateway.protocol.reader_apis import FIND_COORDINATOR, METADATA
 
-_BROKERS = 1  # DescribeCluster's endpoint type; controllers are not reached through the gateway
-_INT8, _INT16, _INT32 = Struct(">b"), Struct(">h"), Struct(">i")
+_INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
 class _Answer:
@@ -103,26 +102,9 @@ def _find_coordinator(answer: _Answer, version: int) -> None:
     answer.address()
 
 
-def _describe_cluster(answer: _Answer, version: int) -> None:
-    def broker() -> None:
-        answer.address()
-        answer.text()  # rack
-        answer.reader.skip(version >= 2)  # whether it is fenced
-        answer.tags()
-
-    answer.reader.skip(4 + 2)  # throttle time, error code
-    answer.text()  # error message
-    if version >= 1 and answer.reader.unpack(_INT8) != (_BROKERS,):
-        return
-    answer.text()  # cluster id
-    answer.reader.skip(4)  # controller
-    answer.array(broker)
-
-
 _LAYOUTS: dict[int, tuple[Callable[[_Answer, int], None], range, int]] = {
     METADATA: (_metadata, range(14), 9),
     FIND_COORDINATOR: (_find_coordinator, range(7), 3),
-    DESCRIBE_CLUSTER: (_describe_cluster, range(3), 0),
 }
 """For each API: the function that reads a response, the versions with addresses, and the first flexible version."""
 

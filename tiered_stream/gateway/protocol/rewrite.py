@@ -25,7 +25,6 @@ from tiered_stream.gateway.protocol.reader_apis import (
     READER_APIS,
     SASL_HANDSHAKE,
     SHOWN_VERSIONS,
-    check_api,
 )
 
 _WITHOUT_ADDRESSES = {FETCH: 15}
@@ -63,7 +62,11 @@ def check_version(api_key: int, api_version: int) -> None:
     Raises:
         FrameError: the API or its version is not offered.
     """
-    check_api(api_key)
+    if api_key not in READER_APIS:
+        raise FrameError(
+            f"{api_name(api_key)} requests are refused: the gateway passes on what readers send. "
+            "Clients that write or administer connect to the brokers"
+        )
     if api_version > NEWEST_VERSIONS.get(api_key, api_version) and not is_too_new(api_key, api_version):
         raise FrameError(f"{api_name(api_key)} was not offered in version {api_version}")
     if api_version < (oldest := _OLDEST_SERVED.get(api_key, api_version)):
