@@ -54,8 +54,8 @@ COLUMNS = optional(
 )  # fmt: skip
 REQUEST_BYTES = option(
     "remote.fetch.request.bytes", types.byte_size(1 << 20, 64 << 20), "8m",
-    "About how many bytes one GET reads: twice as many from a quick storage, a half or a quarter where many GETs are "
-    "needed at once; 1m to 64m.",
+    "About how many bytes one GET reads: twice as many from a quick storage, half as many where the memory does not "
+    "hold as many GETs as are needed at once; 1m to 64m.",
 )  # fmt: skip
 IN_FLIGHT = option("remote.fetch.requests.in.flight", types.integer(1, 64), "32",
     "The most GETs at once in one task: as many are sent as come while it decodes, and half as many after the storage "
