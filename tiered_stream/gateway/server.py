@@ -29,7 +29,8 @@ from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
 from tiered_stream.storage.open_fetcher import fetcher_over
 from tiered_stream.storage.open_store import open_store
-from tiered_stream.storage.paced_store import PacedStore, RequestPace
+from tiered_stream.storage.paced_store import PacedStore
+from tiered_stream.storage.throttle import TokenBucket
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +52,9 @@ class Gateway:
         self._client = BrokerClient(settings.kafka)
         self._bootstrap = [_address(server) for server in self._client.config.bootstrap_servers.split(",")]
         self._ports = BrokerPorts(self._endpoints, self._serve_broker)
-        pace = RequestPace(settings.storage_requests)
-        fetcher = fetcher_over(
-            lambda: PacedStore(open_store(settings.storage), partial(self._storage_turn, pace)), settings.storage
-        )
-        self._fetcher = fetcher
+        self._storage_requests = TokenBucket(settings.storage_requests, max_saved_seconds=0)
+        store = PacedStore(open_store(settings.storage), self._wait_for_storage)
+        self._fetcher = fetcher = fetcher_over(store, settings.storage)
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds, self.metrics.signed)
         self.faulty = FaultyPartitions(self.metrics.unlocated)
         self._segments_known = TieredSegments(
@@ -63,7 +62,7 @@ class Gateway:
             open_snapshots(settings.metadata_snapshot_dir),
         )  # fmt: skip
         answers = LocationAnswers(
-            self._segments_known, self._signer, settings.answer_cache_bytes, self.metrics, pace.made
+            self._segments_known, self._signer, settings.answer_cache_bytes, self.metrics, store.requests_made
         )
         self._workers = LocationWorkers(answers, self.metrics)
         services = RelayServices(
@@ -84,8 +83,8 @@ class Gateway:
         self.unhealthy_reason = "no broker has answered yet"
         """Reason why the gateway does not work at the moment; empty: it works."""
 
-    def _storage_turn(self, pace: RequestPace) -> None:
-        pace.wait()
+    def _wait_for_storage(self) -> None:
+        self._storage_requests.take(1)
         self.metrics.storage_requests.inc()
 
     async def start(self) -> None:

@@ -28,7 +28,7 @@ def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
     """
 
     def make() -> RemoteStorageFetcher:
-        fetcher = fetcher_over(lambda: open_store(options), options)
+        fetcher = fetcher_over(open_store(options), options)
         fetcher.misplaced = partial(_misplacement, options)
         return fetcher
 
@@ -42,21 +42,21 @@ def _misplacement(options: StorageOptions, segment: RemoteLogSegment) -> Misplac
     return misplacement(options, segment)
 
 
-def fetcher_over(open_it: Callable[[], ObjectStore], options: StorageOptions) -> RemoteStorageFetcher:
-    """Return a new fetcher of the options' layout over the store that `open_it` opens.
+def fetcher_over(store: ObjectStore, options: StorageOptions) -> RemoteStorageFetcher:
+    """Return a new fetcher of the options' layout over `store`, which the fetcher closes.
 
     Raises:
-        ConfigurationError: `open_it` raises it, or the layout is unknown.
+        ConfigurationError: the layout is unknown, or a private key for it cannot be loaded.
     """
     if options.layout == StorageLayout.LOCAL:
-        return LocalLayoutFetcher(open_it(), options.limits)
+        return LocalLayoutFetcher(store, options.limits)
     if options.layout == StorageLayout.AIVEN:
         # Imported here, because it imports cryptography, which the other layout does not need.
         from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
         from tiered_stream.storage.aiven.encryption import load_key_ring
 
         key_prefix = options.rsm_config.get("key.prefix", "")
-        return AivenLayoutFetcher(open_it(), key_prefix, load_key_ring(options.rsm_config), options.limits)
+        return AivenLayoutFetcher(store, key_prefix, load_key_ring(options.rsm_config), options.limits)
     raise ConfigurationError(f"remote.storage.layout: {options.layout!r} is not known; local and aiven are")
 
 

@@ -1,4 +1,4 @@
-"""Limit of bytes a second: a token bucket whose balance may become negative.
+"""Limit of bytes, or of requests, a second: a token bucket whose balance may become negative.
 
 A request may be larger than the bytes that one second allows. It passes when no debt is left, and later requests wait
 until the debt that it leaves is paid.
@@ -29,22 +29,28 @@ def unpaced(_size: int, _given_up: threading.Event | None = None, /) -> bool:
     return True
 
 
-MOST_SAVED_SECONDS = 1.0
-"""Maximum number of seconds of unused allowance that a bucket saves up."""
+MAX_SAVED_SECONDS = 1.0
+"""Maximum number of seconds of unused allowance that a bucket for bytes saves up."""
 
 
 class TokenBucket:
     """Token bucket that lets `rate` bytes a second pass, for many threads in the order of their calls.
 
     The bucket begins empty: the first call passes at once, and later calls wait. `now` and `sleep` are in seconds.
+    Unused allowance of at most `max_saved_seconds` is saved up for later calls.
     """
 
     def __init__(
-        self, rate: int, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+        self,
+        rate: int,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        max_saved_seconds: float = MAX_SAVED_SECONDS,
     ) -> None:
         if rate <= 0:
             raise ValueError(f"not a rate: {rate} bytes a second")
         self._rate = rate
+        self._max_balance = max_saved_seconds * rate
         self._now = now
         self._sleep = sleep
         self._lock = threading.Lock()
@@ -55,7 +61,7 @@ class TokenBucket:
         """Wait until earlier bytes are paid for, then take `size` bytes; return False (none taken) if given up."""
         with self._lock:
             now = self._now()
-            self._balance = min(self._balance + (now - self._at) * self._rate, MOST_SAVED_SECONDS * self._rate)
+            self._balance = min(self._balance + (now - self._at) * self._rate, self._max_balance)
             self._at = now
             wait = -self._balance / self._rate
             self._balance -= size
