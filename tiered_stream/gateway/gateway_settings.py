@@ -14,7 +14,7 @@ from tiered_stream.broker.login.tls import tls_context
 from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.gateway.listener_tls import PREFIX, ListenerFiles, ListenerTls
+from tiered_stream.gateway.listener_tls import PREFIX, ListenerTls
 from tiered_stream.options import remote_options, types
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
@@ -285,8 +285,8 @@ def _listener_tls(given: GivenOptions) -> ListenerTls | None:
     if auth != "none" and not (given.read(TRUSTSTORE) or given.read(TRUSTSTORE_CERTIFICATES)):
         # Without a trust store, Kafka trusts all public authorities, so anybody with a public certificate gets in.
         raise ConfigurationError(f"{CLIENT_AUTH.name} = {auth}: {TRUSTSTORE.name} is missing; set it")
-    trust = tuple((each.name.removeprefix(PREFIX), str(value)) for each in stores if (value := given.read(each)))
-    return ListenerTls(ListenerFiles(location, given.read(KEY_PASSWORD), auth, trust))
+    trust = {option.name.removeprefix(PREFIX): str(value) for option in stores if (value := given.read(option))}
+    return ListenerTls(location, given.read(KEY_PASSWORD), auth, trust)
 
 
 def _given(given: GivenOptions, *options: Option[Any]) -> list[str]:

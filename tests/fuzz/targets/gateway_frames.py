@@ -25,7 +25,7 @@ from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, Pa
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.endpoints import Address
 from tiered_stream.gateway.protocol.frames import FrameError, frame_size, request_head
-from tiered_stream.gateway.protocol.location_requests import TopicIdIndex, location_request
+from tiered_stream.gateway.protocol.location_requests import TopicIdIndex, location_request, may_ask
 from tiered_stream.gateway.protocol.rewrite import check_version, is_rewritten, rewrite_response
 
 REQUESTS = (
@@ -51,7 +51,7 @@ def take_request(data: bytes) -> None:
     frame_size(fixed(len(data), 4), 100 << 20)
     head, state = request_head(data), ConnectionState()
     content = data[: state.bytes_needed(head, len(data))]
-    wanted = location_request(head, data) if state.may_ask(head, content) else None
+    wanted = location_request(head, data) if may_ask(head, content) else None
     if wanted is None:
         state.request(head, content)
     else:

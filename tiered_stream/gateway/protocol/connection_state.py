@@ -28,7 +28,7 @@ from tiered_stream.gateway.protocol.frames import (
     request_header,
     with_correlation_id,
 )
-from tiered_stream.gateway.protocol.location_requests import LARGEST_REQUEST, LocationRequest, TopicIdIndex, may_ask
+from tiered_stream.gateway.protocol.location_requests import LARGEST_REQUEST, LocationRequest, TopicIdIndex
 from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH
 
 _CORRELATION_IDS = 1 << 31
@@ -84,11 +84,6 @@ class ConnectionState:
         rewrite.check_version(head.api_key, head.api_version)
         largest = {API_VERSIONS: _LARGEST_API_VERSIONS, FETCH: LARGEST_REQUEST}.get(head.api_key, 0)
         return size if size <= largest else HEAD_BYTES
-
-    @staticmethod
-    def may_ask(head: RequestHead, content: bytes) -> bool:
-        """Return whether a request may ask for locations. `content`: its first `bytes_needed` bytes."""
-        return head.api_key == FETCH and may_ask(head, content)
 
     def request(self, head: RequestHead, content: bytes) -> bytes:
         """Return the bytes to send to the broker in place of `content`, for a request that is passed on.

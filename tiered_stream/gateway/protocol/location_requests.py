@@ -61,8 +61,11 @@ class LocationRequest:
 
 
 def may_ask(head: RequestHead, content: bytes) -> bool:
-    """Return whether a Fetch may ask for locations, by a quick look that `location_request` must confirm."""
-    return FIRST_VERSION <= head.api_version <= NEWEST_VERSIONS[FETCH] and _ASKED in content
+    """Return whether a request may ask for locations, by a quick look that `location_request` must confirm.
+
+    `content`: the request's first `ConnectionState.bytes_needed` bytes.
+    """
+    return head.api_key == FETCH and FIRST_VERSION <= head.api_version <= NEWEST_VERSIONS[FETCH] and _ASKED in content
 
 
 def location_request(head: RequestHead, content: bytes) -> LocationRequest | None:

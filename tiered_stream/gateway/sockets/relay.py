@@ -30,7 +30,7 @@ from tiered_stream.gateway.protocol.frames import (
     frame_size,
     request_head,
 )
-from tiered_stream.gateway.protocol.location_requests import LocationRequest
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, may_ask
 from tiered_stream.gateway.protocol.rewrite import rewrite_response
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError, Reservation
 from tiered_stream.gateway.sockets.streams import CHUNK_BYTES, Streams, chunks, clear_traceback_frames
@@ -136,7 +136,7 @@ class Relay:
             needed = state.bytes_needed(head, size)
             if needed <= _SMALL_BYTES:
                 content += await client.readexactly(needed - len(content))
-                if not state.may_ask(head, content):
+                if not may_ask(head, content):
                     await self._pass_on(head, content, size)
                     continue
             await self._locate(head, content, needed)
@@ -172,7 +172,7 @@ class Relay:
             self._locating_since = time.perf_counter()
             self._location_memory = memory
             authorization = None
-            if self._state.may_ask(head, content):
+            if may_ask(head, content):
                 authorization = await self._authorization(head, content, memory)
             if authorization is None:
                 memory.wait_for_peer(size)
