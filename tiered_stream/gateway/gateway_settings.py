@@ -21,7 +21,7 @@ from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options, storage_option_names
 from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR
-from tiered_stream.options.types import Option, declared_in
+from tiered_stream.options.types import Option, declared_in, option, optional
 from tiered_stream.options.unknown_names import unknown_setting
 
 log = logging.getLogger(__name__)
@@ -37,152 +37,105 @@ def _ports(text: str) -> range:
     return range(int(match[1]), int(match[2]) + 1)
 
 
-def _seconds(most_ms: int, least_ms: int = 0) -> Callable[[str], float]:
-    parse = types.integer(least_ms, most_ms)
+def _seconds(max_ms: int, min_ms: int = 0) -> Callable[[str], float]:
+    parse = types.integer(min_ms, max_ms)
     return lambda text: parse(text) / 1000
 
 
 ADVERTISED_HOST: Option[str] = Option(
     "gateway.advertised.host", types.text, "", "", "The host by which clients reach this gateway. Needed."
 )
-LISTENER_HOST: Option[str] = Option(
-    "gateway.listener.host", types.text, "0.0.0.0", "0.0.0.0", "The address on which it listens for clients."
-)
-BOOTSTRAP_PORT: Option[int] = Option(
-    "gateway.bootstrap.port", _PORT, 19092, "19092", "The port that clients bootstrap from."
-)
-BROKER_PORTS: Option[range] = Option(
-    "gateway.broker.ports", _ports, range(19100, 19200), "19100-19199", "The ports that stand for brokers, one each."
-)
-LISTENER_PROTOCOL: Option[str] = Option(
-    "gateway.listener.security.protocol",
-    types.one_of("plaintext", "ssl"),
-    "plaintext",
-    "PLAINTEXT",
+LISTENER_HOST = option("gateway.listener.host", types.text, "0.0.0.0", "The address on which it listens for clients.")
+BOOTSTRAP_PORT = option("gateway.bootstrap.port", _PORT, "19092", "The port that clients bootstrap from.")
+BROKER_PORTS = option("gateway.broker.ports", _ports, "19100-19199", "The ports that stand for brokers, one each.")
+LISTENER_PROTOCOL = option(
+    "gateway.listener.security.protocol", types.one_of("plaintext", "ssl"), "PLAINTEXT",
     "`SSL`: clients connect by TLS. Their SASL logins pass through to the brokers either way.",
-)
-KEYSTORE: Option[str | None] = Option(
-    "gateway.listener.ssl.keystore.location",
-    types.text,
-    None,
-    "",
+)  # fmt: skip
+KEYSTORE = optional(
+    "gateway.listener.ssl.keystore.location", types.text,
     "A PEM file with the key and the certificate chain. It is read again when it changes, for new connections.",
+)  # fmt: skip
+KEY_PASSWORD = optional(
+    "gateway.listener.ssl.key.password", types.text, "The key's password, if it has one.", secret=True
 )
-KEY_PASSWORD: Option[str] = Option(
-    "gateway.listener.ssl.key.password", types.text, "", "", "The key's password, if it has one.", secret=True
-)
-CLIENT_AUTH: Option[str] = Option(
-    "gateway.listener.ssl.client.auth",
-    types.one_of("none", "requested", "required"),
-    "none",
-    "none",
+CLIENT_AUTH = option(
+    "gateway.listener.ssl.client.auth", types.one_of("none", "requested", "required"), "none",
     "Whether clients show a certificate of an authority in the trust store: `required`, `requested` (if they show one, "
     "it must be valid) or `none`. It ends at the gateway: to brokers, clients still log in by SASL.",
-)
-TRUSTSTORE: Option[str | None] = Option(
-    "gateway.listener.ssl.truststore.location",
-    types.text,
-    None,
-    "",
+)  # fmt: skip
+TRUSTSTORE = optional(
+    "gateway.listener.ssl.truststore.location", types.text,
     "The authorities of clients' certificates: a PEM, PKCS12 or JKS file.",
+)  # fmt: skip
+TRUSTSTORE_TYPE = optional(
+    "gateway.listener.ssl.truststore.type", types.text, "`PEM`, `PKCS12` or `JKS`; the file tells it itself."
 )
-TRUSTSTORE_TYPE: Option[str] = Option(
-    "gateway.listener.ssl.truststore.type", types.text, "", "", "`PEM`, `PKCS12` or `JKS`; the file tells it itself."
+TRUSTSTORE_PASSWORD = optional(
+    "gateway.listener.ssl.truststore.password", types.text, "The trust store's password.", secret=True
 )
-TRUSTSTORE_PASSWORD: Option[str] = Option(
-    "gateway.listener.ssl.truststore.password", types.text, "", "", "The trust store's password.", secret=True
+TRUSTSTORE_CERTIFICATES = optional(
+    "gateway.listener.ssl.truststore.certificates", types.text, "The authorities themselves, in PEM."
 )
-TRUSTSTORE_CERTIFICATES: Option[str] = Option(
-    "gateway.listener.ssl.truststore.certificates", types.text, "", "", "The authorities themselves, in PEM."
-)
-MONITOR_HOST: Option[str] = Option(
-    "gateway.monitor.host", types.text, "127.0.0.1", "127.0.0.1", "The address of `/health` and `/metrics`."
-)
-MONITOR_PORT: Option[int] = Option("gateway.monitor.port", _PORT, 19080, "19080", "Their port.")
-SIGNED_SECONDS: Option[int] = Option(
-    "gateway.signed.location.lifetime.seconds",
-    types.integer(0, 7 * 24 * 3600),
-    900,
-    "900",
+MONITOR_HOST = option("gateway.monitor.host", types.text, "127.0.0.1", "The address of `/health` and `/metrics`.")
+MONITOR_PORT = option("gateway.monitor.port", _PORT, "19080", "Their port.")
+SIGNED_SECONDS = option(
+    "gateway.signed.location.lifetime.seconds", types.integer(0, 7 * 24 * 3600), "900",
     "How long a signed URL reaches its object; 0: none are made, and readers need storage credentials.",
+)  # fmt: skip
+INDEX_CACHE = option(
+    "gateway.index.cache.bytes", types.byte_size(1 << 20), "64m", "The most index bytes that are kept."
 )
-INDEX_CACHE: Option[int] = Option(
-    "gateway.index.cache.bytes", types.byte_size(1 << 20), 64 << 20, "64m", "The most index bytes that are kept."
+ANSWER_CACHE = option(
+    "gateway.answer.cache.bytes", types.byte_size(0), "96m", "The most encoded answers that are kept."
 )
-ANSWER_CACHE: Option[int] = Option(
-    "gateway.answer.cache.bytes", types.byte_size(0), 96 << 20, "96m", "The most encoded answers that are kept."
+FRESH = option(
+    "gateway.metadata.max.age.ms", _seconds(60_000), "500", "For how long what is known of a partition holds."
 )
-FRESH: Option[float] = Option(
-    "gateway.metadata.max.age.ms", _seconds(60_000), 0.5, "500", "For how long what is known of a partition holds."
+MAX_CONNECTIONS = option(
+    "gateway.max.connections", types.integer(1, types.INT_MAX), "10000", "The most connections of clients."
 )
-MAX_CONNECTIONS: Option[int] = Option(
-    "gateway.max.connections", types.integer(1, types.INT_MAX), 10_000, "10000", "The most connections of clients."
-)
-MAX_CONNECTIONS_PER_IP: Option[int] = Option(
-    "gateway.max.connections.per.ip",
-    types.integer(1, types.INT_MAX),
-    types.INT_MAX,
-    "2147483647",
+MAX_CONNECTIONS_PER_IP = option(
+    "gateway.max.connections.per.ip", types.integer(1, types.INT_MAX), "2147483647",
     "The most of them from one address. To brokers all come from the gateway's.",
-)
-SETUP: Option[float] = Option(
-    "gateway.socket.connection.setup.timeout.ms",
-    _seconds(types.INT_MAX, least_ms=1),
-    10.0,
-    "10000",
+)  # fmt: skip
+SETUP = option(
+    "gateway.socket.connection.setup.timeout.ms", _seconds(types.INT_MAX, min_ms=1), "10000",
     "How long a client's TLS handshake may take, and then the connection to the broker.",
+)  # fmt: skip
+REQUEST_BYTES = option(
+    "gateway.socket.request.max.bytes", types.byte_size(1, types.INT_MAX), "100m", "The largest request."
 )
-REQUEST_BYTES: Option[int] = Option(
-    "gateway.socket.request.max.bytes", types.byte_size(1, types.INT_MAX), 100 << 20, "100m", "The largest request."
-)
-LOGIN_BYTES: Option[int] = Option(
-    "gateway.sasl.server.max.receive.size",
-    types.byte_size(1, types.INT_MAX),
-    512 << 10,
-    "512k",
+LOGIN_BYTES = option(
+    "gateway.sasl.server.max.receive.size", types.byte_size(1, types.INT_MAX), "512k",
     "The largest request before a login, where brokers ask for one.",
-)
-IN_FLIGHT: Option[int] = Option(
-    "gateway.max.in.flight.requests.per.connection",
-    types.integer(1, types.INT_MAX),
-    5,
-    "5",
+)  # fmt: skip
+IN_FLIGHT = option(
+    "gateway.max.in.flight.requests.per.connection", types.integer(1, types.INT_MAX), "5",
     "How many requests without a response a connection may have before no more are read. Brokers work at one at once.",
-)
-UNREAD_BYTES: Option[int] = Option(
-    "gateway.max.unread.bytes",
-    types.byte_size(1 << 10, 1 << 30),
-    64 << 10,
-    "64k",
+)  # fmt: skip
+UNREAD_BYTES = option(
+    "gateway.max.unread.bytes", types.byte_size(1 << 10, 1 << 30), "64k",
     "What a client or a broker may leave unread before no more is read for it.",
-)
-QUEUED_BYTES: Option[int] = Option(
-    "gateway.queued.max.bytes",
-    types.byte_size(16 << 20),
-    256 << 20,
-    "256m",
+)  # fmt: skip
+QUEUED_BYTES = option(
+    "gateway.queued.max.bytes", types.byte_size(16 << 20), "256m",
     "The memory for requests and responses that are read whole and for what is unread, of all connections together. "
     "When it is short, the connections that keep some only because their peer is slow are closed.",
-)
-STORAGE_REQUESTS: Option[int] = Option(
-    "gateway.max.storage.requests.per.second",
-    types.integer(1, types.INT_MAX),
-    1000,
-    "1000",
+)  # fmt: skip
+STORAGE_REQUESTS = option(
+    "gateway.max.storage.requests.per.second", types.integer(1, types.INT_MAX), "1000",
     "The most requests a second to the storage, whatever clients ask for.",
-)
-SHUTDOWN: Option[float] = Option(
-    "gateway.shutdown.timeout.ms",
-    _seconds(types.INT_MAX),
-    30.0,
-    "30000",
+)  # fmt: skip
+SHUTDOWN = option(
+    "gateway.shutdown.timeout.ms", _seconds(types.INT_MAX), "30000",
     "How long connections may end what they are at when the gateway stops, or when their client sends no more.",
-)
+)  # fmt: skip
 
 GATEWAY_OPTIONS = declared_in(globals())
-_NAMES = {option.name for option in GATEWAY_OPTIONS}
+_NAMES = {setting.name for setting in GATEWAY_OPTIONS}
 _KNOWN = {
-    name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{each}" for each in CLIENT_PROPERTIES))
+    name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{name}" for name in CLIENT_PROPERTIES))
 }
 _REQUEST_TIMEOUT_MS = "20000"
 """Default timeout of a storage request: shorter than the 30 s that Kafka's clients wait for the gateway's response."""
@@ -276,7 +229,8 @@ def _listener_tls(given: GivenOptions) -> ListenerTls | None:
     stores: tuple[Option[Any], ...] = (TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD, TRUSTSTORE_CERTIFICATES)
     auth = given.read(CLIENT_AUTH)
     if given.read(LISTENER_PROTOCOL) == "plaintext":
-        if unused := _given(given, KEYSTORE, CLIENT_AUTH, *stores):
+        tls_options = (KEYSTORE, CLIENT_AUTH, *stores)
+        if unused := [setting.name for setting in tls_options if given.has(setting) and given.read(setting)]:
             log.warning("%s has no effect without %s=SSL", unused[0], LISTENER_PROTOCOL.name)
         return None
     location = given.read(KEYSTORE)
@@ -285,13 +239,8 @@ def _listener_tls(given: GivenOptions) -> ListenerTls | None:
     if auth != "none" and not (given.read(TRUSTSTORE) or given.read(TRUSTSTORE_CERTIFICATES)):
         # Without a trust store, Kafka trusts all public authorities, so anybody with a public certificate gets in.
         raise ConfigurationError(f"{CLIENT_AUTH.name} = {auth}: {TRUSTSTORE.name} is missing; set it")
-    trust = {option.name.removeprefix(PREFIX): str(value) for option in stores if (value := given.read(option))}
-    return ListenerTls(location, given.read(KEY_PASSWORD), auth, trust)
-
-
-def _given(given: GivenOptions, *options: Option[Any]) -> list[str]:
-    """Return the names of the options that are set to a value that is not empty."""
-    return [each.name for each in options if given.has(each) and given.read(each)]
+    trust = {setting.name.removeprefix(PREFIX): str(value) for setting in stores if (value := given.read(setting))}
+    return ListenerTls(location, given.read(KEY_PASSWORD) or "", auth, trust)
 
 
 def _broker_tls(kafka: Mapping[str, str]) -> ssl.SSLContext | None:
