@@ -25,7 +25,7 @@ from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, Pa
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.endpoints import Address
 from tiered_stream.gateway.protocol.frames import FrameError, frame_size, request_head
-from tiered_stream.gateway.protocol.location_requests import TopicIdIndex, location_request, may_ask
+from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request, may_ask
 from tiered_stream.gateway.protocol.rewrite import check_version, is_rewritten, rewrite_response
 
 REQUESTS = (
@@ -131,7 +131,7 @@ def take_authorization(data: bytes) -> None:
     answer = AuthorizationAnswer(ASKED, data)
     readable = answer.readable()
     found = {each.partition: PartitionAnswer(b"\1", each.end) for each in readable}
-    answer.encode({**found, TopicIdIndex(TOPIC_ID, 9): PartitionAnswer(None, 3)})
+    answer.encode({**found, TopicIdPartition(TOPIC_ID, 9): PartitionAnswer(None, 3)})
 
 
 TARGETS = (

@@ -24,7 +24,7 @@ from tiered_stream.gateway.locations.turns import Spent
 from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
 from tiered_stream.gateway.protocol.endpoints import Address
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, frame
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, location_request
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, location_request
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError
 from tiered_stream.gateway.sockets.relay import Relay, RelayServices
 from tiered_stream.options.parsing import StorageOptions
@@ -41,7 +41,7 @@ class Locations:
         return location_request(head, content)
 
     async def authorization(
-        self, request: LocationRequest, may_read: list[TopicIdIndex], spent: Spent
+        self, request: LocationRequest, may_read: list[TopicIdPartition], spent: Spent
     ) -> tuple[LocationRequest, bytes] | None:
         return request, authorization_request(request, dict.fromkeys(may_read, 77))
 

@@ -23,12 +23,12 @@ from tiered_stream.gateway.locations.location_answers import LocationAnswers
 from tiered_stream.gateway.locations.signing import LocationSigner
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.gateway.protocol.authorization import ReadablePartition
-from tiered_stream.gateway.protocol.location_requests import TopicIdIndex
+from tiered_stream.gateway.protocol.location_requests import TopicIdPartition
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
-WHERE = TopicIdIndex(TOPIC_ID, 3)
+WHERE = TopicIdPartition(TOPIC_ID, 3)
 REQUEST = asked(location_fetch({3: (0, 30)}, local_segments_wanted=True))
 READABLE = [ReadablePartition(WHERE, 0, 30, 30)]
 

@@ -16,9 +16,9 @@ from tiered_stream.gateway.protocol.authorization import (
     authorization_request,
 )
 from tiered_stream.gateway.protocol.frames import request_head
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, may_ask
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, may_ask
 
-FIRST, SECOND = TopicIdIndex(TOPIC_ID, 0), TopicIdIndex(TOPIC_ID, 1)
+FIRST, SECOND = TopicIdPartition(TOPIC_ID, 0), TopicIdPartition(TOPIC_ID, 1)
 
 
 def test_authorization_is_asked_at_the_log_s_end_for_next_to_nothing() -> None:

@@ -35,7 +35,7 @@ from tiered_stream.gateway.protocol.frames import (
     frame,
     request_head,
 )
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, location_request
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, location_request
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError
 from tiered_stream.gateway.sockets.relay import Relay, RelayServices
 from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
@@ -56,7 +56,7 @@ class Locations:
 
     def __init__(self) -> None:
         self.asked: list[bytes] = []
-        self.may_read: list[list[TopicIdIndex]] = []
+        self.may_read: list[list[TopicIdPartition]] = []
         self.answered: list[bytes] = []
 
     async def wanted(self, head: RequestHead, content: bytes, spent: Spent) -> LocationRequest | None:
@@ -64,7 +64,7 @@ class Locations:
         return location_request(head, content)
 
     async def authorization(
-        self, request: LocationRequest, may_read: list[TopicIdIndex], spent: Spent
+        self, request: LocationRequest, may_read: list[TopicIdPartition], spent: Spent
     ) -> tuple[LocationRequest, bytes] | None:
         self.may_read.append(may_read)
         return request, authorization_request(request, dict.fromkeys(may_read, 77))
@@ -258,7 +258,7 @@ def test_a_location_request_waits_its_turn_and_goes_on_as_one_for_authorization(
     relayed(work)
 
 
-async def located(ends: Ends, number: int) -> list[TopicIdIndex]:
+async def located(ends: Ends, number: int) -> list[TopicIdPartition]:
     """Answer the authorization of a location request; of which partitions the gateway asked anything itself."""
     sent = await received(ends.broker)
     await ends.answer(fetch_response({0: {}}, correlation_id=correlation_id(sent[4:])))

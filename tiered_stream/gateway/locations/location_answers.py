@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from cachetools import TTLCache
 
@@ -24,7 +23,7 @@ from tiered_stream.gateway.locations.signing import LocationSigner
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.gateway.locations.turns import TURN_SECONDS
 from tiered_stream.gateway.protocol.authorization import PartitionAnswer, ReadablePartition
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.segment_metadata_locator import Visible, overlapping
 from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
@@ -38,20 +37,20 @@ LARGEST_ANSWER = 100_000
 LARGEST_ANSWER_BYTES = 64 << 20
 """Maximum size of the encoded segment locations in one response."""
 
-_MOST_REQUESTS = 1_000  # storage requests that one response may cost
-_CUT_TOGETHER = 64  # parts that are cut off a segment before the budget is checked again
+_MAX_REQUESTS = 1_000  # storage requests that one response may cost
+_PARTS_AT_ONCE = 64  # parts that are cut off a segment before the budget is checked again
 _COARSE_PARTS = 8  # a large segment is first cut into about this many parts, and only the first of them is cut further
 _ENTRY_BYTES = 160  # bytes of an encoded segment location without its fields of variable length
 _EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
-_ANSWER_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
-_NOWHERE = -1  # earliest local offset of a leader that has nothing of the log on its own disk
-_KEPT_BYTES = 800  # memory of a cached response without its encoded segments, as measured
-_CUT_AT = 1.5  # times the wanted part size: smaller segments are left whole
+_MAX_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
+_NOT_LOCAL = -1  # earliest local offset of a leader that has nothing of the log on its own disk
+_CACHED_ANSWER_BYTES = 800  # memory of a cached response without its encoded segments, as measured
+_CUT_ABOVE = 1.5  # times the wanted part size: smaller segments are left whole
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """Cached response for a partition, with the number of its segments and a mark of its validity.
+class _CachedAnswer:
+    """Cached response for a partition, with the number of its segments and the segment that shows its validity.
 
     `newest` is the partition's last visible segment. All visible segments become new objects when one of them changes,
     so the same object means that the response is still valid. Each response would keep an old list of the partition's
@@ -63,6 +62,7 @@ class _Kept:
     count: int
 
     def fits(self, visible: Visible, budget: _Budget) -> bool:
+        """Return whether the response is valid for the visible segments, and within the budget."""
         if not visible or visible[-1] is not self.newest:
             return False
         return self.count <= budget.segments and len(self.answer.segments or b"") <= budget.bytes
@@ -79,7 +79,7 @@ class _Budget:
     segments: int
     bytes: int
     others_wait: Callable[[], bool]
-    requests: int = _MOST_REQUESTS
+    requests: int = _MAX_REQUESTS
     began: float = field(default_factory=time.monotonic)
     begun: bool = False
 
@@ -90,32 +90,43 @@ class _Budget:
         if min(self.segments, self.bytes, self.requests) <= 0:
             return True
         seconds = time.monotonic() - self.began
-        return seconds > _ANSWER_SECONDS or (seconds > TURN_SECONDS and self.others_wait())
+        return seconds > _MAX_SECONDS or (seconds > TURN_SECONDS and self.others_wait())
 
-    def spend(self, entries: Sequence[RemoteLogSegmentLocation], requests: int) -> None:
-        """Subtract segment locations that were added to the response, and the storage requests that they cost."""
+    def spend(self, segments: int, size: int, requests: int = 0) -> None:
+        """Subtract segment locations that were added to the response, their bytes, and their storage requests."""
         self.begun = True
-        self.segments -= len(entries)
-        self.bytes -= sum(map(_entry_bytes, entries))
+        self.segments -= segments
+        self.bytes -= size
         self.requests -= requests
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Tiered offsets of one readable partition that a response is to locate, and the partition's visible segments."""
+
+    readable: ReadablePartition
+    offsets: OffsetRange
+    visible: Visible
+
+
 @dataclass(slots=True)
-class _Named:
-    """Segment locations found so far for one partition's response."""
+class _Located:
+    """Segment locations found so far for one partition's response.
+
+    `end` is the offset where an incomplete response ends (None: it is complete). `has_holes` is True if a segment in
+    between could not be located. Such a response is not cached, so that the next request tries again.
+    """
 
     segments: list[RemoteLogSegmentLocation] = field(default_factory=list)
-    located_end: int = 0
-    complete: bool = True
-    holes: bool = False
-    """True if a segment in between could not be located. The response is not cached, so that the next request tries."""
+    end: int | None = None
+    has_holes: bool = False
 
 
 class LocationAnswers:
     """Maker and cache of responses with segment locations. Thread-safe.
 
     Args:
-        kept_bytes: maximum memory of the cached responses.
+        cache_bytes: maximum memory of the cached responses.
         requests_made: returns how many storage requests the calling thread has made.
     """
 
@@ -123,7 +134,7 @@ class LocationAnswers:
         self,
         segments: TieredSegments,
         signer: LocationSigner,
-        kept_bytes: int,
+        cache_bytes: int,
         metrics: GatewayMetrics,
         requests_made: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -132,10 +143,12 @@ class LocationAnswers:
         self._requests_made = requests_made
         self._lock = threading.Lock()
         lifetime = signer.fresh_seconds if signer.enabled else float("inf")
-        self._kept: TTLCache[tuple[object, ...], _Kept] = TTLCache(kept_bytes, lifetime, time.monotonic, _cost)
+        self._cache: TTLCache[tuple[object, ...], _CachedAnswer] = TTLCache(
+            cache_bytes, lifetime, time.monotonic, _cached_bytes
+        )
         self._metrics = metrics
 
-    def log_ends(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, int]:
+    def log_ends(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         """Return the current end offsets of the partitions that exist and whose leaders answer.
 
         The gateway asks the brokers with its own login, so callers pass only topics that the client may read.
@@ -143,160 +156,139 @@ class LocationAnswers:
         Raises:
             BrokerError: the brokers cannot be asked.
         """
-        named = self._segments.existing(self._named(partitions))
-        ends = self._segments.log_ends(list(named.values()))
-        return {where: ends[partition] for where, partition in named.items() if partition in ends}
+        existing = self._segments.existing(self._topic_partitions(partitions))
+        ends = self._segments.log_ends(list(existing.values()))
+        return {by_id: ends[partition] for by_id, partition in existing.items() if partition in ends}
 
     def answer(
         self,
         request: LocationRequest,
         readable: Collection[ReadablePartition],
-        most_bytes: int = LARGEST_ANSWER_BYTES,
+        max_bytes: int = LARGEST_ANSWER_BYTES,
         others_wait: Callable[[], bool] = lambda: False,
-    ) -> dict[TopicIdIndex, PartitionAnswer]:
+    ) -> dict[TopicIdPartition, PartitionAnswer]:
         """Return the segment locations of the partitions that the client may read, with the offset where they end.
 
         Args:
-            most_bytes: maximum bytes of encoded segments in the response.
+            max_bytes: maximum bytes of encoded segments in the response.
             others_wait: returns whether other clients wait for their turn; the response is then kept short.
 
         Raises:
             BrokerError: the brokers cannot be asked.
         """
-        named = self._named([each.partition for each in readable])
-        topic_ids = {partition: where.topic_id for where, partition in named.items()}
-        visible = self._segments.visible(topic_ids)
-        starts = {} if request.local_too else self._segments.local_starts(list(named.values()))
-        budget = _Budget(min(request.max_segments, LARGEST_ANSWER), min(most_bytes, LARGEST_ANSWER_BYTES), others_wait)
-        asked: dict[TopicPartition, tuple[ReadablePartition, OffsetRange]] = {}
+        partitions = self._topic_partitions([partition.partition for partition in readable])
+        visible = self._segments.visible({partition: by_id.topic_id for by_id, partition in partitions.items()})
+        local_starts = dict.fromkeys(partitions.values(), _NOT_LOCAL)
+        if not request.message.local_segments_wanted:
+            local_starts = self._segments.local_starts(list(partitions.values()))
+        budget = _Budget(min(request.max_segments, LARGEST_ANSWER), max_bytes, others_wait)
+        wanted: dict[TopicPartition, _Wanted] = {}
         for each in readable:
-            partition = named.get(each.partition)
-            if partition is None or partition not in visible:
-                continue
-            if not request.local_too and partition not in starts:
-                continue
-            asked[partition] = each, _tiered(each, visible[partition], starts.get(partition, _NOWHERE))
-        if request.committed and not request.offsets_only:
-            self._segments.expect(visible, self._new(request, visible, asked, budget))
-        answers: dict[TopicIdIndex, PartitionAnswer] = {}
+            partition = partitions.get(each.partition)
+            if partition in visible and partition in local_starts:
+                offsets = _tiered(each, visible[partition], local_starts[partition])
+                wanted[partition] = _Wanted(each, offsets, visible[partition])
+        if request.committed and not request.message.offsets_only:
+            new = {
+                partition: each.offsets
+                for partition, each in wanted.items()
+                if len(each.offsets) and self._cached(request, each, budget) is None
+            }
+            self._segments.expect(visible, new)
         with collection_paused():  # not earlier: garbage of other threads is collected while brokers are asked
-            for partition, (each, wanted) in asked.items():
-                answers[each.partition] = self._partition(request, visible[partition], wanted, each, budget)
-        return answers
+            return {each.readable.partition: self._partition(request, each, budget) for each in wanted.values()}
 
-    def _new(
-        self,
-        request: LocationRequest,
-        visible: Mapping[TopicPartition, Visible],
-        asked: Mapping[TopicPartition, tuple[ReadablePartition, OffsetRange]],
-        budget: _Budget,
-    ) -> dict[TopicPartition, OffsetRange]:
-        """Return the offset ranges of the requested partitions that have no valid cached response."""
-        return {
-            partition: wanted
-            for partition, (each, wanted) in asked.items()
-            if len(wanted) and self._kept_of(_key(request, wanted, each), visible[partition], budget) is None
-        }
-
-    def _kept_of(self, key: tuple[object, ...], visible: Visible, budget: _Budget) -> _Kept | None:
+    def _cached(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> _CachedAnswer | None:
+        """Return the cached response for a partition, or None if none is valid and within the budget."""
         with self._lock:
-            kept = self._kept.get(key)
-        return kept if kept is not None and kept.fits(visible, budget) else None
+            cached = self._cache.get(_cache_key(request, wanted))
+        return cached if cached is not None and cached.fits(wanted.visible, budget) else None
 
-    def _named(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, TopicPartition]:
-        names = self._segments.topic_names({each.topic_id for each in partitions})
+    def _topic_partitions(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, TopicPartition]:
+        """Return the partitions by topic name, without partitions of topics that do not exist."""
+        names = self._segments.topic_names({partition.topic_id for partition in partitions})
         return {
-            each: TopicPartition(names[each.topic_id], each.partition) for each in partitions if each.topic_id in names
+            by_id: TopicPartition(names[by_id.topic_id], by_id.partition)
+            for by_id in partitions
+            if by_id.topic_id in names
         }
 
-    def _partition(
-        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, budget: _Budget
-    ) -> PartitionAnswer:
-        key = _key(request, wanted, each)
-        if kept := self._kept_of(key, visible, budget):
-            budget.begun = True
-            budget.segments -= kept.count
-            budget.bytes -= len(kept.answer.segments or b"")
-            return kept.answer
-        named = self._name(request, visible, wanted, each, budget)
-        located_end = named.located_end if not named.complete else max(each.end, wanted.start)
-        answer = PartitionAnswer(encode_segments(named.segments) if named.segments else None, located_end)
-        count = len(named.segments)
+    def _partition(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> PartitionAnswer:
+        """Return one partition's response from the cache, or else locate its segments and cache the response."""
+        if cached := self._cached(request, wanted, budget):
+            budget.spend(cached.count, len(cached.answer.segments or b""))
+            return cached.answer
+        located = self._locate(request, wanted, budget)
+        end = max(wanted.readable.end, wanted.offsets.start) if located.end is None else located.end
+        answer = PartitionAnswer(encode_segments(located.segments) if located.segments else None, end)
+        count = len(located.segments)
         self._metrics.segments.inc(count)
-        if count and named.complete and not named.holes:
+        if count and located.end is None and not located.has_holes:
             with self._lock, suppress(ValueError):  # raised for a response that is larger than the whole cache
-                self._kept[key] = _Kept(visible[-1], answer, count)
+                self._cache[_cache_key(request, wanted)] = _CachedAnswer(wanted.visible[-1], answer, count)
         return answer
 
-    def _name(
-        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, budget: _Budget
-    ) -> _Named:
-        named = _Named()
-        for at in overlapping(visible, wanted):
-            part = wanted.intersect(visible[at].offsets)
+    def _locate(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> _Located:
+        """Locate the wanted offsets, segment by segment, until the budget is spent."""
+        located = _Located()
+        for at in overlapping(wanted.visible, wanted.offsets):
+            part = wanted.offsets.intersect(wanted.visible[at].offsets)
             try:
-                position = self._name_segment(request, visible, at, part, each.partition.topic_id, budget, named)
+                position = self._locate_part(request, wanted, at, part, budget, located.segments)
             except TieredStreamError as error:  # the client reads this segment's offsets from the broker
-                named.holes = True
+                located.has_holes = True
                 self._metrics.failed_segments.inc()
-                log.warning("no location for %s of %s: %s", part, visible[at].segment.topic_partition, error)
+                log.warning("no location for %s of %s: %s", part, wanted.visible[at].segment.topic_partition, error)
                 if isinstance(error, BrokerError):  # later segments would fail on the same broker's answer
                     break
                 continue
             if position < part.end:
-                named.complete, named.located_end = False, position if named.segments else wanted.start
+                located.end = position if located.segments else wanted.offsets.start
                 break
-        return named
+        return located
 
-    def _name_segment(
-        self,
-        request: LocationRequest,
-        visible: Visible,
-        at: int,
-        part: OffsetRange,
-        topic_id: UUID,
-        budget: _Budget,
-        named: _Named,
-    ) -> int:
-        """Add one segment's locations to `named` until the budget is spent; return the offset where they end."""
+    def _locate_part(
+        self, request: LocationRequest, wanted: _Wanted, at: int, part: OffsetRange, budget: _Budget,
+        located: list[RemoteLogSegmentLocation],
+    ) -> int:  # fmt: skip
+        """Append locations for `part` of the segment `wanted.visible[at]`; return the offset where they end."""
         position = part.start
         while position < part.end and not budget.is_spent():
             entries: list[RemoteLogSegmentLocation] = []
             before = self._requests_made()
-            rest = OffsetRange(position, part.end)
             try:
-                entries = self._entries(request, visible, at, rest, topic_id, budget)
+                entries = self._entries(request, wanted, at, OffsetRange(position, part.end), budget)
             finally:
                 # An additional part costs no storage request, but work, so it counts as a request.
-                budget.spend(entries, self._requests_made() - before + max(0, len(entries) - 1))
-            named.segments += entries
+                requests = self._requests_made() - before + max(0, len(entries) - 1)
+                budget.spend(len(entries), sum(map(_entry_bytes, entries)), requests)
+            located += entries
             position = entries[-1].end_offset
         return position
 
     def _entries(
-        self, request: LocationRequest, visible: Visible, at: int, part: OffsetRange, topic_id: UUID, budget: _Budget
+        self, request: LocationRequest, wanted: _Wanted, at: int, part: OffsetRange, budget: _Budget
     ) -> list[RemoteLogSegmentLocation]:
         """Return locations for the beginning of `part` of a segment: one, or several if the client wants it cut."""
-        segment = visible[at].segment
-        if request.offsets_only:
-            return [_entry(SegmentLocation(segment, part, ByteRange(0, 0)), None)]
-        location = self._segments.location(visible, at, part, topic_id, request.committed)
+        if request.message.offsets_only:
+            return [_entry(SegmentLocation(wanted.visible[at].segment, part, ByteRange(0, 0)), None)]
+        topic_id = wanted.readable.partition.topic_id
+        location = self._segments.location(wanted.visible, at, part, topic_id, request.committed)
         url = self._signer.sign(location.segment)
-        if request.part_bytes and len(location.bytes) > _CUT_AT * request.part_bytes:
-            return [_entry(each, url) for each in self._cut(location, request.part_bytes, budget)]
+        if request.part_bytes and len(location.bytes) > _CUT_ABOVE * request.part_bytes:
+            return [_entry(cut, url) for cut in self._cut(location, request.part_bytes, budget)]
         return [_entry(location, url)]
 
     def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
         """Cut the first parts of about `part_bytes` off a location: only a few, to limit the work for one response."""
-        most = max(1, min(_CUT_TOGETHER, budget.segments, budget.requests))
-        together = most * part_bytes
-        while len(location.bytes) > _CUT_AT * together:
-            coarse = self._segments.cut(location, max(together, len(location.bytes) // _COARSE_PARTS))
+        limit = max(1, min(_PARTS_AT_ONCE, budget.segments, budget.requests))
+        while len(location.bytes) > _CUT_ABOVE * limit * part_bytes:
+            coarse = self._segments.cut(location, max(limit * part_bytes, len(location.bytes) // _COARSE_PARTS))
             budget.requests -= len(coarse) - 1
-            if len(coarse) == 1:  # the offset index has no place to cut at
+            if len(coarse) == 1:  # the offset index has no offset to cut at
                 break
             location = coarse[0]
-        return self._segments.cut(location, part_bytes)[:most]
+        return self._segments.cut(location, part_bytes)[:limit]
 
 
 def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
@@ -306,27 +298,28 @@ def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
     return _ENTRY_BYTES + sum(len(text) for text in texts if text) + lists
 
 
-def _tiered(each: ReadablePartition, visible: Visible, local_start: int) -> OffsetRange:
+def _tiered(readable: ReadablePartition, visible: Visible, local_start: int) -> OffsetRange:
     """Return the requested offsets that are tiered and inside the log, and not on the leader's own disk.
 
     Args:
         local_start: first offset on the leader's own disk; -1: leave out no offset because of the disk.
     """
-    ends = [each.end, each.log_end_offset, visible[-1].offsets.end if visible else 0]
-    end = min(ends if local_start == _NOWHERE else [*ends, local_start])
-    return OffsetRange(each.start, max(each.start, end))
+    end = min(readable.end, readable.log_end_offset, visible[-1].offsets.end if visible else 0)
+    if local_start != _NOT_LOCAL:
+        end = min(end, local_start)
+    return OffsetRange(readable.start, max(readable.start, end))
 
 
-def _key(request: LocationRequest, wanted: OffsetRange, each: ReadablePartition) -> tuple[object, ...]:
+def _cache_key(request: LocationRequest, wanted: _Wanted) -> tuple[object, ...]:
     """Return the cache key of a partition's response: everything that it depends on except the segments."""
     return (
-        each.partition, wanted.start, wanted.end, each.end,
-        request.committed, request.part_bytes, request.offsets_only,
+        wanted.readable.partition, wanted.offsets.start, wanted.offsets.end, wanted.readable.end,
+        request.committed, request.part_bytes, request.message.offsets_only,
     )  # fmt: skip
 
 
-def _cost(kept: _Kept) -> int:
-    return _KEPT_BYTES + len(kept.answer.segments or b"")
+def _cached_bytes(cached: _CachedAnswer) -> int:
+    return _CACHED_ANSWER_BYTES + len(cached.answer.segments or b"")
 
 
 def _entry(location: SegmentLocation, url: str | None) -> RemoteLogSegmentLocation:
@@ -345,9 +338,9 @@ def _entry(location: SegmentLocation, url: str | None) -> RemoteLogSegmentLocati
         end_position=location.bytes.end,
         following_offset_min=location.following[0] if location.following else -1,
         following_offset_max=location.following[1] if location.following else -1,
-        leader_epochs=[SegmentLeaderEpoch(each.epoch, each.start_offset) for each in segment.leader_epochs],
+        leader_epochs=[SegmentLeaderEpoch(entry.epoch, entry.start_offset) for entry in segment.leader_epochs],
         aborted_transactions=[
-            SegmentAbortedTransaction(each.producer_id, each.first_offset, each.last_offset)
-            for each in location.aborted_transactions
+            SegmentAbortedTransaction(aborted.producer_id, aborted.first_offset, aborted.last_offset)
+            for aborted in location.aborted_transactions
         ],
     )

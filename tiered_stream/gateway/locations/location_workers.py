@@ -15,7 +15,7 @@ from tiered_stream.gateway.locations.location_answers import LocationAnswers
 from tiered_stream.gateway.locations.turns import Spent, Turns
 from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
 from tiered_stream.gateway.protocol.frames import RequestHead
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, location_request
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, location_request
 from tiered_stream.gateway.sparse_log import Sparse
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class LocationWorkers:
         return await self._run(lambda: location_request(head, content), len(content), spent)
 
     async def authorization(
-        self, request: LocationRequest, may_read: Sequence[TopicIdIndex], spent: Spent
+        self, request: LocationRequest, may_read: Sequence[TopicIdPartition], spent: Spent
     ) -> tuple[LocationRequest, bytes] | None:
         """Return the location request without partitions of unknown log end, and the Fetch that asks for authorization.
 
@@ -90,7 +90,7 @@ class LocationWorkers:
             return await loop.run_in_executor(self._executor, work)
 
     def _authorization(
-        self, request: LocationRequest, may_read: Sequence[TopicIdIndex]
+        self, request: LocationRequest, may_read: Sequence[TopicIdPartition]
     ) -> tuple[LocationRequest, bytes] | None:
         try:
             log_ends = self._answers.log_ends(may_read)
@@ -106,7 +106,7 @@ class LocationWorkers:
     def _answer(self, request: LocationRequest, content: bytes, most_bytes: int) -> list[bytes]:
         authorized = AuthorizationAnswer(request, content)
         readable = authorized.readable()
-        found: dict[TopicIdIndex, PartitionAnswer] = {}
+        found: dict[TopicIdPartition, PartitionAnswer] = {}
         try:
             found = self._answers.answer(request, readable, most_bytes, self._turns.others_wait)
         except TieredStreamError as error:

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
 
-from tiered_stream.broker.wire.flexible_versions import Reader
-from tiered_stream.broker.wire.location_messages import FIRST_VERSION, LocationFetchRequest, LocationFetchResponse
+from tiered_stream.broker.wire.location_messages import FIRST_VERSION, LocationFetchRequest
 from tiered_stream.gateway.protocol import rewrite
-from tiered_stream.gateway.protocol.authorization import read_probe, readable_topics
+from tiered_stream.gateway.protocol.authorization import fetch_response, read_probe, readable_topics
 from tiered_stream.gateway.protocol.frames import (
-    CORRELATION_ID_BYTES,
     HEAD_BYTES,
     FrameError,
     RequestHead,
@@ -28,7 +26,7 @@ from tiered_stream.gateway.protocol.frames import (
     request_header,
     with_correlation_id,
 )
-from tiered_stream.gateway.protocol.location_requests import LARGEST_REQUEST, LocationRequest, TopicIdIndex
+from tiered_stream.gateway.protocol.location_requests import LARGEST_REQUEST, LocationRequest, TopicIdPartition
 from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH
 
 _CORRELATION_IDS = 1 << 31
@@ -108,7 +106,7 @@ class ConnectionState:
         """Return the requested topics that this connection is not yet known to be authorized to read."""
         return request.topics() - self._readable
 
-    def may_read(self, request: LocationRequest) -> list[TopicIdIndex]:
+    def may_read(self, request: LocationRequest) -> list[TopicIdPartition]:
         """Return the requested partitions whose topics this connection is known to be authorized to read."""
         return [partition for partition in request.wanted if partition.topic_id in self._readable]
 
@@ -163,12 +161,7 @@ class ConnectionState:
         Raises:
             FrameError: the content is not a Fetch response.
         """
-        body = Reader(content, CORRELATION_ID_BYTES)
-        try:
-            body.tags()
-            self.logged_in = LocationFetchResponse.decode_body(body).error_code == 0
-        except ValueError as error:
-            raise FrameError(f"not a Fetch answer of version {FIRST_VERSION}: {error}") from error
+        self.logged_in = fetch_response(content).error_code == 0
         return self.logged_in
 
     def answered(self) -> None:

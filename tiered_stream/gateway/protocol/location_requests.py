@@ -24,7 +24,7 @@ _PARTITION_BYTES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class TopicIdIndex:
+class TopicIdPartition:
     """Partition identified as in Fetch: by topic id and partition number."""
 
     topic_id: UUID
@@ -42,13 +42,11 @@ class LocationRequest:
     head: RequestHead
     header: bytes = field(repr=False)
     message: LocationFetchRequest = field(repr=False)
-    wanted: Mapping[TopicIdIndex, tuple[int, int]]
+    wanted: Mapping[TopicIdPartition, tuple[int, int]]
     committed: bool
     max_segments: int
-    local_too: bool
     part_bytes: int
-    offsets_only: bool
-    asked: Collection[TopicIdIndex] = ()
+    asked: Collection[TopicIdPartition] = ()
 
     @property
     def size(self) -> int:
@@ -87,7 +85,7 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
     if STORAGE_FORMAT not in message.supported_storage_format_versions:
         return None
     wanted = {
-        TopicIdIndex(topic.topic_id, partition.partition): (
+        TopicIdPartition(topic.topic_id, partition.partition): (
             partition.fetch_offset,
             max(partition.fetch_offset, partition.remote_log_segment_end_offset),
         )
@@ -102,9 +100,7 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
         wanted,
         committed=message.isolation_level == _READ_COMMITTED,
         max_segments=max(1, message.max_remote_log_segments),
-        local_too=message.local_segments_wanted,
         part_bytes=_part_bytes(message.remote_log_segment_part_bytes),
-        offsets_only=message.offsets_only,
     )
 
 
