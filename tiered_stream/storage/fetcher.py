@@ -28,10 +28,6 @@ class Misplaced:
         return f"{where}: {self.what_to_set}"
 
 
-def _unknown(_segment: RemoteLogSegment) -> Misplaced | None:
-    return None
-
-
 class IndexType(Enum):
     """Type of an index that is uploaded with a segment (Kafka: `RemoteStorageManager.IndexType`)."""
 
@@ -53,7 +49,7 @@ class RemoteStorageFetcher(ABC):
     `UnsupportedDataError`, with messages that name the object.
     """
 
-    misplaced: Callable[[RemoteLogSegment], Misplaced | None] = staticmethod(_unknown)
+    misplaced: Callable[[RemoteLogSegment], Misplaced | None] = staticmethod(lambda segment: None)
     """Function that searches for a segment with a missing object, and may list the storage.
 
     It returns None if no setting is known to be wrong.
