@@ -15,7 +15,7 @@ from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
-from tiered_stream.gateway.locations.location_answers import LocationAnswers
+from tiered_stream.gateway.locations.location_responses import LocationResponses
 from tiered_stream.gateway.locations.location_workers import LocationWorkers
 from tiered_stream.gateway.locations.signing import LocationSigner
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
@@ -61,7 +61,7 @@ class Gateway:
             self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds, self.faulty,
             open_snapshots(settings.metadata_snapshot_dir),
         )  # fmt: skip
-        answers = LocationAnswers(
+        answers = LocationResponses(
             self._segments_known, self._signer, settings.answer_cache_bytes, self.metrics, store.requests_made
         )
         self._workers = LocationWorkers(answers, self.metrics)

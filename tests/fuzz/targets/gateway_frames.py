@@ -21,7 +21,7 @@ from tests.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.fuzz.target import Target
 from tests.gateway.requests import TOPIC_ID, asked, location_fetch
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
+from tiered_stream.gateway.protocol.authorization import AuthorizationResponse, PartitionResponse, authorization_request
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.endpoints import Address
 from tiered_stream.gateway.protocol.frames import FrameError, frame_size, request_head
@@ -79,7 +79,7 @@ def location_fetch_request(random: Random) -> bytes:
 def take_location_fetch(data: bytes) -> None:
     wanted = location_request(request_head(data), data)
     if wanted is not None:
-        authorization_request(wanted, dict.fromkeys(wanted.wanted, 1000))
+        authorization_request(wanted, dict.fromkeys(wanted.ranges, 1000))
 
 
 def broker_answer(random: Random) -> bytes:
@@ -128,10 +128,10 @@ def take_authorization(data: bytes) -> None:
     """The answer to a location request, and to a look whether the client has logged in."""
     ConnectionState(logged_in=False).probed(data)
     ConnectionState().topics_probed(data)
-    answer = AuthorizationAnswer(ASKED, data)
+    answer = AuthorizationResponse(ASKED, data)
     readable = answer.readable()
-    found = {each.partition: PartitionAnswer(b"\1", each.end) for each in readable}
-    answer.encode({**found, TopicIdPartition(TOPIC_ID, 9): PartitionAnswer(None, 3)})
+    found = {each.partition: PartitionResponse(b"\1", each.end) for each in readable}
+    answer.encode({**found, TopicIdPartition(TOPIC_ID, 9): PartitionResponse(None, 3)})
 
 
 TARGETS = (

@@ -5,7 +5,7 @@ import pytest
 from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fetch, metadata_request, produce_request
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, request_head
-from tiered_stream.gateway.protocol.location_requests import LARGEST_REQUEST, location_request, may_ask
+from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, location_request, may_ask
 from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH, METADATA
 
 
@@ -80,7 +80,7 @@ def test_a_location_request_may_go_on_as_the_plain_fetch_that_it_is() -> None:
     ("api_key", "size", "needed"),
     [
         (FETCH, 5_000, 5_000),
-        (FETCH, LARGEST_REQUEST + 1, 8),
+        (FETCH, MAX_REQUEST_BYTES + 1, 8),
         (API_VERSIONS, 300, 300),
         (API_VERSIONS, 90 << 20, 8),
         (METADATA, 90 << 20, 8),
@@ -117,4 +117,4 @@ def test_topics_are_looked_at_until_the_broker_has_shown_that_the_client_may_rea
     talk.topics_probed(fetch_response({0: {"error_code": 1}}, error_code=34))  # in the midst of a login
     assert talk.topics_to_probe(wanted)
     talk.topics_probed(fetch_response({0: {"error_code": 1}}))
-    assert not talk.topics_to_probe(wanted) and talk.may_read(wanted) == list(wanted.wanted)
+    assert not talk.topics_to_probe(wanted) and talk.may_read(wanted) == list(wanted.ranges)

@@ -17,7 +17,7 @@ def test_what_is_wanted_is_read() -> None:
     request = asked(
         location_fetch({0: (5, 50), 1: (7, 3)}, local_segments_wanted=True, remote_log_segment_part_bytes=1 << 20)
     )
-    assert request.wanted == {FIRST: (5, 50), SECOND: (7, 7)}
+    assert request.ranges == {FIRST: (5, 50), SECOND: (7, 7)}
     assert request.committed and request.message.local_segments_wanted and not request.message.offsets_only
     assert (request.max_segments, request.part_bytes) == (100, 1 << 20)
 

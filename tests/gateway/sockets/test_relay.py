@@ -24,7 +24,7 @@ from tests.gateway.requests import (
 from tests.gateway.sockets.test_frame_memory import WatchedMemory
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.gateway.locations.turns import Spent
+from tiered_stream.gateway.locations.turns import RecentWork
 from tiered_stream.gateway.protocol.authorization import authorization_request
 from tiered_stream.gateway.protocol.endpoints import Address, Advertise
 from tiered_stream.gateway.protocol.frames import (
@@ -59,17 +59,19 @@ class Locations:
         self.may_read: list[list[TopicIdPartition]] = []
         self.answered: list[bytes] = []
 
-    async def wanted(self, head: RequestHead, content: bytes, spent: Spent) -> LocationRequest | None:
+    async def decode(self, head: RequestHead, content: bytes, recent_work: RecentWork) -> LocationRequest | None:
         self.asked.append(content)
         return location_request(head, content)
 
     async def authorization(
-        self, request: LocationRequest, may_read: list[TopicIdPartition], spent: Spent
+        self, request: LocationRequest, may_read: list[TopicIdPartition], recent_work: RecentWork
     ) -> tuple[LocationRequest, bytes] | None:
         self.may_read.append(may_read)
         return request, authorization_request(request, dict.fromkeys(may_read, 77))
 
-    async def answer(self, request: LocationRequest, content: bytes, most_bytes: int, spent: Spent) -> list[bytes]:
+    async def response(
+        self, request: LocationRequest, content: bytes, max_bytes: int, recent_work: RecentWork
+    ) -> list[bytes]:
         self.answered.append(content)
         return [content[:7], content[7:]]
 
@@ -217,7 +219,7 @@ def test_the_time_of_a_location_is_that_from_its_request_to_its_answer(monkeypat
 
     async def work(ends: Ends) -> None:
         locations = ends.locations
-        for seconds, name in ((1, "wanted"), (10, "authorization"), (100, "answer")):
+        for seconds, name in ((1, "decode"), (10, "authorization"), (100, "response")):
             monkeypatch.setattr(locations, name, taking(seconds, getattr(locations, name)))
         for number in (1, 2):
             now[0] += 100_000

@@ -80,14 +80,14 @@ class TieredSegments:
             for number, each in () if topic.internal else topic.partitions.items():
                 by_leader[each.leader_id][TopicPartition(name, number)] = topic.topic_id
         everywhere = {partition for led in by_leader.values() for partition in led}
-        self._faulty.keep(everywhere)
+        self._faulty.forget_others(everywhere)
         with self._lock:
             self._seen = {each: seen for each, seen in self._seen.items() if each in everywhere}
         with suppress(UnknownTopicError):  # a topic was deleted just now
             self._locator.follow(everywhere)
         for led in by_leader.values():  # one look per leader: no request waits for a leader that it does not need
             self._look(led)
-        if (fault := self._faulty.fault_of_all(everywhere)) is not None:
+        if (fault := self._faulty.common_fault(everywhere)) is not None:
             raise fault
 
     def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
@@ -134,10 +134,10 @@ class TieredSegments:
         return self._each(EARLIEST_LOCAL, partitions)
 
     def _each(self, special: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        silent = self._faulty.are_silent(partitions)
+        silent = self._faulty.silent_among(partitions)
         answer = self._log_ends.each(special, set(partitions) - silent, PATIENCE_MS)
         if answer.faults:
-            self._faulty.tell(answer.faults.keys(), answer.faults)
+            self._faulty.record(answer.faults.keys(), answer.faults)
         return answer.found
 
     def visible(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, Visible]:
@@ -149,7 +149,7 @@ class TieredSegments:
             partitions: topic ids by partition.
         """
         self._look(partitions)
-        known = partitions.keys() - self._faulty.are_silent(partitions)
+        known = partitions.keys() - self._faulty.silent_among(partitions)
         with self._lock:
             seen = {each: self._seen[each][1] for each in known & self._seen.keys()}
         return {each: view.visible for each, view in seen.items() if view.topic_id == partitions[each]}
@@ -160,14 +160,14 @@ class TieredSegments:
         Partitions that another thread is refreshing are waited for.
         """
         look: Future[None] = Future()
-        silent = self._faulty.are_silent(partitions)
+        silent = self._faulty.silent_among(partitions)
         with self._lock:
             oldest = time.monotonic() - self._fresh_seconds
             stale = [each for each, topic_id in partitions.items() if not self._is_fresh(each, topic_id, oldest)]
             others = {self._looks[each] for each in stale if each in self._looks and each not in silent}
             wanted = [each for each in stale if each not in self._looks and each not in silent]
             self._looks.update(dict.fromkeys(wanted, look))
-        if again := self._faulty.to_be_tried(silent):
+        if again := self._faulty.due_for_retry(silent):
             self._retries.submit(self._retry, again)
         try:
             if wanted:
@@ -197,7 +197,7 @@ class TieredSegments:
             for each in partitions:
                 self._seen.pop(each, None)
             self._seen.update({each: (now, view) for each, view in answer.found.items()})
-        self._faulty.tell(partitions, answer.faults)
+        self._faulty.record(partitions, answer.faults)
 
     def _is_fresh(self, partition: TopicPartition, topic_id: UUID, oldest: float) -> bool:
         # Another topic id than the known one means that the topic was deleted and created again.

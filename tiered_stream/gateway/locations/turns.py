@@ -20,7 +20,7 @@ _HEAVY_SECONDS = 0.2
 _HALF_LIFE_SECONDS = 1.0
 
 
-class Spent:
+class RecentWork:
     """Seconds of recent work for one client, with a half-life of 1 s."""
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ class Turns:
         return any(self._waiting.values())
 
     @asynccontextmanager
-    async def turn(self, spent: Spent) -> AsyncIterator[None]:
-        """Wait for a turn, and add its duration to the client's `spent` when the context ends."""
-        seconds = spent.seconds()
+    async def turn(self, recent_work: RecentWork) -> AsyncIterator[None]:
+        """Wait for a turn, and add its duration to the client's `recent_work` when the context ends."""
+        seconds = recent_work.seconds()
         heavy = seconds > _HEAVY_SECONDS
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting[heavy], (seconds, next(self._order), granted))
@@ -71,7 +71,7 @@ class Turns:
             try:
                 yield
             finally:
-                spent.add(time.monotonic() - began)
+                recent_work.add(time.monotonic() - began)
         finally:
             if granted.done() and not granted.cancelled():
                 self._free += 1

@@ -50,7 +50,7 @@ class ReadablePartition:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionAnswer:
+class PartitionResponse:
     """Encoded segment locations of one partition (None: no segments), complete up to the offset `located_end`."""
 
     segments: bytes | None
@@ -118,7 +118,7 @@ def fetch_response(content: bytes) -> LocationFetchResponse:
         raise FrameError(f"not a Fetch answer: {error}") from error
 
 
-class AuthorizationAnswer:
+class AuthorizationResponse:
     """Response of the broker to `authorization_request`, into which locations are filled.
 
     Raises:
@@ -139,10 +139,10 @@ class AuthorizationAnswer:
     def readable(self) -> list[ReadablePartition]:
         """Return the wanted partitions for which the broker has no error, with offsets from their log start on."""
         return [
-            ReadablePartition(partition, start, max(start, self._request.wanted[partition][1]), self._log_end(response))
+            ReadablePartition(partition, start, max(start, self._request.ranges[partition][1]), self._log_end(response))
             for partition, response in self._partitions.items()
-            if not self._message.error_code and not response.error_code and partition in self._request.wanted
-            for start in [max(self._request.wanted[partition][0], response.log_start_offset)]
+            if not self._message.error_code and not response.error_code and partition in self._request.ranges
+            for start in [max(self._request.ranges[partition][0], response.log_start_offset)]
         ]
 
     def results(self, answers: Collection[TopicIdPartition]) -> Counter[str]:
@@ -160,10 +160,10 @@ class AuthorizationAnswer:
             else "refused" if partition in self._partitions and self._partitions[partition].error_code
             else "throttled" if throttled and partition not in self._partitions
             else "failed"
-            for partition in self._request.asked or self._request.wanted
+            for partition in self._request.requested or self._request.ranges
         )  # fmt: skip
 
-    def encode(self, answers: Mapping[TopicIdPartition, PartitionAnswer]) -> list[bytes]:
+    def encode(self, answers: Mapping[TopicIdPartition, PartitionResponse]) -> list[bytes]:
         """Return the response for the client, in pieces; partitions that are not in `answers` get no locations."""
         topics = [
             FetchTopic(
@@ -177,10 +177,10 @@ class AuthorizationAnswer:
         return response.last_stable_offset if self._request.committed else response.high_watermark
 
     def _filled(
-        self, topic_id: UUID | None, response: LocatedPartition, answers: Mapping[TopicIdPartition, PartitionAnswer]
+        self, topic_id: UUID | None, response: LocatedPartition, answers: Mapping[TopicIdPartition, PartitionResponse]
     ) -> LocatedPartition:
         partition = topic_id and TopicIdPartition(topic_id, response.partition_index)
-        if not partition or partition not in self._request.wanted:
+        if not partition or partition not in self._request.ranges:
             return response
         if response.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the end that we asked at, not the client's offset
             return replace(response, error_code=_OFFSET_NOT_AVAILABLE)

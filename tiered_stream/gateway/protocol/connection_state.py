@@ -26,12 +26,12 @@ from tiered_stream.gateway.protocol.frames import (
     request_header,
     with_correlation_id,
 )
-from tiered_stream.gateway.protocol.location_requests import LARGEST_REQUEST, LocationRequest, TopicIdPartition
+from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, LocationRequest, TopicIdPartition
 from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH
 
 _CORRELATION_IDS = 1 << 31
-_MOST_READABLE = 10_000  # readable topics that a connection remembers; beyond this number it forgets all of them
-_LARGEST_API_VERSIONS = 16 << 10  # bytes for client id, software name and version, with room to spare
+_MAX_READABLE_TOPICS = 10_000  # readable topics that a connection remembers; beyond this number it forgets all of them
+_MAX_API_VERSIONS_BYTES = 16 << 10  # bytes for client id, software name and version, with room to spare
 
 
 class Handling(Enum):
@@ -80,7 +80,7 @@ class ConnectionState:
             FrameError: the gateway does not pass on this API or version.
         """
         rewrite.check_version(head.api_key, head.api_version)
-        largest = {API_VERSIONS: _LARGEST_API_VERSIONS, FETCH: LARGEST_REQUEST}.get(head.api_key, 0)
+        largest = {API_VERSIONS: _MAX_API_VERSIONS_BYTES, FETCH: MAX_REQUEST_BYTES}.get(head.api_key, 0)
         return size if size <= largest else HEAD_BYTES
 
     def request(self, head: RequestHead, content: bytes) -> bytes:
@@ -108,7 +108,7 @@ class ConnectionState:
 
     def may_read(self, request: LocationRequest) -> list[TopicIdPartition]:
         """Return the requested partitions whose topics this connection is known to be authorized to read."""
-        return [partition for partition in request.wanted if partition.topic_id in self._readable]
+        return [partition for partition in request.ranges if partition.topic_id in self._readable]
 
     def probe_topics(self, request: LocationRequest) -> bytes:
         """Return a request whose response shows which of `topics_to_probe` the client may read."""
@@ -149,7 +149,7 @@ class ConnectionState:
         Raises:
             FrameError: the content is not a Fetch response.
         """
-        if len(self._readable) > _MOST_READABLE:
+        if len(self._readable) > _MAX_READABLE_TOPICS:
             self._readable.clear()
         self._readable |= readable_topics(content)
 

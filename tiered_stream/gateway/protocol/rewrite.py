@@ -45,7 +45,7 @@ _FEATURES_TAG = 0
 _ERROR_CODE, _COUNT, _THROTTLE_TIME_BYTES = Struct(">h"), Struct(">i"), 4
 _API, _FLEXIBLE_API = Struct(">hhh"), Struct(">hhhx")  # API key, oldest and newest version
 _FEATURE_VERSIONS = Struct(">hh")
-_FEATURE_BYTES_LEAST = 1 + _FEATURE_VERSIONS.size + len(NO_TAGS)
+_FEATURE_MIN_BYTES = 1 + _FEATURE_VERSIONS.size + len(NO_TAGS)
 
 
 def is_rewritten(api_key: int, api_version: int) -> bool:
@@ -133,7 +133,7 @@ def _limited(body: bytes, version: int, feature_version: int, error_code: int) -
     throttle_time = reader.take(_THROTTLE_TIME_BYTES)
     tags = reader.tags()
     feature = _feature(LOCATION_FEATURE, 1, feature_version)
-    others = Reader(tags.get(_FEATURES_TAG, compact_array([]))).array(_FEATURE_BYTES_LEAST, _read_feature)
+    others = Reader(tags.get(_FEATURES_TAG, compact_array([]))).array(_FEATURE_MIN_BYTES, _read_feature)
     tags[_FEATURES_TAG] = compact_array([*(_feature(*each) for each in others if each[0] != LOCATION_FEATURE), feature])
     return head + compact_array(apis) + throttle_time + tagged_fields(tags)
 

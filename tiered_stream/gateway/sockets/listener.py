@@ -8,10 +8,10 @@ import socket
 from collections.abc import Callable
 from typing import Self
 
-from tiered_stream.gateway.sparse_log import Sparse
+from tiered_stream.gateway.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
-log.addFilter(Sparse())
+log.addFilter(LogRateLimit())
 
 _BACKLOG = 1024
 _RETRY_SECONDS = 1.0

@@ -14,9 +14,9 @@ from functools import partial
 
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.gateway.locations.location_answers import LARGEST_ANSWER_BYTES
+from tiered_stream.gateway.locations.location_responses import MAX_RESPONSE_BYTES
 from tiered_stream.gateway.locations.location_workers import LocationWorkers
-from tiered_stream.gateway.locations.turns import Spent
+from tiered_stream.gateway.locations.turns import RecentWork
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling, Pending
 from tiered_stream.gateway.protocol.endpoints import Advertise
 from tiered_stream.gateway.protocol.frames import (
@@ -35,13 +35,13 @@ from tiered_stream.gateway.protocol.rewrite import rewrite_response
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError, Reservation
 from tiered_stream.gateway.sockets.streams import CHUNK_BYTES, Streams, chunks, clear_traceback_frames
 
-_LARGEST_RESPONSE = (1 << 31) - 1
-_LARGEST_IN_LOOP = 64 << 10  # bytes; rewriting takes about 2 ms in the event loop, a thread rewrites larger responses
+_MAX_RESPONSE_SIZE = (1 << 31) - 1
+_MAX_IN_LOOP_BYTES = 64 << 10  # bytes; rewriting takes about 2 ms in the event loop, a thread rewrites larger responses
 _GRACE_SECONDS = 0.2
 # Bytes of memory for each byte of a frame that is read whole, and for each byte of a location request. A location
 # request costs more: it is decoded and replaced by another Fetch, and the broker's response is decoded, too.
 _COPIES, _LOCATED = 4, 32
-_ANSWER_BYTES = 256 << 10  # reserved for encoded segments with each location request; more is used only if it is free
+_RESPONSE_BYTES = 256 << 10  # reserved for encoded segments with each location request; more is used only if it is free
 _SMALL_BYTES = 16 << 10  # largest part of a request that is read without a reservation to find out its kind
 
 
@@ -73,7 +73,7 @@ class Relay:
         self._state = ConnectionState(logged_in=not services.settings.login_asked)
         self._draining = asyncio.Event()
         self._answered = asyncio.Event()
-        self._spent = Spent()
+        self._recent_work = RecentWork()
         self._locating_since = 0.0
         """Time (`perf_counter`) when the current location request arrived; a connection has at most one at a time."""
         self._location_memory: Reservation | None = None
@@ -166,7 +166,7 @@ class Relay:
         """
         await self._wait_for_login("a request for locations")
         await self._wait_until_in_flight(0)
-        needed = _LOCATED * size + _ANSWER_BYTES
+        needed = _LOCATED * size + _RESPONSE_BYTES
         async with self._services.memory.reserve(self._evicted, needed, size) as memory:
             content += await self._client.reader.readexactly(size - len(content))
             self._locating_since = time.perf_counter()
@@ -186,13 +186,13 @@ class Relay:
         """Return the location request and the Fetch that asks the broker for authorization, or None to pass it on."""
         state, locations = self._state, self._services.locations
         memory.wait_for_gateway()
-        request = await locations.wanted(head, content, self._spent)
+        request = await locations.decode(head, content, self._recent_work)
         if request is None:
             return None
         if state.topics_to_probe(request):
             await self._send(state.probe_topics(request), memory)
         memory.wait_for_gateway()
-        return await locations.authorization(request, state.may_read(request), self._spent)
+        return await locations.authorization(request, state.may_read(request), self._recent_work)
 
     async def _send(self, content: bytes, memory: Reservation) -> None:
         """Send the broker a complete request, and wait until no request is in flight."""
@@ -230,7 +230,7 @@ class Relay:
         broker, client, state = self._broker.reader, self._client.writer, self._state
         while True:
             await asyncio.sleep(0)
-            size = frame_size(await self._next_response_size(), _LARGEST_RESPONSE)
+            size = frame_size(await self._next_response_size(), _MAX_RESPONSE_SIZE)
             pending = state.response(await broker.readexactly(CORRELATION_ID_BYTES))
             start = correlation_id_bytes(pending.head.correlation_id)
             if pending.handling is Handling.PASS:
@@ -296,11 +296,11 @@ class Relay:
             self._state.topics_probed(content)
             return 0
         before = memory.size
-        answer_bytes = _ANSWER_BYTES + memory.extend(LARGEST_ANSWER_BYTES)
+        max_bytes = _RESPONSE_BYTES + memory.extend(MAX_RESPONSE_BYTES)
         memory.wait_for_gateway()
-        pieces = await self._services.locations.answer(request, content, answer_bytes, self._spent)
+        pieces = await self._services.locations.response(request, content, max_bytes, self._recent_work)
         size = sum(map(len, pieces))
-        memory.shrink(before + max(0, size - _ANSWER_BYTES))
+        memory.shrink(before + max(0, size - _RESPONSE_BYTES))
         memory.wait_for_peer(size)
         return await self._write(pieces, reserved=True)
 
@@ -323,7 +323,7 @@ class Relay:
         rewrite = partial(
             rewrite_response, head.api_key, head.api_version, content, services.advertise, services.feature_version
         )
-        rewritten = await asyncio.to_thread(rewrite) if len(content) > _LARGEST_IN_LOOP else rewrite()
+        rewritten = await asyncio.to_thread(rewrite) if len(content) > _MAX_IN_LOOP_BYTES else rewrite()
         await services.listen()
         return rewritten
 

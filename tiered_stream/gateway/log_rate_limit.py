@@ -9,7 +9,7 @@ from collections.abc import Callable
 _SECONDS = 10.0
 
 
-class Sparse(logging.Filter):
+class LogRateLimit(logging.Filter):
     """Log filter that passes one line per format string in 10 s; the next line states how many were dropped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -22,7 +22,7 @@ from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.locations.signing import LocationSigner
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.gateway.locations.turns import TURN_SECONDS
-from tiered_stream.gateway.protocol.authorization import PartitionAnswer, ReadablePartition
+from tiered_stream.gateway.protocol.authorization import PartitionResponse, ReadablePartition
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.segment_metadata_locator import Visible, overlapping
@@ -31,10 +31,10 @@ from tiered_stream.process.heap_and_gc import collection_paused
 
 log = logging.getLogger(__name__)
 
-LARGEST_ANSWER = 100_000
+MAX_SEGMENTS = 100_000
 """Maximum number of segment locations in one response."""
 
-LARGEST_ANSWER_BYTES = 64 << 20
+MAX_RESPONSE_BYTES = 64 << 20
 """Maximum size of the encoded segment locations in one response."""
 
 _MAX_REQUESTS = 1_000  # storage requests that one response may cost
@@ -44,12 +44,12 @@ _ENTRY_BYTES = 160  # bytes of an encoded segment location without its fields of
 _EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
 _MAX_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
 _NOT_LOCAL = -1  # earliest local offset of a leader that has nothing of the log on its own disk
-_CACHED_ANSWER_BYTES = 800  # memory of a cached response without its encoded segments, as measured
+_CACHED_RESPONSE_BYTES = 800  # memory of a cached response without its encoded segments, as measured
 _CUT_ABOVE = 1.5  # times the wanted part size: smaller segments are left whole
 
 
 @dataclass(frozen=True, slots=True)
-class _CachedAnswer:
+class _CachedResponse:
     """Cached response for a partition, with the number of its segments and the segment that shows its validity.
 
     `newest` is the partition's last visible segment. All visible segments become new objects when one of them changes,
@@ -58,14 +58,14 @@ class _CachedAnswer:
     """
 
     newest: VisibleSegment
-    answer: PartitionAnswer
+    response: PartitionResponse
     count: int
 
     def fits(self, visible: Visible, budget: _Budget) -> bool:
         """Return whether the response is valid for the visible segments, and within the budget."""
         if not visible or visible[-1] is not self.newest:
             return False
-        return self.count <= budget.segments and len(self.answer.segments or b"") <= budget.bytes
+        return self.count <= budget.segments and len(self.response.segments or b"") <= budget.bytes
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class _Located:
     has_holes: bool = False
 
 
-class LocationAnswers:
+class LocationResponses:
     """Maker and cache of responses with segment locations. Thread-safe.
 
     Args:
@@ -143,7 +143,7 @@ class LocationAnswers:
         self._requests_made = requests_made
         self._lock = threading.Lock()
         lifetime = signer.fresh_seconds if signer.enabled else float("inf")
-        self._cache: TTLCache[tuple[object, ...], _CachedAnswer] = TTLCache(
+        self._cache: TTLCache[tuple[object, ...], _CachedResponse] = TTLCache(
             cache_bytes, lifetime, time.monotonic, _cached_bytes
         )
         self._metrics = metrics
@@ -160,13 +160,13 @@ class LocationAnswers:
         ends = self._segments.log_ends(list(existing.values()))
         return {by_id: ends[partition] for by_id, partition in existing.items() if partition in ends}
 
-    def answer(
+    def locate(
         self,
         request: LocationRequest,
         readable: Collection[ReadablePartition],
-        max_bytes: int = LARGEST_ANSWER_BYTES,
+        max_bytes: int = MAX_RESPONSE_BYTES,
         others_wait: Callable[[], bool] = lambda: False,
-    ) -> dict[TopicIdPartition, PartitionAnswer]:
+    ) -> dict[TopicIdPartition, PartitionResponse]:
         """Return the segment locations of the partitions that the client may read, with the offset where they end.
 
         Args:
@@ -181,24 +181,26 @@ class LocationAnswers:
         local_starts = dict.fromkeys(partitions.values(), _NOT_LOCAL)
         if not request.message.local_segments_wanted:
             local_starts = self._segments.local_starts(list(partitions.values()))
-        budget = _Budget(min(request.max_segments, LARGEST_ANSWER), max_bytes, others_wait)
+        budget = _Budget(min(request.max_segments, MAX_SEGMENTS), max_bytes, others_wait)
         wanted: dict[TopicPartition, _Wanted] = {}
-        for each in readable:
-            partition = partitions.get(each.partition)
+        for readable_partition in readable:
+            partition = partitions.get(readable_partition.partition)
             if partition in visible and partition in local_starts:
-                offsets = _tiered(each, visible[partition], local_starts[partition])
-                wanted[partition] = _Wanted(each, offsets, visible[partition])
+                offsets = _tiered(readable_partition, visible[partition], local_starts[partition])
+                wanted[partition] = _Wanted(readable_partition, offsets, visible[partition])
         if request.committed and not request.message.offsets_only:
-            new = {
-                partition: each.offsets
-                for partition, each in wanted.items()
-                if len(each.offsets) and self._cached(request, each, budget) is None
+            uncached = {
+                partition: offsets.offsets
+                for partition, offsets in wanted.items()
+                if len(offsets.offsets) and self._cached(request, offsets, budget) is None
             }
-            self._segments.expect(visible, new)
+            self._segments.expect(visible, uncached)
         with collection_paused():  # not earlier: garbage of other threads is collected while brokers are asked
-            return {each.readable.partition: self._partition(request, each, budget) for each in wanted.values()}
+            return {
+                offsets.readable.partition: self._partition(request, offsets, budget) for offsets in wanted.values()
+            }
 
-    def _cached(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> _CachedAnswer | None:
+    def _cached(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> _CachedResponse | None:
         """Return the cached response for a partition, or None if none is valid and within the budget."""
         with self._lock:
             cached = self._cache.get(_cache_key(request, wanted))
@@ -213,20 +215,20 @@ class LocationAnswers:
             if by_id.topic_id in names
         }
 
-    def _partition(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> PartitionAnswer:
+    def _partition(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> PartitionResponse:
         """Return one partition's response from the cache, or else locate its segments and cache the response."""
         if cached := self._cached(request, wanted, budget):
-            budget.spend(cached.count, len(cached.answer.segments or b""))
-            return cached.answer
+            budget.spend(cached.count, len(cached.response.segments or b""))
+            return cached.response
         located = self._locate(request, wanted, budget)
         end = max(wanted.readable.end, wanted.offsets.start) if located.end is None else located.end
-        answer = PartitionAnswer(encode_segments(located.segments) if located.segments else None, end)
+        response = PartitionResponse(encode_segments(located.segments) if located.segments else None, end)
         count = len(located.segments)
         self._metrics.segments.inc(count)
         if count and located.end is None and not located.has_holes:
             with self._lock, suppress(ValueError):  # raised for a response that is larger than the whole cache
-                self._cache[_cache_key(request, wanted)] = _CachedAnswer(wanted.visible[-1], answer, count)
-        return answer
+                self._cache[_cache_key(request, wanted)] = _CachedResponse(wanted.visible[-1], response, count)
+        return response
 
     def _locate(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> _Located:
         """Locate the wanted offsets, segment by segment, until the budget is spent."""
@@ -318,8 +320,8 @@ def _cache_key(request: LocationRequest, wanted: _Wanted) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _cached_bytes(cached: _CachedAnswer) -> int:
-    return _CACHED_ANSWER_BYTES + len(cached.answer.segments or b"")
+def _cached_bytes(cached: _CachedResponse) -> int:
+    return _CACHED_RESPONSE_BYTES + len(cached.response.segments or b"")
 
 
 def _entry(location: SegmentLocation, url: str | None) -> RemoteLogSegmentLocation:
