@@ -139,7 +139,7 @@ _KNOWN = {
 }
 _REQUEST_TIMEOUT_MS = "20000"
 """Default timeout of a storage request: shorter than the 30 s that Kafka's clients wait for the gateway's response."""
-_OF_OUR_OWN_LOGIN = ("ssl.keystore.", "ssl.key.")
+_OWN_CERTIFICATE = ("ssl.keystore.", "ssl.key.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,26 +186,28 @@ class GatewaySettings:
         Raises:
             ConfigurationError: a setting is missing, unknown or malformed.
         """
-        given = GivenOptions(raw)
-        _check_names(raw, given)
-        if not given.has(ADVERTISED_HOST):
+        options = GivenOptions(raw)
+        _check_names(raw, options)
+        if not options.has(ADVERTISED_HOST):
             raise ConfigurationError("gateway.advertised.host is missing: the host by which clients reach this gateway")
-        of_storage = {name: value for name, value in raw.items() if name not in _NAMES}
-        storage = parse_storage_options({remote_options.REQUEST_TIMEOUT_MS.name: _REQUEST_TIMEOUT_MS, **of_storage})
+        storage_options = {name: value for name, value in raw.items() if name not in _NAMES}
+        storage = parse_storage_options(
+            {remote_options.REQUEST_TIMEOUT_MS.name: _REQUEST_TIMEOUT_MS, **storage_options}
+        )
         if storage.uri is None:
             raise ConfigurationError("remote.storage.uri is missing: it says where the tiered segments are")
-        kafka = given.with_prefix("kafka.")
+        kafka = options.with_prefix("kafka.")
         return cls(
-            listener_tls=_listener_tls(given),
+            listener_tls=_listener_tls(options),
             broker_tls=_broker_tls(kafka),
             login_asked=_security_protocol(kafka).startswith("SASL_"),
             kafka=kafka,
             storage=replace(storage, has_fallback=True),  # offsets without a location are read from the brokers
-            **read_fields(cls, given),
+            **read_fields(cls, options),
         )
 
 
-def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
+def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
     """Refuse unknown setting names, except `kafka.*` and `remote.*`, which are checked when they are read.
 
     Log a warning for options of the Spark source that a gateway does not use.
@@ -214,7 +216,7 @@ def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
         ConfigurationError: a setting is unknown; the message names it and the nearest known one.
     """
     check_placeholders(raw, ("gateway.", "kafka."))
-    elsewhere = ("kafka.", "remote.", given.plugin_prefix)
+    elsewhere = ("kafka.", "remote.", options.plugin_prefix)
     for name in sorted(raw):
         lower = name.lower()
         if lower in _KNOWN:
@@ -225,29 +227,29 @@ def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
             log.warning("setting %s has no effect on a gateway: remove it", name)
 
 
-def _listener_tls(given: GivenOptions) -> ListenerTls | None:
+def _listener_tls(options: GivenOptions) -> ListenerTls | None:
     stores: tuple[Option[Any], ...] = (TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD, TRUSTSTORE_CERTIFICATES)
-    auth = given.read(CLIENT_AUTH)
-    if given.read(LISTENER_PROTOCOL) == "plaintext":
+    auth = options.read(CLIENT_AUTH)
+    if options.read(LISTENER_PROTOCOL) == "plaintext":
         tls_options = (KEYSTORE, CLIENT_AUTH, *stores)
-        if unused := [setting.name for setting in tls_options if given.has(setting) and given.read(setting)]:
+        if unused := [setting.name for setting in tls_options if options.has(setting) and options.read(setting)]:
             log.warning("%s has no effect without %s=SSL", unused[0], LISTENER_PROTOCOL.name)
         return None
-    location = given.read(KEYSTORE)
+    location = options.read(KEYSTORE)
     if location is None or not os.path.isfile(location):
         raise ConfigurationError(f"{KEYSTORE.name} = {location!r}: {LISTENER_PROTOCOL.name}=SSL needs a PEM file there")
-    if auth != "none" and not (given.read(TRUSTSTORE) or given.read(TRUSTSTORE_CERTIFICATES)):
+    if auth != "none" and not (options.read(TRUSTSTORE) or options.read(TRUSTSTORE_CERTIFICATES)):
         # Without a trust store, Kafka trusts all public authorities, so anybody with a public certificate gets in.
         raise ConfigurationError(f"{CLIENT_AUTH.name} = {auth}: {TRUSTSTORE.name} is missing; set it")
-    trust = {setting.name.removeprefix(PREFIX): str(value) for setting in stores if (value := given.read(setting))}
-    return ListenerTls(location, given.read(KEY_PASSWORD) or "", auth, trust)
+    trust = {setting.name.removeprefix(PREFIX): str(value) for setting in stores if (value := options.read(setting))}
+    return ListenerTls(location, options.read(KEY_PASSWORD) or "", auth, trust)
 
 
 def _broker_tls(kafka: Mapping[str, str]) -> ssl.SSLContext | None:
     if not _security_protocol(kafka).endswith("SSL"):
         return None
     return tls_context(
-        ConfigValues({name: value for name, value in kafka.items() if not name.startswith(_OF_OUR_OWN_LOGIN)})
+        ConfigValues({name: value for name, value in kafka.items() if not name.startswith(_OWN_CERTIFICATE)})
     )
 
 

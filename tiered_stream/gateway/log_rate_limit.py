@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-_SECONDS = 10.0
+_INTERVAL_SECONDS = 10.0
 
 
 class LogRateLimit(logging.Filter):
@@ -16,15 +16,15 @@ class LogRateLimit(logging.Filter):
         super().__init__()
         self._clock = clock
         self._passed: dict[object, float] = {}
-        self._left_out: dict[object, int] = {}
+        self._dropped: dict[object, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        kind, now = record.msg, self._clock()
-        if now - self._passed.get(kind, float("-inf")) < _SECONDS:
-            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+        text, now = record.msg, self._clock()
+        if now - self._passed.get(text, float("-inf")) < _INTERVAL_SECONDS:
+            self._dropped[text] = self._dropped.get(text, 0) + 1
             return False
-        self._passed[kind] = now
-        left_out = self._left_out.pop(kind, 0)
-        if left_out:
-            record.msg, record.args = f"{record.getMessage()} (and {left_out} more since the last line like it)", None
+        self._passed[text] = now
+        dropped = self._dropped.pop(text, 0)
+        if dropped:
+            record.msg, record.args = f"{record.getMessage()} (and {dropped} more since the last line like it)", None
         return True

@@ -34,7 +34,7 @@ from tiered_stream.storage.throttle import TokenBucket
 
 log = logging.getLogger(__name__)
 
-_BROKERS_SECONDS = 30.0
+_REFRESH_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
 
 
@@ -57,14 +57,14 @@ class Gateway:
         self._fetcher = fetcher = fetcher_over(store, settings.storage)
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds, self.metrics.signed)
         self.faulty = FaultyPartitions(self.metrics.unlocated)
-        self._segments_known = TieredSegments(
+        self._segments = TieredSegments(
             self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds, self.faulty,
             open_snapshots(settings.metadata_snapshot_dir),
         )  # fmt: skip
-        answers = LocationResponses(
-            self._segments_known, self._signer, settings.answer_cache_bytes, self.metrics, store.requests_made
+        responses = LocationResponses(
+            self._segments, self._signer, settings.answer_cache_bytes, self.metrics, store.requests_made
         )
-        self._workers = LocationWorkers(answers, self.metrics)
+        self._workers = LocationWorkers(responses, self.metrics)
         services = RelayServices(
             settings,
             self._advertise,
@@ -78,7 +78,7 @@ class Gateway:
         self._connections = ClientConnections(services, self._opener)
         self._bootstrap_listener: Listener | None = None
         self._brokers_task: asyncio.Task[None] | None = None
-        self._look_again = asyncio.Event()
+        self._brokers_changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.unhealthy_reason = "no broker has answered yet"
         """Reason why the gateway does not work at the moment; empty: it works."""
@@ -119,7 +119,7 @@ class Gateway:
         await self._connections.close()
         self._workers.close()
         await asyncio.to_thread(self._client.close)
-        await asyncio.to_thread(self._segments_known.close)
+        await asyncio.to_thread(self._segments.close)
         await asyncio.to_thread(self._fetcher.close)
 
     async def _follow_brokers(self) -> None:
@@ -127,14 +127,14 @@ class Gateway:
             try:
                 response = await asyncio.to_thread(self._client.ask_any_broker, lambda: metadata_request([]))
                 brokers = response.brokers or ()
-                await self._ports.follow({each.node_id: Address(each.host, each.port) for each in brokers})
+                await self._ports.follow({broker.node_id: Address(broker.host, broker.port) for broker in brokers})
                 if self.unhealthy_reason:
                     log.info("%d brokers, listening on %s", len(brokers), self._ports)
-                await asyncio.to_thread(self._segments_known.follow_all)
+                await asyncio.to_thread(self._segments.follow_all)
                 if self.unhealthy_reason:
                     log.info("what is tiered is known")
                     self.unhealthy_reason = ""
-                await self._wait_for_the_next_look()
+                await self._wait_to_refresh()
             except (TieredStreamError, OSError) as error:
                 await self._wait_to_retry(str(error))
             except Exception as error:  # only this task keeps the gateway up to date, so it must not end silently
@@ -146,12 +146,12 @@ class Gateway:
         log.error("the gateway cannot work: %s", reason)
         await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _wait_for_the_next_look(self) -> None:
+    async def _wait_to_refresh(self) -> None:
         await asyncio.sleep(_RETRY_SECONDS)
-        self._look_again.clear()
+        self._brokers_changed.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_BROKERS_SECONDS):
-                await self._look_again.wait()
+            async with asyncio.timeout(_REFRESH_SECONDS):
+                await self._brokers_changed.wait()
 
     def _advertise(self, node_id: int, broker: Address) -> Address:
         """Return the gateway's address for a broker, and remember the broker's own address (see `Endpoints.learn`).
@@ -165,7 +165,7 @@ class Gateway:
             return self._endpoints.learn(node_id, broker)
         except ConfigurationError:
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._look_again.set)
+                self._loop.call_soon_threadsafe(self._brokers_changed.set)
             raise
 
     async def _serve_broker(self, node_id: int, port: int) -> Listener:
@@ -188,7 +188,7 @@ class Gateway:
 
     async def _connect(self, address: Address) -> Streams:
         settings = self._settings
-        return await self._opener.opened(address.host, address.port, settings.broker_tls, settings.setup_seconds)
+        return await self._opener.connect(address.host, address.port, settings.broker_tls, settings.setup_seconds)
 
 
 def _address(server: str) -> Address:

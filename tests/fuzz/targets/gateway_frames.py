@@ -53,9 +53,9 @@ def take_request(data: bytes) -> None:
     content = data[: state.bytes_needed(head, len(data))]
     wanted = location_request(head, data) if may_ask(head, content) else None
     if wanted is None:
-        state.request(head, content)
+        state.forward(head, content)
     else:
-        state.locate(wanted, data)
+        state.authorize(wanted, data)
         state.probe_topics(wanted)
 
 
@@ -112,9 +112,9 @@ def take_head(data: bytes) -> None:
     """A response to the one request that is in flight."""
     state = ConnectionState()
     request = fixed(3, 2) + fixed(12, 2) + fixed(7, 4) + fixed(-1, 2) + b"\0"
-    state.request(request_head(request), request)
+    state.forward(request_head(request), request)
     if len(data) >= 4:
-        assert state.response(data[:4]).handling in Handling
+        assert state.match_response(data[:4]).handling in Handling
 
 
 ASKED = asked(location_fetch({0: (0, 900), 1: (5, 90)}))
@@ -126,8 +126,8 @@ def authorization_answer(random: Random) -> bytes:
 
 def take_authorization(data: bytes) -> None:
     """The answer to a location request, and to a look whether the client has logged in."""
-    ConnectionState(logged_in=False).probed(data)
-    ConnectionState().topics_probed(data)
+    ConnectionState(logged_in=False).record_login(data)
+    ConnectionState().record_topics(data)
     answer = AuthorizationResponse(ASKED, data)
     readable = answer.readable()
     found = {each.partition: PartitionResponse(b"\1", each.end) for each in readable}

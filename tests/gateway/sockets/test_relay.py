@@ -109,7 +109,7 @@ async def pair() -> tuple[Streams, Streams]:
     """Both ends of a connection, as the gateway has them."""
     near, far = socket.socketpair()
     opener = StreamOpener(SETTINGS.unread_bytes)
-    return await opener.accepted(near, None, 1), await opener.accepted(far, None, 1)
+    return await opener.accept(near, None, 1), await opener.accept(far, None, 1)
 
 
 def gateway(node_id: int, own: Address) -> Address:

@@ -15,7 +15,7 @@ from tiered_stream.model import TopicPartition
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 2.0
-_MAX_REASONS = 20
+_MAX_NAMED = 20
 
 
 class FaultyPartitions:
@@ -78,9 +78,7 @@ class FaultyPartitions:
         """Return one line for each of the first 20 faulty partitions, and one with the number of the others."""
         with self._lock:
             faults = sorted(self._faults.items(), key=lambda fault: fault[0])
-        lines = [f"{partition} is left to the brokers: {fault}" for partition, fault in faults[:_MAX_REASONS]]
+        lines = [f"{partition} is left to the brokers: {fault}" for partition, fault in faults[:_MAX_NAMED]]
         return (
-            [*lines, f"{len(faults) - _MAX_REASONS} more are left to the brokers"]
-            if len(faults) > _MAX_REASONS
-            else lines
+            [*lines, f"{len(faults) - _MAX_NAMED} more are left to the brokers"] if len(faults) > _MAX_NAMED else lines
         )

@@ -17,7 +17,7 @@ from tiered_stream.gateway.protocol.reader_apis import FIND_COORDINATOR, METADAT
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
-class _Answer:
+class _AddressReplacer:
     """Cursor that moves through a response and replaces the addresses in it.
 
     Raises (all methods):
@@ -55,10 +55,10 @@ class _Answer:
         port = self.int32()
         if node_id < 0 or not host:
             return
-        told = self._advertise(node_id, Address(host, port))
-        encoded = told.host.encode()
+        advertised = self._advertise(node_id, Address(host, port))
+        encoded = advertised.host.encode()
         length = uvarint(len(encoded) + 1) if self.flexible else _INT16.pack(len(encoded))
-        self._put(start, length + encoded + _INT32.pack(told.port))
+        self._replace(start, length + encoded + _INT32.pack(advertised.port))
 
     def content(self) -> bytes:
         """Return the whole response with the replaced addresses."""
@@ -67,42 +67,42 @@ class _Answer:
     def _length(self) -> int:
         return max(0, self.reader.uvarint() - 1 if self.flexible else int(self.reader.unpack(_INT16)[0]))
 
-    def _put(self, start: int, by: bytes) -> None:
-        """Replace the bytes between `start` and the current position by `by`."""
-        self._pieces += self.reader.data[self._copied : start], by
+    def _replace(self, start: int, replacement: bytes) -> None:
+        """Replace the bytes between `start` and the current position."""
+        self._pieces += self.reader.data[self._copied : start], replacement
         self._copied = self.reader.position
 
 
-def _metadata(answer: _Answer, version: int) -> None:
+def _metadata(response: _AddressReplacer, version: int) -> None:
     def broker() -> None:
-        answer.address()
+        response.address()
         if version >= 1:
-            answer.text()  # rack
-        answer.tags()
+            response.text()  # rack
+        response.tags()
 
-    answer.reader.skip(4 * (version >= 3))  # throttle time
-    answer.array(broker)
+    response.reader.skip(4 * (version >= 3))  # throttle time
+    response.array(broker)
 
 
-def _find_coordinator(answer: _Answer, version: int) -> None:
+def _find_coordinator(response: _AddressReplacer, version: int) -> None:
     def coordinator() -> None:
-        answer.text()  # key
-        answer.address()
-        answer.reader.skip(2)  # error code
-        answer.text()  # error message
-        answer.tags()
+        response.text()  # key
+        response.address()
+        response.reader.skip(2)  # error code
+        response.text()  # error message
+        response.tags()
 
-    answer.reader.skip(4 * (version >= 1))  # throttle time
+    response.reader.skip(4 * (version >= 1))  # throttle time
     if version >= 4:
-        answer.array(coordinator)
+        response.array(coordinator)
         return
-    answer.reader.skip(2)  # error code
+    response.reader.skip(2)  # error code
     if version >= 1:
-        answer.text()  # error message
-    answer.address()
+        response.text()  # error message
+    response.address()
 
 
-_LAYOUTS: dict[int, tuple[Callable[[_Answer, int], None], range, int]] = {
+_LAYOUTS: dict[int, tuple[Callable[[_AddressReplacer, int], None], range, int]] = {
     METADATA: (_metadata, range(14), 9),
     FIND_COORDINATOR: (_find_coordinator, range(7), 3),
 }
@@ -125,7 +125,7 @@ def with_addresses(api_key: int, version: int, content: bytes, header_bytes: int
         ConfigurationError: `advertise` raised it, because two brokers would share a port.
     """
     replace_in, _, first_flexible = _LAYOUTS[api_key]
-    answer = _Answer(Reader(content, header_bytes), version >= first_flexible, advertise)
-    answer.tags()
-    replace_in(answer, version)
-    return answer.content()
+    response = _AddressReplacer(Reader(content, header_bytes), version >= first_flexible, advertise)
+    response.tags()
+    replace_in(response, version)
+    return response.content()

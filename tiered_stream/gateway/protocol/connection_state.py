@@ -74,33 +74,33 @@ class ConnectionState:
 
     @staticmethod
     def bytes_needed(head: RequestHead, size: int) -> int:
-        """Return how many bytes of a request of `size` bytes must be read before `request` can decide about it.
+        """Return how many bytes of a request of `size` bytes must be read before the request can be handled.
 
         Raises:
             FrameError: the gateway does not pass on this API or version.
         """
         rewrite.check_version(head.api_key, head.api_version)
-        largest = {API_VERSIONS: _MAX_API_VERSIONS_BYTES, FETCH: MAX_REQUEST_BYTES}.get(head.api_key, 0)
-        return size if size <= largest else HEAD_BYTES
+        max_bytes = {API_VERSIONS: _MAX_API_VERSIONS_BYTES, FETCH: MAX_REQUEST_BYTES}.get(head.api_key, 0)
+        return size if size <= max_bytes else HEAD_BYTES
 
-    def request(self, head: RequestHead, content: bytes) -> bytes:
+    def forward(self, head: RequestHead, content: bytes) -> bytes:
         """Return the bytes to send to the broker in place of `content`, for a request that is passed on.
 
         Args:
             content: the first `bytes_needed` bytes of the request, or more.
         """
-        passed = with_correlation_id(content, self._next_correlation_id())
+        forwarded = with_correlation_id(content, self._next_correlation_id())
         if rewrite.is_too_new(head.api_key, head.api_version):
-            passed = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
+            forwarded = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
         rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
         self._await(head, Handling.REWRITE if rewritten else Handling.PASS)
-        return passed
+        return forwarded
 
-    def locate(self, request: LocationRequest, fetch: bytes) -> bytes:
+    def authorize(self, request: LocationRequest, fetch: bytes) -> bytes:
         """Return the bytes to send to the broker for a location request: `fetch`, which asks for authorization."""
-        sent = with_correlation_id(fetch, self._next_correlation_id())
+        content = with_correlation_id(fetch, self._next_correlation_id())
         self._await(request.head, Handling.LOCATE, request)
-        return sent
+        return content
 
     def topics_to_probe(self, request: LocationRequest) -> set[UUID]:
         """Return the requested topics that this connection is not yet known to be authorized to read."""
@@ -112,11 +112,11 @@ class ConnectionState:
 
     def probe_topics(self, request: LocationRequest) -> bytes:
         """Return a request whose response shows which of `topics_to_probe` the client may read."""
-        sent = with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
+        content = with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
         self._await(request.head, Handling.PROBE, request)
-        return sent
+        return content
 
-    def probe(self) -> bytes:
+    def probe_login(self) -> bytes:
         """Return an empty Fetch, which a broker answers without an error only after the client has logged in.
 
         The responses to the login itself do not show whether it is complete: that depends on the SASL mechanism.
@@ -132,18 +132,18 @@ class ConnectionState:
     def _await(self, head: RequestHead, handling: Handling, request: LocationRequest | None = None) -> None:
         self._in_flight.append(Pending(head, self._correlation_id, handling, request))
 
-    def response(self, head: bytes) -> Pending:
-        """Return the pending request whose response begins with the four bytes `head`; `answered` removes it.
+    def match_response(self, head: bytes) -> Pending:
+        """Return the pending request whose response begins with the four bytes `head`; `complete` removes it.
 
         Raises:
             FrameError: the response does not belong to the oldest pending request.
         """
-        found = correlation_id(head)
-        if not self._in_flight or self._in_flight[0].correlation_id != found:
-            raise FrameError(f"a response to request {found} of this connection, which was not asked next")
+        number = correlation_id(head)
+        if not self._in_flight or self._in_flight[0].correlation_id != number:
+            raise FrameError(f"a response to request {number} of this connection, which was not asked next")
         return self._in_flight[0]
 
-    def topics_probed(self, content: bytes) -> None:
+    def record_topics(self, content: bytes) -> None:
         """Remember which topics the client may read, from the response to `probe_topics`.
 
         Raises:
@@ -153,8 +153,8 @@ class ConnectionState:
             self._readable.clear()
         self._readable |= readable_topics(content)
 
-    def probed(self, content: bytes) -> bool:
-        """Read the response to `probe`; return whether the client has logged in.
+    def record_login(self, content: bytes) -> bool:
+        """Read the response to `probe_login`; return whether the client has logged in.
 
         While a login is incomplete, brokers answer the probe with an error and then close the connection.
 
@@ -164,6 +164,6 @@ class ConnectionState:
         self.logged_in = fetch_response(content).error_code == 0
         return self.logged_in
 
-    def answered(self) -> None:
+    def complete(self) -> None:
         """Remove the oldest pending request, because its response has been handled."""
         self._in_flight.popleft()

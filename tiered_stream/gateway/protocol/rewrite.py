@@ -132,9 +132,9 @@ def _limited(body: bytes, version: int, feature_version: int, error_code: int) -
     apis = [_FLEXIBLE_API.pack(*api) for api in _offered(reader.structs(_FLEXIBLE_API))]
     throttle_time = reader.take(_THROTTLE_TIME_BYTES)
     tags = reader.tags()
-    feature = _feature(LOCATION_FEATURE, 1, feature_version)
-    others = Reader(tags.get(_FEATURES_TAG, compact_array([]))).array(_FEATURE_MIN_BYTES, _read_feature)
-    tags[_FEATURES_TAG] = compact_array([*(_feature(*each) for each in others if each[0] != LOCATION_FEATURE), feature])
+    features = Reader(tags.get(_FEATURES_TAG, compact_array([]))).array(_FEATURE_MIN_BYTES, _read_feature)
+    others = [_feature(*entry) for entry in features if entry[0] != LOCATION_FEATURE]
+    tags[_FEATURES_TAG] = compact_array([*others, _feature(LOCATION_FEATURE, 1, feature_version)])
     return head + compact_array(apis) + throttle_time + tagged_fields(tags)
 
 
@@ -142,12 +142,12 @@ def _offered(apis: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]
     limited = []
     for key, oldest, newest in apis:
         if key in READER_APIS:
-            least, most = _OLDEST_SERVED.get(key, 0), NEWEST_VERSIONS.get(key, newest)
+            min_version, max_version = _OLDEST_SERVED.get(key, 0), NEWEST_VERSIONS.get(key, newest)
         elif key in SHOWN_VERSIONS:
-            least, most = SHOWN_VERSIONS[key]
+            min_version, max_version = SHOWN_VERSIONS[key]
         else:
             continue
-        limited.append((key, max(oldest, least), min(newest, most)))
+        limited.append((key, max(oldest, min_version), min(newest, max_version)))
     return [(key, oldest, newest) for key, oldest, newest in limited if oldest <= newest]
 
 

@@ -32,7 +32,7 @@ class ClientConnections:
         self._opener = opener
         self._metrics = services.metrics
         self._relays: dict[asyncio.Task[str], Relay | None] = {}
-        self._from: Counter[str] = Counter()
+        self._by_ip: Counter[str] = Counter()
 
     def accept(self, connect: Connect, connection: socket.socket, client: str) -> None:
         """Serve a connection from the IP address `client`, or close it at once if there are too many connections.
@@ -44,10 +44,10 @@ class ClientConnections:
         settings = self._settings
         if len(self._relays) >= settings.max_connections:
             self._refuse(connection, client, f"gateway.max.connections is {settings.max_connections}")
-        elif self._from[client] >= settings.max_connections_per_ip:
+        elif self._by_ip[client] >= settings.max_connections_per_ip:
             self._refuse(connection, client, f"gateway.max.connections.per.ip is {settings.max_connections_per_ip}")
         else:
-            self._from[client] += 1
+            self._by_ip[client] += 1
             task = asyncio.create_task(self._serve(connect, connection, client))
             self._relays[task] = None
             task.add_done_callback(partial(self._ended, connection, client))
@@ -74,7 +74,7 @@ class ClientConnections:
         settings, streams = self._settings, list[Streams]()
         try:
             tls = settings.listener_tls.context() if settings.listener_tls else None
-            streams.append(await self._opener.accepted(connection, tls, settings.setup_seconds))
+            streams.append(await self._opener.accept(connection, tls, settings.setup_seconds))
             streams[0].transport.pause_reading()  # until the broker is connected
             streams.append(await connect())
             streams[0].transport.resume_reading()
@@ -88,7 +88,7 @@ class ClientConnections:
         finally:
             if len(streams) == 1:
                 streams[0].transport.abort()
-            await asyncio.gather(*(each.close() for each in streams))
+            await asyncio.gather(*(stream.close() for stream in streams))
 
     def _relay(self, client: Streams, broker: Streams) -> Relay:
         task = asyncio.current_task()
@@ -99,9 +99,9 @@ class ClientConnections:
     def _ended(self, connection: socket.socket, client: str, task: asyncio.Task[str]) -> None:
         connection.close()
         del self._relays[task]
-        self._from[client] -= 1
-        if not self._from[client]:
-            del self._from[client]
+        self._by_ip[client] -= 1
+        if not self._by_ip[client]:
+            del self._by_ip[client]
         self._metrics.connections.set(len(self._relays))
         self._metrics.closed.labels("shutdown" if task.cancelled() else task.result()).inc()
 

@@ -90,7 +90,7 @@ class FrameMemory:
 
     async def _wait_for_release(self, connection: asyncio.Future[None]) -> None:
         """Wait at most 1 s until memory is released, or evict the slowest other connection once it is overdue."""
-        others = (each for each in self._reservations if each.connection is not connection)
+        others = (reservation for reservation in self._reservations if reservation.connection is not connection)
         slowest = min(others, key=lambda reservation: reservation.slow_from, default=None)
         seconds = slowest.slow_from - time.monotonic() if slowest else inf
         if slowest is not None and seconds <= 0:
@@ -138,6 +138,6 @@ class Reservation:
     def evict(self) -> None:
         """Make the connection end with MemoryShortError, and release the memory."""
         if not self.connection.done():
-            kept = f"others need the {self.size:,} bytes that it kept waiting (gateway.queued.max.bytes)"
-            self.connection.set_exception(MemoryShortError(kept))
+            reason = f"others need the {self.size:,} bytes that it kept waiting (gateway.queued.max.bytes)"
+            self.connection.set_exception(MemoryShortError(reason))
         self.shrink(0)

@@ -148,11 +148,11 @@ class Relay:
             reserved: memory for `content` is reserved.
         """
         broker = self._broker.writer
-        passed = self._state.request(head, content)
-        size += len(passed) - len(content)
-        broker.write(size.to_bytes(SIZE_BYTES, "big") + passed)
+        forwarded = self._state.forward(head, content)
+        size += len(forwarded) - len(content)
+        broker.write(size.to_bytes(SIZE_BYTES, "big") + forwarded)
         await self._wait_until_read(broker, reserved=reserved)
-        await self._copy(self._client.reader, broker, size - len(passed))
+        await self._copy(self._client.reader, broker, size - len(forwarded))
         self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + size)
 
     async def _locate(self, head: RequestHead, content: bytes, size: int) -> None:
@@ -178,7 +178,7 @@ class Relay:
                 memory.wait_for_peer(size)
                 await self._pass_on(head, content, size, reserved=True)
             else:
-                await self._send(self._state.locate(*authorization), memory)
+                await self._send(self._state.authorize(*authorization), memory)
 
     async def _authorization(
         self, head: RequestHead, content: bytes, memory: Reservation
@@ -223,7 +223,7 @@ class Relay:
         """
         if not self._state.logged_in:
             self._needs_login = request
-            self._broker.writer.write(frame(self._state.probe()))
+            self._broker.writer.write(frame(self._state.probe_login()))
             await self._wait_until_in_flight(0)
 
     async def _responses(self) -> None:
@@ -231,7 +231,7 @@ class Relay:
         while True:
             await asyncio.sleep(0)
             size = frame_size(await self._next_response_size(), _MAX_RESPONSE_SIZE)
-            pending = state.response(await broker.readexactly(CORRELATION_ID_BYTES))
+            pending = state.match_response(await broker.readexactly(CORRELATION_ID_BYTES))
             start = correlation_id_bytes(pending.head.correlation_id)
             if pending.handling is Handling.PASS:
                 client.write(size.to_bytes(SIZE_BYTES, "big") + start)
@@ -242,7 +242,7 @@ class Relay:
                 size = await self._whole_response(pending, start, size)
             self._services.metrics.requests.labels(pending.handling.value).inc()
             self._services.metrics.bytes.labels("to_client").inc(SIZE_BYTES + size)
-            state.answered()
+            state.complete()
             if pending.handling is Handling.LOCATE:
                 self._services.metrics.location_seconds.observe(time.perf_counter() - self._locating_since)
             self._answered.set()
@@ -270,7 +270,7 @@ class Relay:
         async with services.memory.reserve(self._evicted, _COPIES * size, size) as memory:
             content = start + await self._broker.reader.readexactly(size - len(start))
             if pending.handling is Handling.PROBE:
-                if not self._state.probed(content):
+                if not self._state.record_login(content):
                     raise FrameError(f"{self._needs_login} before a login")
                 return 0
             content = await self._rewritten(pending.head, content)
@@ -293,7 +293,7 @@ class Relay:
         memory.wait_for_peer(size)
         content = start + await self._broker.reader.readexactly(size - len(start))
         if pending.handling is Handling.PROBE:
-            self._state.topics_probed(content)
+            self._state.record_topics(content)
             return 0
         before = memory.size
         max_bytes = _RESPONSE_BYTES + memory.extend(MAX_RESPONSE_BYTES)

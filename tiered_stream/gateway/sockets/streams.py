@@ -53,7 +53,7 @@ class StreamOpener:
     def __init__(self, unread_bytes: int) -> None:
         self._unread_bytes = unread_bytes
 
-    async def accepted(self, connection: socket.socket, tls: ssl.SSLContext | None, seconds: float) -> Streams:
+    async def accept(self, connection: socket.socket, tls: ssl.SSLContext | None, seconds: float) -> Streams:
         """Return the streams of an accepted connection; with `tls`, its TLS handshake may take `seconds`.
 
         Raises:
@@ -65,7 +65,7 @@ class StreamOpener:
         )
         return self._bounded(reader, protocol, transport)
 
-    async def opened(self, host: str, port: int, tls: ssl.SSLContext | None, seconds: float) -> Streams:
+    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, seconds: float) -> Streams:
         """Connect to `host` and `port` within `seconds`, TLS handshake included, and return the streams.
 
         Raises:
