@@ -13,19 +13,21 @@ from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
 
 
 @dataclass(frozen=True, slots=True)
-class Misplaced:
-    """Explanation of a missing object by wrong settings: no object of the topic is at the place that the settings name.
+class Misplacement:
+    """Explanation of a missing object by wrong settings: no object of the topic is where the settings say.
 
-    `found_at` is the place of the segment's log elsewhere, empty if it was not found. `what_to_set` says in words which
+    `actual_place` is the place of the segment's log elsewhere, empty if it was not found. `advice` says in words which
     settings to change.
     """
 
-    found_at: str
-    what_to_set: str
+    actual_place: str
+    advice: str
 
     def __str__(self) -> str:
-        where = f"it is at {self.found_at}" if self.found_at else "nothing of its topic is where the settings say"
-        return f"{where}: {self.what_to_set}"
+        place = (
+            f"it is at {self.actual_place}" if self.actual_place else "nothing of its topic is where the settings say"
+        )
+        return f"{place}: {self.advice}"
 
 
 class IndexType(Enum):
@@ -49,7 +51,7 @@ class RemoteStorageFetcher(ABC):
     `UnsupportedDataError`, with messages that name the object.
     """
 
-    misplaced: Callable[[RemoteLogSegment], Misplaced | None] = staticmethod(lambda segment: None)
+    find_misplacement: Callable[[RemoteLogSegment], Misplacement | None] = staticmethod(lambda segment: None)
     """Function that searches for a segment with a missing object, and may list the storage.
 
     It returns None if no setting is known to be wrong.
@@ -72,12 +74,14 @@ class RemoteStorageFetcher(ABC):
         Raises: the errors of `fetch_log_segment`.
         """
 
-    def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
-        """Return `wanted` cut into consecutive ranges of about `request_bytes` to twice that size, one GET for each.
+    def request_ranges(
+        self, segment: RemoteLogSegment, byte_range: ByteRange, request_bytes: int
+    ) -> Sequence[ByteRange]:
+        """Cut `byte_range` into consecutive ranges for one GET each, of about `request_bytes` to twice that size.
 
         If a layout's objects consist of chunks, the ranges are cut at chunk ends.
         """
-        return cut(wanted, request_bytes)
+        return cut(byte_range, request_bytes)
 
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
         """Return the storage's own metadata of a segment whose topic, partition, id and base offset alone are known.
@@ -120,13 +124,13 @@ class RemoteStorageFetcher(ABC):
             self.close()
 
 
-def cut(wanted: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
-    """Cut `wanted` at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
+def cut(byte_range: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
+    """Cut `byte_range` at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
 
     The ranges are as small as that allows, but the last range also takes a rest of fewer than `request_bytes`. If
-    `wanted` does not begin at a multiple of `chunk_size`, the first range may be shorter by less than one chunk.
+    `byte_range` does not begin at a multiple of `chunk_size`, the first range may be shorter by less than one chunk.
     """
     step = -(-request_bytes // chunk_size) * chunk_size
-    first = wanted.start // chunk_size * chunk_size + step
-    bounds = [wanted.start, *range(first, wanted.end - request_bytes + 1, step), wanted.end]
+    first = byte_range.start // chunk_size * chunk_size + step
+    bounds = [byte_range.start, *range(first, byte_range.end - request_bytes + 1, step), byte_range.end]
     return [ByteRange(start, end) for start, end in pairwise(bounds) if start < end]

@@ -22,9 +22,9 @@ class PacedStore(ObjectStore):
         """Return how many requests the calling thread has made to the store so far."""
         return getattr(self._thread, "requests", 0)
 
-    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
+    def get(self, key: str, extent: ByteRange | Limit) -> bytes:
         self._wait_and_count()
-        return self._store.get(key, wanted)
+        return self._store.get(key, extent)
 
     def size(self, key: str) -> int:
         self._wait_and_count()

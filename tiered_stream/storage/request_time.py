@@ -110,7 +110,9 @@ def timed_pools(
     """
     tls_sockets = type("RequestTlsSocket", (TimedTlsSocket,), {"time_left": staticmethod(request_time.left)})
     attributes = {"request_time": request_time, "tls_sockets": tls_sockets, **attributes}
-    plain_connections, tls_connections = (type(f"Timed{each.__name__}", (each,), attributes) for each in (plain, tls))
+    plain_connections, tls_connections = (
+        type(f"Timed{connection.__name__}", (connection,), attributes) for connection in (plain, tls)
+    )
     return {
         "http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain_connections}),
         "https": type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": tls_connections}),

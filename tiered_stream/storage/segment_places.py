@@ -20,16 +20,16 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.manifest import parse_manifest
-from tiered_stream.storage.fetcher import Misplaced
+from tiered_stream.storage.fetcher import Misplacement
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 
 _S3_SCHEMES = ("s3", "s3a")
-_KEYS_A_LOOK = 1000
+_KEYS_PER_LISTING = 1000
 """Number of keys that one listing request returns."""
-_MOST_LOOKS = 32
-_AS_THE_BROKERS = (
+_MAX_LISTINGS = 32
+_COPY_BROKER_SETTINGS = (
     "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say. If "
     "the objects were deleted, remote.log.locator=none reads what the brokers still have"
 )
@@ -82,8 +82,8 @@ def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None =
     """Return the place that the settings name, or that the segment's own metadata names by another key prefix."""
     if storage.layout == StorageLayout.LOCAL:
         return Place(storage.layout, storage.uri or "")
-    own = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
-    prefix = storage.rsm_config.get("key.prefix", "") if own is None else own
+    object_prefix = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
+    prefix = storage.rsm_config.get("key.prefix", "") if object_prefix is None else object_prefix
     return Place(storage.layout, storage.uri or "", prefix)
 
 
@@ -94,28 +94,28 @@ def segment_places(storage: StorageOptions) -> list[Place]:
         StorageError: the storage cannot be listed.
     """
     root = _root(storage)
-    found: dict[Place, None] = {}
+    places: dict[Place, None] = {}
     with closing(open_store(replace(storage, uri=root))) as store:
         after = ""
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MAX_LISTINGS):
             place, last = _next_place(store, root, after, storage.limits.manifest)
             if last is None:
                 break
             after = last
             if place is not None:
-                found[_below_uri(storage, place)] = None
-    return list(found)
+                places[_below_uri(storage, place)] = None
+    return list(places)
 
 
 def _below_uri(storage: StorageOptions, place: Place) -> Place:
     """Return the place expressed by the URI of the settings, if it lies below that URI; otherwise the place itself."""
-    within = _within(storage)
-    if place.layout == StorageLayout.LOCAL or not within or not place.key_prefix.startswith(within):
+    path = _path_in_bucket(storage)
+    if place.layout == StorageLayout.LOCAL or not path or not place.key_prefix.startswith(path):
         return place
-    return Place(place.layout, (storage.uri or "").rstrip("/"), place.key_prefix.removeprefix(within))
+    return Place(place.layout, (storage.uri or "").rstrip("/"), place.key_prefix.removeprefix(path))
 
 
-def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
+def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
     """Return why an object of the segment is missing, or None if the settings may be right.
 
     If the settings lead to other objects of the topic, they are right, and the one object was deleted.
@@ -124,31 +124,31 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
         with closing(open_store(storage)) as store:
             has_topic = next(store.list(configured_place(storage, segment).topic_key(segment)), None) is not None
     except StorageError:
-        return _find(storage, segment)
-    return None if has_topic else _find(storage, segment) or Misplaced("", _AS_THE_BROKERS)
+        return _find_elsewhere(storage, segment)
+    return None if has_topic else _find_elsewhere(storage, segment) or Misplacement("", _COPY_BROKER_SETTINGS)
 
 
-def _find(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
+def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
     """Search for the segment's log in other places; return None if it was not found."""
-    with ExitStack() as opened, suppress(StorageError):
+    with ExitStack() as stack, suppress(StorageError):
         stores: dict[str, ObjectStore] = {}
         for place in _other_places(storage, segment):
             if place.uri not in stores:
                 store = open_store(replace(storage, uri=place.uri))
-                stores[place.uri] = opened.enter_context(closing(store))
+                stores[place.uri] = stack.enter_context(closing(store))
             with suppress(StorageError):
                 stores[place.uri].size(place.key(segment))
-                return Misplaced(stores[place.uri].describe(place.key(segment)), f"set {place.settings}")
+                return Misplacement(stores[place.uri].describe(place.key(segment)), f"set {place.settings}")
     return None
 
 
 def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
     """Yield places where the segment may be; places of half-right settings come first, because they need no listing."""
     root, configured = _root(storage), configured_place(storage, segment)
-    given = storage.rsm_config.get("key.prefix", "")
+    key_prefix = storage.rsm_config.get("key.prefix", "")
     guesses = dict.fromkeys((
         Place(StorageLayout.LOCAL, configured.uri), Place(StorageLayout.LOCAL, root),
-        Place(StorageLayout.AIVEN, root, given), Place(StorageLayout.AIVEN, root, _within(storage)),
+        Place(StorageLayout.AIVEN, root, key_prefix), Place(StorageLayout.AIVEN, root, _path_in_bucket(storage)),
         Place(StorageLayout.AIVEN, root),
     ))  # fmt: skip
     yield from (place for place in guesses if place != configured)
@@ -156,7 +156,7 @@ def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterato
     yield from (place for place in listed if place != configured and place not in guesses)
 
 
-def _within(storage: StorageOptions) -> str:
+def _path_in_bucket(storage: StorageOptions) -> str:
     """Return the URI's path behind the bucket, with a slash at its end; empty for a whole bucket or a folder."""
     parts = urlsplit(storage.uri or "")
     path = parts.path.strip("/") if parts.scheme in _S3_SCHEMES else ""
@@ -173,13 +173,13 @@ def _next_place(store: ObjectStore, root: str, after: str, limit: Limit) -> tupl
     """Return the first place among the keys after `after`, and the key after which to continue (None: no more keys)."""
     last = None
     count = 0
-    for key in islice(store.list("", after), _KEYS_A_LOOK):
+    for key in islice(store.list("", after), _KEYS_PER_LISTING):
         count, last = count + 1, key
         for layout, form in _KEYS.items():
             match = form.fullmatch(key)
             if match is not None:
                 return _place_of(store, root, layout, match, limit)
-    return None, last if count == _KEYS_A_LOOK else None
+    return None, last if count == _KEYS_PER_LISTING else None
 
 
 def _place_of(
@@ -187,10 +187,10 @@ def _place_of(
 ) -> tuple[Place, str]:
     before, topic = match["before"], match["topic"]
     if layout == StorageLayout.LOCAL:
-        return Place(layout, f"{root}/{before}".rstrip("/")), _behind(before or f"{topic}/")
+        return Place(layout, f"{root}/{before}".rstrip("/")), _after_prefix(before or f"{topic}/")
     prefix = _key_prefix(store, match["path"], limit)
     prefix = before if prefix is None else prefix
-    return Place(layout, root, prefix), _behind(prefix or f"{topic}/")
+    return Place(layout, root, prefix), _after_prefix(prefix or f"{topic}/")
 
 
 def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
@@ -202,6 +202,6 @@ def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
     return None
 
 
-def _behind(prefix: str) -> str:
+def _after_prefix(prefix: str) -> str:
     """Return a key that sorts after all keys that begin with the prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -67,9 +67,9 @@ class ChunkIndex:
         restored = min(self.original_chunk_size, self.original_file_size)
         return max(restored, int(np.diff(self.positions).max(initial=0)))
 
-    def covering(self, wanted: ByteRange) -> range:
-        """Return the numbers of the chunks that hold the log's bytes `wanted`, which must not be empty."""
-        return range(wanted.start // self.original_chunk_size, (wanted.end - 1) // self.original_chunk_size + 1)
+    def covering(self, byte_range: ByteRange) -> range:
+        """Return the numbers of the chunks that hold the log's bytes `byte_range`, which must not be empty."""
+        return range(byte_range.start // self.original_chunk_size, (byte_range.end - 1) // self.original_chunk_size + 1)
 
     def original(self, chunk: int) -> ByteRange:
         """Return the byte range of the log that `chunk` holds."""

@@ -128,11 +128,11 @@ def _chunk_index(json: _Json) -> ChunkIndex:
 def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
     indexes = {}
     for name, index_type in _INDEX_NAMES.items():
-        place = json.get(name)
-        if place is None and name == "transaction":
+        index = json.get(name)
+        if index is None and name == "transaction":
             continue
-        place = _checked(place, dict, f"segmentIndexes.{name}")
-        start, size = _java_int(place, "position"), _java_int(place, "size")
+        index = _checked(index, dict, f"segmentIndexes.{name}")
+        start, size = _java_int(index, "position"), _java_int(index, "size")
         if start + size > MAX_BYTES:
             raise ValueError(f"segmentIndexes.{name} ends at byte {start + size}, further than indexes may")
         indexes[index_type] = ByteRange(start, start + size)

@@ -34,10 +34,10 @@ It includes the older names with a hyphen before the region.
 """
 
 _LOCALHOST = ("127.0.0.1", "::1")
-_EMBEDDING = ip_network("64:ff9b::/96")  # NAT64 (RFC 6052): the last four bytes are an IPv4 address
+_NAT64 = ip_network("64:ff9b::/96")  # NAT64 (RFC 6052): the last four bytes are an IPv4 address
 _SPECIAL = tuple(
-    ip_network(each)
-    for each in (
+    ip_network(network)
+    for network in (
         "0.0.0.0/8",  # this host
         # Metadata services without a link-local address: AWS, Google, Oracle (two), Alibaba, Azure.
         "fd00:ec2::/32", "fd20:ce::/32", "fd00:c1::/32", "192.0.0.192/32", "100.100.100.200/32", "168.63.129.16/32",
@@ -55,7 +55,7 @@ class SignedUrl(NamedTuple):
 
     @property
     def origin(self) -> str:
-        return _as_origin(self.scheme, self.host, self.port)
+        return _origin(self.scheme, self.host, self.port)
 
     def __str__(self) -> str:
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
@@ -64,10 +64,10 @@ class SignedUrl(NamedTuple):
 
 def parse_signed_url(url: str) -> SignedUrl:
     """Parse a signed location. Raises SignedLocationError if it is no URL, or has parts that no signed location has."""
-    found = _URL.fullmatch(url) if len(url) <= _MAX_URL else None
-    if found is None:
+    match = _URL.fullmatch(url) if len(url) <= _MAX_URL else None
+    if match is None:
         raise SignedLocationError("the signed location is no URL of http or https, of host, path and query alone")
-    scheme, host, port, path = found.groups()
+    scheme, host, port, path = match.groups()
     return SignedUrl(scheme, host.lower(), int(port) if port is not None else _PORTS[scheme], path)
 
 
@@ -95,7 +95,7 @@ class SignedHosts:
     def check_address(self, host: str, address: str) -> None:
         """Raise SignedLocationError if the host's address is special and is not itself listed as an allowed host."""
         ip = ip_address(address.partition("%")[0])
-        if any(map(_is_special, _meant(ip))) and ip not in self._named_addresses():
+        if any(map(_is_special, _embedded_addresses(ip))) and ip not in self._named_addresses():
             raise SignedLocationError(
                 f"{host} stands for {address}, a loopback, link-local, metadata or other special address: nothing was "
                 "sent to it. If it is your storage, name that address in remote.signed.location.hosts"
@@ -103,8 +103,8 @@ class SignedHosts:
 
     def _by_wildcard(self, url: SignedUrl) -> bool:
         labels = url.host.split(".")
-        above = (".".join(labels[count:]) for count in range(1, len(labels)))
-        return any(_as_origin(url.scheme, f"*.{host}", url.port) in self.origins for host in above)
+        parents = (".".join(labels[count:]) for count in range(1, len(labels)))
+        return any(_origin(url.scheme, f"*.{host}", url.port) in self.origins for host in parents)
 
     def _is_aws(self, url: SignedUrl) -> bool:
         if self.aws_bucket is None or (url.scheme, url.port) != ("https", 443):
@@ -121,9 +121,9 @@ class SignedHosts:
     def _named_addresses(self) -> Iterator[IPv4Address | IPv6Address]:
         for origin in self.origins:
             host = (urlsplit(origin).hostname or "").removeprefix("*.")
-            for each in _LOCALHOST if host == "localhost" else (host,):
+            for address in _LOCALHOST if host == "localhost" else (host,):
                 try:
-                    yield ip_address(each)
+                    yield ip_address(address)
                 except ValueError:  # the host is a name
                     continue
 
@@ -134,27 +134,27 @@ def signed_hosts(options: StorageOptions) -> SignedHosts:
     bucket = uri.netloc if uri.scheme in ("s3", "s3a") else None
     origins = [_origin_of(url) for url in options.signed_hosts]
     if endpoint is not None:
-        origins += [_origin_of(endpoint), _origin_of(endpoint, below=f"{bucket or '*'}.")]
+        origins += [_origin_of(endpoint), _origin_of(endpoint, subdomain=f"{bucket or '*'}.")]
     return SignedHosts(tuple(origins), bucket if endpoint is None else None)
 
 
-def _origin_of(url: str, below: str = "") -> str:
+def _origin_of(url: str, subdomain: str = "") -> str:
     parts = urlsplit(url)
     host = parts.hostname or ""
-    return _as_origin(parts.scheme, f"[{host}]" if ":" in host else below + host, parts.port or _PORTS[parts.scheme])
+    return _origin(parts.scheme, f"[{host}]" if ":" in host else subdomain + host, parts.port or _PORTS[parts.scheme])
 
 
-def _as_origin(scheme: str, host: str, port: int) -> str:
+def _origin(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://{host}:{port}"
 
 
-def _meant(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
     """Yield the addresses that `ip` stands for, because an IPv6 address may hold an IPv4 address."""
     if ip.version == 4:
         yield ip
     elif ip.ipv4_mapped:
         yield ip.ipv4_mapped
-    elif ip in _EMBEDDING:
+    elif ip in _NAT64:
         yield IPv4Address(ip.packed[-4:])
     else:
         yield ip
