@@ -38,6 +38,7 @@ def _ports(text: str) -> range:
 
 
 def _seconds(max_ms: int, min_ms: int = 0) -> Callable[[str], float]:
+    """Return a parser of a number of milliseconds from `min_ms` to `max_ms`, whose result is in seconds."""
     parse = types.integer(min_ms, max_ms)
     return lambda text: parse(text) / 1000
 
@@ -148,8 +149,8 @@ class GatewaySettings:
 
     `listener_tls` is for connections from clients (None: plaintext). `broker_tls` is for connections that carry
     clients' requests to brokers (None: plaintext). It leaves out the gateway's own certificate, so that brokers never
-    take a client for the gateway. `login_asked`: the brokers' listener uses SASL. Clients and the gateway's own client
-    use the same listener.
+    take a client for the gateway. `login_asked` is True if the brokers' listener uses SASL; clients and the gateway's
+    own client use the same listener. `kafka` has the client properties without the prefix `kafka.`.
     """
 
     listener_host: str = of(LISTENER_HOST)

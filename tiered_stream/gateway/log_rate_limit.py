@@ -10,7 +10,7 @@ _INTERVAL_SECONDS = 10.0
 
 
 class LogRateLimit(logging.Filter):
-    """Log filter that passes one line per format string in 10 s; the next line states how many were dropped."""
+    """Log filter that passes one line per format string in 10 s; the next passed line states how many were dropped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -14,9 +14,9 @@ from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class Misplacement:
-    """Explanation of a missing object by wrong settings: no object of the topic is where the settings say.
+    """Explanation of a missing object by wrong storage settings, which lead to no object of its topic.
 
-    `actual_place` is the place of the segment's log elsewhere, empty if it was not found. `advice` says in words which
+    `actual_place` is the full name of the segment's log elsewhere; empty if the log was not found. `advice` says which
     settings to change.
     """
 
@@ -69,7 +69,7 @@ class RemoteStorageFetcher(ABC):
 
     @abstractmethod
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        """Return the wanted indexes, by as few requests as the layout allows, without the indexes that do not exist.
+        """Return the indexes of `types` that exist, by as few requests as the layout allows.
 
         Raises: the errors of `fetch_log_segment`.
         """
@@ -84,16 +84,18 @@ class RemoteStorageFetcher(ABC):
         return cut(byte_range, request_bytes)
 
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
-        """Return the storage's own metadata of a segment whose topic, partition, id and base offset alone are known.
+        """Return the segment's metadata as the storage itself keeps it, or None if it keeps none.
 
-        Return None if the storage keeps no such metadata. Raises: the errors of `fetch_log_segment`.
+        Of `segment`, only the topic, the partition, the ids and the base offset need to be known.
+
+        Raises: the errors of `fetch_log_segment`.
         """
         return None
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         """Return a URL (a credential) with which anyone may GET ranges of the log for `seconds` seconds (KIP-1248).
 
-        Return None if the storage cannot sign, or its object does not hold the log untransformed.
+        Return None if the storage cannot sign, or if its object holds the log compressed or encrypted.
 
         Raises: the errors of `fetch_log_segment`.
         """
@@ -113,7 +115,7 @@ class RemoteStorageFetcher(ABC):
         )
 
     def placed_by_metadata(self, segment: RemoteLogSegment) -> bool:
-        """Return whether the segment's own metadata says where its objects are, regardless of the settings."""
+        """Return whether the segment's own metadata, and not the settings, names the keys of its objects."""
         return False
 
     def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close

@@ -10,7 +10,7 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 
 ATTEMPTS = 4
-"""How often a request is sent in all if the service answers 429, 500, 502, 503 or 504, or drops the connection.
+"""Maximum number of times that a request is sent if the service answers 429, 500, 502, 503 or 504, or hangs up.
 
 A ranged GET in S3 may be sent once more, because `s3_ranges.py` sends it first.
 """
@@ -32,7 +32,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
-        """Return exactly the bytes of the range `extent`, or the whole object if `extent` is a limit.
+        """Return exactly the bytes of the range `extent`, or the whole object if `extent` is the limit of its size.
 
         Raises:
             CorruptDataError: the object ends before the range does.

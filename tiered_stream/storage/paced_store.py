@@ -1,4 +1,4 @@
-"""Object store that limits the number of requests, over all threads."""
+"""Object store that waits before each request, so that all threads together keep to a rate."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Request = tuple[int, RemoteLogSegment, ByteRange]
 _REQUESTS_BEFORE_PAUSE = 3
 """Number of requests sent at first for a consumer that may stop early; 24 MiB by default.
 
-More are sent after the consumer has released all but one of them.
+More requests are sent once the consumer has released the responses of all but one of the first.
 """
 _LAYOUTS_AHEAD = 2
 """Number of parts whose layout is read before their requests are needed, because a layout may need a manifest."""
@@ -107,6 +107,7 @@ class _BytesAhead:
         self._released += size
 
     def has_room(self, size: int) -> bool:
+        """Return whether another request of `size` bytes may be sent now."""
         limit = self._options.memory_bytes
         if not self._goes_on:
             limit = min(self._before_pause - self._released, limit)
@@ -119,12 +120,12 @@ class _BytesAhead:
 
     @property
     def _goes_on(self) -> bool:
-        """True if the consumer wants more than a first few rows."""
+        """True if the consumer has released so many bytes that it wants more than the first few rows."""
         return self._released >= self._before_pause - self._options.request_bytes
 
 
 def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
-    """Return an iterator over the GETs for all parts, in order, each of about `options.request_bytes`."""
+    """Return an iterator over the GETs that read all parts in order, each of about `options.request_bytes`."""
     ranges = (_ranges_of(fetcher, part, options.request_bytes, options.request_bytes) for part in parts)
     return _in_order(zip(parts, ranges, strict=True))
 
@@ -160,9 +161,9 @@ def _with_ranges(
 
 
 def _joined(ranges: Sequence[ByteRange], max_bytes: Callable[[], int]) -> Iterator[ByteRange]:
-    """Yield the ranges, adjacent ones joined up to `max_bytes()` bytes; a short rest is joined to the last range.
+    """Join adjacent ranges to ranges of at most `max_bytes()` bytes, and yield these.
 
-    `max_bytes` is called when the next range is needed.
+    `max_bytes` is called when the next range is needed. A rest of at most half that size is joined to the last range.
     """
     upcoming = deque(ranges)
     while upcoming:
@@ -186,14 +187,14 @@ def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, ra
 
 
 class _Requests:
-    """Iterator over requests that keeps an error in finding the next request until the earlier ones are done."""
+    """Iterator over requests that keeps an error of the underlying iterator until earlier requests are done."""
 
     def __init__(self, requests: Iterator[Request]) -> None:
         self._requests = requests
         self._error: Exception | None = None
 
     def next(self) -> Request | None:
-        """Return the next request, or None if there is none or finding it failed."""
+        """Return the next request, or None at the end or after an error."""
         try:
             return next(self._requests, None)
         except Exception as error:  # noqa: BLE001 - raised by `raise_error`

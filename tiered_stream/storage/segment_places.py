@@ -1,4 +1,4 @@
-"""Finds the places in a bucket that hold segments, by the form of the keys, for errors that name a wrong setting.
+"""Search of a bucket for settings that lead to segments, by the form of the keys, for errors about wrong settings.
 
 The storage is listed only if an object is missing, or an archive is empty.
 """
@@ -49,7 +49,10 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Settings that lead to segments. `key_prefix` is the Aiven plugin's `key.prefix`, which the local layout lacks."""
+    """Settings of layout, URI and key prefix that lead to segments.
+
+    `key_prefix` is the Aiven plugin's `key.prefix`, which the local layout lacks.
+    """
 
     layout: StorageLayout
     uri: str
@@ -68,9 +71,9 @@ class Place:
         return f"{self.key_prefix}{main_path(segment)}.log"
 
     def topic_key(self, segment: RemoteLogSegment) -> str:
-        """Return a key prefix by which to list objects of the segment's topic in this place.
+        """Return a key prefix, relative to `uri`, that only objects of the segment's topic have.
 
-        In the local layout it covers the segment's partition only, because each partition has its own folder.
+        In the local layout, only objects of the segment's partition have it, because each partition has a folder.
         """
         topic_id = uuid_to_text(segment.topic_id)
         if self.layout == StorageLayout.LOCAL:
@@ -79,7 +82,7 @@ class Place:
 
 
 def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None = None) -> Place:
-    """Return the place that the settings name, or that the segment's own metadata names by another key prefix."""
+    """Return the place that the settings name, with the key prefix in the segment's own metadata if it has one."""
     if storage.layout == StorageLayout.LOCAL:
         return Place(storage.layout, storage.uri or "")
     object_prefix = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
@@ -88,7 +91,7 @@ def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None =
 
 
 def segment_places(storage: StorageOptions) -> list[Place]:
-    """Return the places in the whole bucket, or below the folder, that hold segments; about thirty at most are found.
+    """Search the whole bucket, or the folder, for places that hold segments; return at most about 30 of them.
 
     Raises:
         StorageError: the storage cannot be listed.
@@ -108,7 +111,7 @@ def segment_places(storage: StorageOptions) -> list[Place]:
 
 
 def _below_uri(storage: StorageOptions, place: Place) -> Place:
-    """Return the place expressed by the URI of the settings, if it lies below that URI; otherwise the place itself."""
+    """Return the place with the URI of the settings instead of its own, if it lies below that URI; else unchanged."""
     path = _path_in_bucket(storage)
     if place.layout == StorageLayout.LOCAL or not path or not place.key_prefix.startswith(path):
         return place
@@ -116,9 +119,9 @@ def _below_uri(storage: StorageOptions, place: Place) -> Place:
 
 
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Return why an object of the segment is missing, or None if the settings may be right.
+    """Search for the cause of a missing object of the segment; return None if the settings may be right.
 
-    If the settings lead to other objects of the topic, they are right, and the one object was deleted.
+    If the settings lead to other objects of the topic, they are right, and only this object was deleted.
     """
     try:
         with closing(open_store(storage)) as store:
@@ -143,7 +146,10 @@ def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Mispl
 
 
 def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
-    """Yield places where the segment may be; places of half-right settings come first, because they need no listing."""
+    """Yield places where the segment may be.
+
+    Places that differ from the settings in one or two values come first, because they need no listing.
+    """
     root, configured = _root(storage), configured_place(storage, segment)
     key_prefix = storage.rsm_config.get("key.prefix", "")
     guesses = dict.fromkeys((
@@ -157,7 +163,7 @@ def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterato
 
 
 def _path_in_bucket(storage: StorageOptions) -> str:
-    """Return the URI's path behind the bucket, with a slash at its end; empty for a whole bucket or a folder."""
+    """Return the path after the bucket in the settings' URI, with a slash at its end; empty if there is none."""
     parts = urlsplit(storage.uri or "")
     path = parts.path.strip("/") if parts.scheme in _S3_SCHEMES else ""
     return f"{path}/" if path else ""
@@ -170,7 +176,10 @@ def _root(storage: StorageOptions) -> str:
 
 
 def _next_place(store: ObjectStore, root: str, after: str, limit: Limit) -> tuple[Place | None, str | None]:
-    """Return the first place among the keys after `after`, and the key after which to continue (None: no more keys)."""
+    """List one page of keys after `after`; return the first place in it, and the key after which to continue.
+
+    The place is None if no key of the page belongs to a segment. The key is None at the end of the listing.
+    """
     last = None
     count = 0
     for key in islice(store.list("", after), _KEYS_PER_LISTING):
@@ -194,7 +203,10 @@ def _place_of(
 
 
 def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
-    """Return the key prefix before the path that the segment's manifest describes, or None if no manifest says it."""
+    """Return the key prefix in `path`, the common part of a segment's keys, by the segment's manifest.
+
+    Return None if the manifest cannot be read, or does not describe the segment.
+    """
     with suppress(StorageError, CorruptDataError, UnsupportedDataError):
         segment = parse_manifest(store.get(path + _MANIFEST, limit), path).segment
         if segment is not None and path.endswith(main_path(segment)):
@@ -203,5 +215,5 @@ def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
 
 
 def _after_prefix(prefix: str) -> str:
-    """Return a key that sorts after all keys that begin with the prefix."""
+    """Return a key that is greater than all keys that begin with `prefix`."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)

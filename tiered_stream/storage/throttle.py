@@ -18,10 +18,10 @@ Pace = Callable[[int], object]
 
 
 class StoppablePace(Protocol):
-    """Function that waits before bytes are moved; the wait also ends when the event `given_up` is set."""
+    """Function that waits until bytes may be read or written; the wait also ends when the event `given_up` is set."""
 
     def __call__(self, size: int, given_up: threading.Event | None = None, /) -> bool:
-        """Wait until `size` bytes may be moved; return False, and count no bytes, if `given_up` was set."""
+        """Wait until `size` bytes may be moved, and return True; return False, without counting them, if given up."""
 
 
 def unpaced(_size: int, _given_up: threading.Event | None = None, /) -> bool:
@@ -58,7 +58,10 @@ class TokenBucket:
         self._at = now()
 
     def take(self, size: int, given_up: threading.Event | None = None, /) -> bool:
-        """Wait until earlier bytes are paid for, then take `size` bytes; return False (none taken) if given up."""
+        """Wait until the debt of earlier calls is paid, then take `size` bytes and return True.
+
+        Return False, and take no bytes, if `given_up` is set first.
+        """
         with self._lock:
             now = self._now()
             self._balance = min(self._balance + (now - self._at) * self._rate, self._max_balance)
@@ -80,7 +83,7 @@ _buckets: PerProcess[TokenBucket] = PerProcess()
 
 
 def pace_of(side: str, rate: int | None) -> StoppablePace:
-    """Return the process's pace for one side of its work, such as `storage`; without a rate (None), there is no limit.
+    """Return the process's pace for `side`, one side of its work such as "fetch"; `rate` None: there is no limit.
 
     The process shares one bucket for each side and rate, because it runs one task after another: a new task must not
     begin with a new allowance.

@@ -64,7 +64,7 @@ def test_a_connection_that_ends_just_as_memory_is_given_back_ends(monkeypatch: p
 
     async def work(connections: Connections) -> None:
         one = await connections.reserve("one", 7 * MIB)
-        one.wait_for_gateway()
+        one.expect_gateway()
         waiting = asyncio.create_task(connections.reserve("other", 7 * MIB))
         await connections.memory.wait_until_refused()
         one.shrink(0)
@@ -99,7 +99,7 @@ def test_what_a_frame_reserved_is_given_back_at_its_end() -> None:
 def test_who_needs_more_than_is_left_waits_for_those_that_are_at_work() -> None:
     async def work(connections: Connections) -> None:
         one = await connections.reserve("one", 7 * MIB)
-        one.wait_for_gateway()
+        one.expect_gateway()
         waiting = asyncio.create_task(connections.reserve("other", 7 * MIB))
         await connections.memory.wait_until_refused()
         await asyncio.sleep(0.02)
@@ -127,7 +127,7 @@ def test_who_goes_on_is_not_the_one_that_keeps_others_waiting() -> None:
     async def work(connections: Connections) -> None:
         moving = await connections.reserve("moving", 4 * MIB)
         await connections.reserve("stuck", 3 * MIB)
-        moving.wait_for_peer()
+        moving.expect_peer()
         assert (await connections.reserve("third", 3 * MIB)).size == 3 * MIB
         assert connections.evicted == ["stuck"]
 
@@ -152,9 +152,9 @@ def test_who_waits_for_a_broker_or_takes_a_large_frame_is_not_slow_so_soon(monke
 
     async def work(connections: Connections) -> None:
         asking = await connections.reserve("asking", 2 * MIB)
-        asking.wait_for_broker()
+        asking.expect_broker()
         taking = await connections.reserve("taking", 2 * MIB)
-        taking.wait_for_peer(1 << 40)
+        taking.expect_peer(1 << 40)
         await connections.reserve("stuck", 2 * MIB)
         assert (await connections.reserve("other", 3 * MIB)).size == 3 * MIB
         assert connections.evicted == ["stuck"]
@@ -175,7 +175,7 @@ def test_what_can_never_fit_is_refused_at_once(size: int) -> None:
 def test_large_reservations_leave_room_to_small_ones() -> None:
     async def work(connections: Connections) -> None:
         large = await connections.reserve("large", 7 * MIB)
-        large.wait_for_gateway()
+        large.expect_gateway()
         assert (await connections.reserve("small", 1 * MIB)).size == 1 * MIB
         assert large.extend(99 * MIB) == 0, "more than half is in use"
         assert connections.evicted == []

@@ -312,7 +312,7 @@ def test_requests_that_do_not_fit_together_are_answered_one_after_another() -> N
 
     async def work(ends: Ends) -> None:
         async with budget.reserve(asyncio.get_running_loop().create_future(), 40 << 20) as holder:
-            holder.wait_for_gateway()
+            holder.expect_gateway()
             asking = asyncio.create_task(ends.ask(content))
             while not budget.refused:
                 await asyncio.sleep(0)

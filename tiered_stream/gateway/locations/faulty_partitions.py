@@ -19,9 +19,9 @@ _MAX_NAMED = 20
 
 
 class FaultyPartitions:
-    """Registry of faulty partitions with their errors. Thread-safe.
+    """Registry of partitions whose tiered segments could not be found out, with their errors. Thread-safe.
 
-    A faulty partition is silent if its error can be retried, such as a leader that does not answer. Requests do not
+    A faulty partition is silent if its error may pass, such as that of a leader that does not answer. Requests do not
     wait for a silent partition.
 
     Args:
@@ -36,12 +36,15 @@ class FaultyPartitions:
         """Time (`monotonic`) of the next try for each silent partition."""
 
     def silent_among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions among `partitions` that are silent."""
+        """Return the silent ones among `partitions`."""
         with self._lock:
             return self._retry_at.keys() & set(partitions)
 
     def due_for_retry(self, silent: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Return the silent partitions that the caller must try again now; others get them only after 2 s."""
+        """Return the partitions of `silent` that the caller must try now: their last try is at least 2 s ago.
+
+        For the next 2 s, no other caller gets these partitions.
+        """
         with self._lock:
             now = time.monotonic()
             due = [partition for partition in silent if self._retry_at.get(partition, now) <= now]
@@ -49,7 +52,7 @@ class FaultyPartitions:
             return due
 
     def record(self, tried: Collection[TopicPartition], faults: Mapping[TopicPartition, TieredStreamError]) -> None:
-        """Record the result of a try: forget old errors of the `tried` partitions, and add the errors in `faults`."""
+        """Record a try of the `tried` partitions: forget their old errors, and add the errors in `faults`."""
         with self._lock:
             new = faults.keys() - self._faults.keys()
             for partition in tried:
@@ -63,13 +66,13 @@ class FaultyPartitions:
             log.warning("%d more partitions are left to the brokers, as %s: %s", len(new), min(new), faults[min(new)])
 
     def forget_others(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget all partitions except these, because the others no longer exist."""
+        """Forget all partitions except `partitions`, because the others no longer exist."""
         with self._lock:
             deleted = self._faults.keys() - set(partitions)
         self.record(deleted, {})
 
     def common_fault(self, partitions: Collection[TopicPartition]) -> BrokerError | None:
-        """Return one of the broker errors if each of the partitions has a broker error, else None."""
+        """Return one of the errors if every partition in `partitions` has a BrokerError, else None."""
         with self._lock:
             faults = [fault for name in partitions if isinstance(fault := self._faults.get(name), BrokerError)]
         return faults[0] if faults and len(faults) == len(partitions) else None

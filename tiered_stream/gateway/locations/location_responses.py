@@ -1,4 +1,4 @@
-"""Segment locations for responses, encoded, and cached as long as they are valid."""
+"""Segment locations for responses to location requests, encoded, and cached as long as they are valid."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class _Budget:
     begun: bool = False
 
     def is_spent(self) -> bool:
-        """Return whether the response must end here."""
+        """Return whether a limit is reached, so that the response must end. False before its first segment."""
         if not self.begun:
             return False
         if min(self.segments, self.bytes, self.requests) <= 0:
@@ -123,9 +123,11 @@ class _Located:
 
 
 class LocationResponses:
-    """Maker and cache of responses with segment locations. Thread-safe.
+    """Builder and cache of partitions' responses with segment locations. Thread-safe.
 
     Args:
+        segments: finds segments and their bytes.
+        signer: signs their URLs.
         cache_bytes: maximum memory of the cached responses.
         requests_made: returns how many storage requests the calling thread has made.
     """
@@ -167,9 +169,12 @@ class LocationResponses:
         max_bytes: int = MAX_RESPONSE_BYTES,
         others_wait: Callable[[], bool] = lambda: False,
     ) -> dict[TopicIdPartition, PartitionResponse]:
-        """Return the segment locations of the partitions that the client may read, with the offset where they end.
+        """Return encoded segment locations of each readable partition, and the offset up to which they are complete.
+
+        Partitions that do not exist, or whose segments cannot be found out, are left out.
 
         Args:
+            readable: the partitions that the client may read.
             max_bytes: maximum bytes of encoded segments in the response.
             others_wait: returns whether other clients wait for their turn; the response is then kept short.
 
@@ -207,7 +212,7 @@ class LocationResponses:
         return cached if cached is not None and cached.fits(wanted.visible, budget) else None
 
     def _topic_partitions(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, TopicPartition]:
-        """Return the partitions by topic name, without partitions of topics that do not exist."""
+        """Return the partitions with their topics' names; partitions of topics that do not exist are left out."""
         names = self._segments.topic_names({partition.topic_id for partition in partitions})
         return {
             by_id: TopicPartition(names[by_id.topic_id], by_id.partition)
@@ -231,7 +236,7 @@ class LocationResponses:
         return response
 
     def _locate(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> _Located:
-        """Locate the wanted offsets, segment by segment, until the budget is spent."""
+        """Locate the wanted offsets segment by segment, until the budget is spent or a broker fails."""
         located = _Located()
         for at in overlapping(wanted.visible, wanted.offsets):
             part = wanted.offsets.intersect(wanted.visible[at].offsets)
@@ -253,7 +258,10 @@ class LocationResponses:
         self, request: LocationRequest, wanted: _Wanted, at: int, part: OffsetRange, budget: _Budget,
         located: list[RemoteLogSegmentLocation],
     ) -> int:  # fmt: skip
-        """Append locations for `part` of the segment `wanted.visible[at]`; return the offset where they end."""
+        """Append locations of the offsets `part` of the segment `wanted.visible[at]` to `located`.
+
+        Return the offset where they end: before the end of `part` if the budget is spent.
+        """
         position = part.start
         while position < part.end and not budget.is_spent():
             entries: list[RemoteLogSegmentLocation] = []
@@ -271,7 +279,7 @@ class LocationResponses:
     def _entries(
         self, request: LocationRequest, wanted: _Wanted, at: int, part: OffsetRange, budget: _Budget
     ) -> list[RemoteLogSegmentLocation]:
-        """Return locations for the beginning of `part` of a segment: one, or several if the client wants it cut."""
+        """Return one location of the offsets `part`, or several of its beginning if the client wants segments cut."""
         if request.message.offsets_only:
             return [_entry(SegmentLocation(wanted.visible[at].segment, part, ByteRange(0, 0)), None)]
         topic_id = wanted.readable.partition.topic_id
@@ -282,7 +290,7 @@ class LocationResponses:
         return [_entry(location, url)]
 
     def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
-        """Cut the first parts of about `part_bytes` off a location: only a few, to limit the work for one response."""
+        """Return the first parts of a location, of about `part_bytes` each: only as many as the budget allows."""
         limit = max(1, min(_PARTS_AT_ONCE, budget.segments, budget.requests))
         while len(location.bytes) > _CUT_ABOVE * limit * part_bytes:
             coarse = self._segments.cut(location, max(limit * part_bytes, len(location.bytes) // _COARSE_PARTS))

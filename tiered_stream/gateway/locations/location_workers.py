@@ -30,9 +30,10 @@ _LARGE_BYTES = 64 << 10
 
 
 class LocationWorkers:
-    """Thread pools that decode and answer location requests.
+    """Thread pools that decode location requests and build the responses.
 
-    If segments cannot be located, the response has no locations, and the client reads from the broker (KIP-1248).
+    If segments cannot be located, the response has no locations, and the client reads from the broker (KIP-1248). The
+    argument `recent_work` is the client's recent work, which decides when its turn comes.
     """
 
     def __init__(self, responses: LocationResponses, metrics: GatewayMetrics) -> None:
@@ -43,7 +44,7 @@ class LocationWorkers:
         self._turns = Turns(_THREADS, _HEAVY_THREADS)
 
     async def decode(self, head: RequestHead, content: bytes, recent_work: RecentWork) -> LocationRequest | None:
-        """Decode a Fetch; return its location request, or None if the Fetch asks for none and is passed on as it is.
+        """Return the location request in the Fetch `content`, or None if the Fetch is to be passed on unchanged.
 
         Raises:
             FrameError: the content is not a Fetch.
@@ -55,9 +56,9 @@ class LocationWorkers:
     async def authorization(
         self, request: LocationRequest, may_read: Sequence[TopicIdPartition], recent_work: RecentWork
     ) -> tuple[LocationRequest, bytes] | None:
-        """Return the location request without partitions of unknown log end, and the Fetch that asks for authorization.
+        """Ask the brokers for log ends; return the location request and the Fetch that asks for authorization.
 
-        Return None if the brokers cannot be asked for the log ends.
+        The returned request has only the partitions with a known log end. Return None if no broker can be asked.
 
         Args:
             may_read: the requested partitions whose topics the client is known to be authorized to read.
@@ -85,6 +86,10 @@ class LocationWorkers:
             executor.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[[], T], size: int, recent_work: RecentWork) -> T:
+        """Return the result of `work` on a message of `size` bytes.
+
+        Large messages share one thread; work on others waits for the client's turn.
+        """
         loop = asyncio.get_running_loop()
         if size >= _LARGE_BYTES:
             return await loop.run_in_executor(self._large_executor, work)

@@ -42,7 +42,7 @@ class LocationSigner:
         """Return a signed URL for this segment's log only, or None if signing is off or the storage cannot sign.
 
         Raises:
-            StorageError, CorruptDataError, UnsupportedDataError: the storage had to be asked, and failed.
+            StorageError, CorruptDataError, UnsupportedDataError: the segment's manifest was needed and not readable.
         """
         if not self.enabled:
             return None

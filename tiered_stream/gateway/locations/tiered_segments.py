@@ -73,7 +73,7 @@ class TieredSegments:
         """Read the metadata topic for all topics, so that the first requests need not wait for it.
 
         Raises:
-            BrokerError: the brokers cannot be asked, or every partition has failed.
+            BrokerError: no broker can be asked, or the segments of no partition can be found out.
         """
         by_leader: dict[int, dict[TopicPartition, UUID]] = defaultdict(dict)
         for name, topic in self._client.metadata().items():
@@ -91,7 +91,7 @@ class TieredSegments:
             raise fault
 
     def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
-        """Return the topics' names by id; topics that do not exist are left out.
+        """Return the topics' names by id, without topics that do not exist.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -141,9 +141,9 @@ class TieredSegments:
         return offsets.found
 
     def visible(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, Visible]:
-        """Return the segments that count, sorted and disjoint, by partition.
+        """Return each partition's visible segments (see `lineage`), sorted by offset and disjoint.
 
-        A partition is left out if its segments cannot be found out, or if its topic no longer has the given id.
+        Partitions are left out whose segments cannot be found out, or whose topic no longer has the id in `partitions`.
 
         Args:
             partitions: topic ids by partition.
@@ -155,9 +155,9 @@ class TieredSegments:
         return {partition: view.visible for partition, view in views.items() if view.topic_id == partitions[partition]}
 
     def _refresh(self, partitions: Mapping[TopicPartition, UUID]) -> None:
-        """Refresh the known segments of partitions that are out of date, except partitions whose leader is silent.
+        """Read the segments of those `partitions` (topic ids by partition) whose known segments are out of date.
 
-        Partitions that another thread is refreshing are waited for.
+        Wait for partitions that other threads are reading. Silent partitions are neither read nor waited for.
         """
         refreshed: Future[None] = Future()
         silent = self._faulty.silent_among(partitions)
@@ -210,28 +210,29 @@ class TieredSegments:
         return view is not None and read_at >= oldest and view.topic_id == topic_id
 
     def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
-        """Ask brokers in one round for what `location` needs of these offset ranges in read_committed mode.
+        """Ask brokers in one round for the transactions that `location` needs for these ranges in read_committed mode.
 
-        Later calls of `location` then need no requests of their own for it.
+        Later calls of `location` then need no requests of their own.
         """
         self._locator.expect(visible, ranges)
 
     def location(
-        self, visible: Visible, at: int, wanted: OffsetRange, topic_id: UUID, committed: bool
+        self, visible: Visible, at: int, offsets: OffsetRange, topic_id: UUID, committed: bool
     ) -> SegmentLocation:
-        """Return the bytes that hold the offset range `wanted` of the segment `visible[at]`.
+        """Return the location of `offsets` in the segment `visible[at]`: the bytes that hold them.
 
         Args:
             committed: include the aborted transactions of the range.
 
         Raises:
-            StorageError, BrokerError, CorruptDataError: an index, or an offset behind the tier, cannot be read.
-            DataLossError: the segment belongs to a topic with another id.
+            StorageError, CorruptDataError: an index cannot be read.
+            BrokerError: the transactions at the end of the tier cannot be asked for.
+            DataLossError: the segment belongs to a topic with another id than `topic_id`.
         """
         segment = visible[at].segment
         if segment.topic_id != topic_id:
             raise DataLossError(f"{segment.topic_partition} is not of the topic {topic_id} any more")
-        return self._locator.location(visible, at, wanted, committed=committed)
+        return self._locator.location(visible, at, offsets, committed=committed)
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         """Cut a location where record batches begin, into parts of about `target_bytes` (see `Locator.cut`)."""

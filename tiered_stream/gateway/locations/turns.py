@@ -1,7 +1,7 @@
 """Fair turns of work for many clients: clients with the least recent work go first, heavy clients leave room to others.
 
-Few threads locate segments for all clients. So a client that asks for much gets several short responses: while other
-clients wait, its turn ends after a moment, and its response makes it ask again for the rest.
+Few threads locate segments for all clients. So a client that asks for many segments gets several short responses: while
+other clients wait, its turn ends after 50 ms, and its response makes it ask again for the rest.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _HALF_LIFE_SECONDS = 1.0
 
 
 class RecentWork:
-    """Seconds of recent work for one client, with a half-life of 1 s."""
+    """Counter of the seconds that threads have worked for one client; the count halves every second."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
         self._at = time.monotonic()
 
     def seconds(self) -> float:
-        """Return the seconds of recent work, decayed up to now."""
+        """Return the count as of now."""
         now = time.monotonic()
         self._seconds *= 0.5 ** ((now - self._at) / _HALF_LIFE_SECONDS)
         self._at = now
         return self._seconds
 
     def add(self, seconds: float) -> None:
-        """Add seconds of work that the client has just had."""
+        """Add seconds that a thread has just worked for the client."""
         self._seconds = self.seconds() + seconds
 
 
@@ -54,7 +54,7 @@ class Turns:
         self._waiting: dict[bool, list[tuple[float, int, asyncio.Future[None]]]] = {True: [], False: []}
 
     def others_wait(self) -> bool:
-        """Return whether a client waits for a turn."""
+        """Return whether any client waits for a turn."""
         return any(self._waiting.values())
 
     @asynccontextmanager
@@ -80,6 +80,7 @@ class Turns:
             self._grant()
 
     def _grant(self) -> None:
+        """Start the turns of waiting clients while turns are free: clients with little recent work first."""
         for heavy in (False, True):
             line = self._waiting[heavy]
             while line and (line[0][2].done() or (self._free and (self._free_heavy or not heavy))):

@@ -38,7 +38,7 @@ _OFFSET_NOT_AVAILABLE = 78  # retriable: the client asks again, because the log'
 
 @dataclass(frozen=True, slots=True)
 class ReadablePartition:
-    """Partition that the client may read: the wanted offsets from `start` to `end` (exclusive), and the log's end.
+    """Partition that the client may read: the requested offsets from `start` to `end` (exclusive), and the log's end.
 
     `log_end_offset` is the last stable offset for read_committed, else the high watermark.
     """
@@ -51,7 +51,7 @@ class ReadablePartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionResponse:
-    """Encoded segment locations of one partition (None: no segments), complete up to the offset `located_end`."""
+    """Encoded segment locations of one partition (None: no segments), complete up to `located_end` (exclusive)."""
 
     segments: bytes | None
     located_end: int
@@ -60,7 +60,7 @@ class PartitionResponse:
 def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdPartition, int]) -> bytes:
     """Return the Fetch that asks the broker for authorization, with the client's own header.
 
-    Each partition is asked at its end offset in `log_ends`, or else at the client's own offset.
+    The Fetch starts at the partition's end offset in `log_ends`, or at the client's own offset if it is not there.
     """
 
     def at_end(topic_id: UUID | None, partition: WantedPartition) -> WantedPartition:
@@ -137,7 +137,7 @@ class AuthorizationResponse:
         }
 
     def readable(self) -> list[ReadablePartition]:
-        """Return the wanted partitions for which the broker has no error, with offsets from their log start on."""
+        """Return the requested partitions for which the broker has no error, with offsets from the log start on."""
         return [
             ReadablePartition(partition, start, max(start, self._request.ranges[partition][1]), self._log_end(response))
             for partition, response in self._partitions.items()
@@ -145,29 +145,29 @@ class AuthorizationResponse:
             for start in [max(self._request.ranges[partition][0], response.log_start_offset)]
         ]
 
-    def results(self, answers: Collection[TopicIdPartition]) -> Counter[str]:
+    def results(self, located: Collection[TopicIdPartition]) -> Counter[str]:
         """Count the client's partitions by result: "answered", "refused" by the broker, "throttled", or "failed".
 
         If the client has used up its quota, the broker's response has a throttle time and no partitions.
 
         Args:
-            answers: the partitions that get locations.
+            located: the partitions that get locations.
         """
         error_code = self._message.error_code
         throttled = error_code == _THROTTLING_QUOTA_EXCEEDED or (not error_code and self._message.throttle_time_ms > 0)
         return Counter(
-            "answered" if partition in answers
+            "answered" if partition in located
             else "refused" if partition in self._partitions and self._partitions[partition].error_code
             else "throttled" if throttled and partition not in self._partitions
             else "failed"
             for partition in self._request.requested or self._request.ranges
         )  # fmt: skip
 
-    def encode(self, answers: Mapping[TopicIdPartition, PartitionResponse]) -> list[bytes]:
-        """Return the response for the client, in pieces; partitions that are not in `answers` get no locations."""
+    def encode(self, locations: Mapping[TopicIdPartition, PartitionResponse]) -> list[bytes]:
+        """Return the response for the client, in pieces; partitions that are not in `locations` get none."""
         topics = [
             FetchTopic(
-                topic.topic_id, [self._filled(topic.topic_id, response, answers) for response in topic.partitions]
+                topic.topic_id, [self._filled(topic.topic_id, response, locations) for response in topic.partitions]
             )
             for topic in self._message.responses
         ]
@@ -177,14 +177,14 @@ class AuthorizationResponse:
         return response.last_stable_offset if self._request.committed else response.high_watermark
 
     def _filled(
-        self, topic_id: UUID | None, response: LocatedPartition, answers: Mapping[TopicIdPartition, PartitionResponse]
+        self, topic_id: UUID | None, response: LocatedPartition, locations: Mapping[TopicIdPartition, PartitionResponse]
     ) -> LocatedPartition:
         partition = topic_id and TopicIdPartition(topic_id, response.partition_index)
         if not partition or partition not in self._request.ranges:
             return response
         if response.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the end that we asked at, not the client's offset
             return replace(response, error_code=_OFFSET_NOT_AVAILABLE)
-        answer = answers.get(partition)
-        if answer is None:
+        located = locations.get(partition)
+        if located is None:
             return response
-        return replace(response, remote_log_segments=answer.segments or b"", located_end_offset=answer.located_end)
+        return replace(response, remote_log_segments=located.segments or b"", located_end_offset=located.located_end)

@@ -65,6 +65,7 @@ class _AddressReplacer:
         return b"".join([*self._pieces, self.reader.data[self._copied :]])
 
     def _length(self) -> int:
+        """Read the length of a string, in bytes; 0 for a null string."""
         return max(0, self.reader.uvarint() - 1 if self.flexible else int(self.reader.unpack(_INT16)[0]))
 
     def _replace(self, start: int, replacement: bytes) -> None:

@@ -76,6 +76,8 @@ class ConnectionState:
     def bytes_needed(head: RequestHead, size: int) -> int:
         """Return how many bytes of a request of `size` bytes must be read before the request can be handled.
 
+        Only ApiVersions and Fetch requests of moderate size are read whole.
+
         Raises:
             FrameError: the gateway does not pass on this API or version.
         """
@@ -84,7 +86,7 @@ class ConnectionState:
         return size if size <= max_bytes else HEAD_BYTES
 
     def forward(self, head: RequestHead, content: bytes) -> bytes:
-        """Return the bytes to send to the broker in place of `content`, for a request that is passed on.
+        """Register a request that is passed on, and return the bytes to send to the broker in place of `content`.
 
         Args:
             content: the first `bytes_needed` bytes of the request, or more.
@@ -97,27 +99,31 @@ class ConnectionState:
         return forwarded
 
     def authorize(self, request: LocationRequest, fetch: bytes) -> bytes:
-        """Return the bytes to send to the broker for a location request: `fetch`, which asks for authorization."""
+        """Register a location request, and return the bytes to send to the broker for it.
+
+        Args:
+            fetch: the Fetch that asks for authorization.
+        """
         content = with_correlation_id(fetch, self._next_correlation_id())
         self._await(request.head, Handling.LOCATE, request)
         return content
 
     def topics_to_probe(self, request: LocationRequest) -> set[UUID]:
-        """Return the requested topics that this connection is not yet known to be authorized to read."""
+        """Return the request's topics for which no response has shown yet that the client may READ them."""
         return request.topics() - self._readable
 
     def may_read(self, request: LocationRequest) -> list[TopicIdPartition]:
-        """Return the requested partitions whose topics this connection is known to be authorized to read."""
+        """Return the request's partitions of topics for which a response has shown that the client may READ them."""
         return [partition for partition in request.ranges if partition.topic_id in self._readable]
 
     def probe_topics(self, request: LocationRequest) -> bytes:
-        """Return a request whose response shows which of `topics_to_probe` the client may read."""
+        """Register and return a Fetch whose response shows which of `topics_to_probe` the client may READ."""
         content = with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
         self._await(request.head, Handling.PROBE, request)
         return content
 
     def probe_login(self) -> bytes:
-        """Return an empty Fetch, which a broker answers without an error only after the client has logged in.
+        """Register and return an empty Fetch, which brokers answer without an error only after the client's login.
 
         The responses to the login itself do not show whether it is complete: that depends on the SASL mechanism.
         """
@@ -133,7 +139,9 @@ class ConnectionState:
         self._in_flight.append(Pending(head, self._correlation_id, handling, request))
 
     def match_response(self, head: bytes) -> Pending:
-        """Return the pending request whose response begins with the four bytes `head`; `complete` removes it.
+        """Return the oldest pending request, whose response begins with the four bytes `head`.
+
+        The request stays pending until `complete`.
 
         Raises:
             FrameError: the response does not belong to the oldest pending request.

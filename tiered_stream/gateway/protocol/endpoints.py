@@ -27,7 +27,7 @@ Advertise = Callable[[int, Address], Address]
 class Endpoints:
     """Registry of brokers and their gateway ports. Thread-safe.
 
-    Broker n has port `first_port` + n modulo `ports`, on the host `advertised_host`.
+    Broker n has port `first_port` + n modulo `ports` on the gateway's host `advertised_host`.
     """
 
     def __init__(self, advertised_host: str, first_port: int, ports: int) -> None:
@@ -56,12 +56,12 @@ class Endpoints:
         return Address(self._host, port)
 
     def keep(self, node_ids: Collection[int]) -> None:
-        """Forget all brokers except these, and free the ports of the forgotten ones."""
+        """Forget all brokers except `node_ids`, and free the ports of the forgotten brokers."""
         with self._lock:
             self._brokers = {port: broker for port, broker in self._brokers.items() if broker[0] in node_ids}
 
     def broker(self, node_id: int) -> Address:
-        """Return the last known own address of a broker.
+        """Return the last known own address of broker `node_id`.
 
         Raises:
             ConnectionRefusedError: the broker is not known any more.

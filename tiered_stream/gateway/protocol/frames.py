@@ -42,7 +42,7 @@ class RequestHead:
 
 
 def frame(content: bytes) -> bytes:
-    """Return the content with its size, an int32, in front."""
+    """Return the frame of `content`: its size as an int32, then the content."""
     return _SIZE.pack(len(content)) + content
 
 
@@ -92,7 +92,7 @@ def correlation_id_bytes(correlation_id: int) -> bytes:
 
 
 def body_of_flexible(content: bytes) -> Reader:
-    """Return a reader that stands behind the header of a request of a flexible version.
+    """Return a reader of a request of a flexible version, positioned after the request's header.
 
     Raises:
         ValueError: the header is cut off.

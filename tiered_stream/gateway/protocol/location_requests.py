@@ -59,7 +59,7 @@ class LocationRequest:
 
 
 def may_ask(head: RequestHead, content: bytes) -> bool:
-    """Return whether a request may ask for locations, by a quick look that `location_request` must confirm.
+    """Return whether a request may ask for locations: a quick check, which `location_request` must confirm.
 
     `content`: the request's first `ConnectionState.bytes_needed` bytes.
     """
@@ -71,9 +71,10 @@ def may_ask(head: RequestHead, content: bytes) -> bool:
 
 
 def location_request(head: RequestHead, content: bytes) -> LocationRequest | None:
-    """Return the request for locations in a Fetch, or None if there is none or no supported storage format in common.
+    """Decode the location request in the Fetch `content`.
 
-    A Fetch that uses a fetch session (KIP-227) also gives None.
+    Return None if the Fetch asks for no locations, uses a fetch session (KIP-227), or names no storage format that the
+    gateway supports.
 
     Raises:
         FrameError: the content is not a Fetch.
@@ -109,5 +110,5 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
 
 
 def _part_bytes(requested: int) -> int:
-    """Return the requested part size, limited to what is allowed; 0: segments are not cut."""
+    """Return the requested part size limited to the allowed sizes, in bytes, or 0 if segments are not to be cut."""
     return min(max(requested, MIN_PART_BYTES), MAX_PART_BYTES) if requested > 0 else 0

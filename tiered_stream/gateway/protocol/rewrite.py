@@ -56,8 +56,8 @@ def is_rewritten(api_key: int, api_version: int) -> bool:
 def check_version(api_key: int, api_version: int) -> None:
     """Raise FrameError for an API or version that the gateway does not offer.
 
-    Not offered are APIs that readers do not use, Fetch versions whose responses contain brokers' addresses, newer
-    versions than the gateway knows of responses that it rewrites, and SaslHandshake version 0.
+    The gateway offers no APIs that readers do not use, no Fetch versions whose responses contain brokers' addresses, no
+    unknown versions of responses that it rewrites, and no SaslHandshake version 0.
 
     Raises:
         FrameError: the API or its version is not offered.
@@ -74,7 +74,7 @@ def check_version(api_key: int, api_version: int) -> None:
 
 
 def is_too_new(api_key: int, api_version: int) -> bool:
-    """Return whether a request is an ApiVersions newer than known: the response then names the version to use."""
+    """Return whether a request is an ApiVersions request of an unknown version; its response names the known ones."""
     return api_key == API_VERSIONS and api_version > NEWEST_VERSIONS[API_VERSIONS]
 
 

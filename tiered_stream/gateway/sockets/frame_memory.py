@@ -71,14 +71,14 @@ class FrameMemory:
             while not self.fits(size):
                 await self._wait_for_release(connection)
             self.change(reservation, size)
-        reservation.wait_for_peer(moving)
+        reservation.expect_peer(moving)
         try:
             yield reservation
         finally:
             reservation.shrink(0)
 
     def change(self, reservation: Reservation, by: int) -> None:
-        """Change the size of a reservation by `by` bytes. Only `Reservation` calls it."""
+        """Add `by` bytes, which may be negative, to the size of a reservation. Only reservations call it."""
         self.used += by
         reservation.size += by
         if reservation.size:
@@ -104,7 +104,10 @@ class FrameMemory:
 
 
 class Reservation:
-    """Memory of one frame. `slow_from`: time (`monotonic`) from which the frame's connection counts as slow."""
+    """Memory that one frame holds of the budget, `size` bytes.
+
+    `slow_from` is the time (`monotonic`) from which the frame's connection counts as slow, and may be evicted.
+    """
 
     def __init__(self, memory: FrameMemory, connection: asyncio.Future[None]) -> None:
         self._memory = memory
@@ -123,16 +126,16 @@ class Reservation:
         """Release all but `size` bytes."""
         self._memory.change(self, min(0, size - self.size))
 
-    def wait_for_peer(self, moving: int = 0) -> None:
-        """Let the connection count as slow after 1 s, plus the time that `moving` bytes take at 2 MiB a second."""
+    def expect_peer(self, moving: int = 0) -> None:
+        """Start to count on the peer: the connection is slow after 1 s, and the time of `moving` bytes at 2 MiB/s."""
         self.slow_from = time.monotonic() + _PATIENCE_SECONDS + moving / _MIN_BYTES_PER_SECOND
 
-    def wait_for_broker(self) -> None:
-        """Let the connection count as slow after 30 s, because a broker works on its request."""
+    def expect_broker(self) -> None:
+        """Start to count on a broker, which works on the request: the connection is slow after 30 s."""
         self.slow_from = time.monotonic() + _PATIENCE_WITH_BROKERS_SECONDS
 
-    def wait_for_gateway(self) -> None:
-        """Let the connection not count as slow, because the gateway itself works on its request."""
+    def expect_gateway(self) -> None:
+        """Start to count on the gateway itself: the connection is not slow, however long it takes."""
         self.slow_from = inf
 
     def evict(self) -> None:

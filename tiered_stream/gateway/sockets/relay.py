@@ -175,7 +175,7 @@ class Relay:
             if may_ask(head, content):
                 authorization = await self._authorization(head, content, memory)
             if authorization is None:
-                memory.wait_for_peer(size)
+                memory.expect_peer(size)
                 await self._pass_on(head, content, size, reserved=True)
             else:
                 await self._send(self._state.authorize(*authorization), memory)
@@ -183,20 +183,23 @@ class Relay:
     async def _authorization(
         self, head: RequestHead, content: bytes, memory: Reservation
     ) -> tuple[LocationRequest, bytes] | None:
-        """Return the location request and the Fetch that asks the broker for authorization, or None to pass it on."""
+        """Return the location request in `content` and the Fetch that asks the broker for authorization.
+
+        Return None if `content` is to be passed on unchanged.
+        """
         state, locations = self._state, self._services.locations
-        memory.wait_for_gateway()
+        memory.expect_gateway()
         request = await locations.decode(head, content, self._recent_work)
         if request is None:
             return None
         if state.topics_to_probe(request):
             await self._send(state.probe_topics(request), memory)
-        memory.wait_for_gateway()
+        memory.expect_gateway()
         return await locations.authorization(request, state.may_read(request), self._recent_work)
 
     async def _send(self, content: bytes, memory: Reservation) -> None:
         """Send the broker a complete request, and wait until no request is in flight."""
-        memory.wait_for_broker()
+        memory.expect_broker()
         self._broker.writer.write(frame(content))
         await self._broker.writer.drain()
         self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(content))
@@ -274,13 +277,13 @@ class Relay:
                     raise FrameError(f"{self._needs_login} before a login")
                 return 0
             content = await self._rewritten(pending.head, content)
-            memory.wait_for_peer(len(content))
+            memory.expect_peer(len(content))
             return await self._write([content], reserved=memory.size > 0)
 
     async def _location_response(self, pending: Pending, request: LocationRequest, start: bytes, size: int) -> int:
-        """Handle the broker's response to a location request as `_whole_response` does, in the request's own memory.
+        """Read the broker's response to a location request, send it to the client with locations, and return its size.
 
-        Return 0 for the response to the probe of topics.
+        Use the request's own memory. Return 0 for the response to the probe of topics, which the client does not get.
 
         Raises:
             MemoryShortError: the broker's response is larger than the memory for it.
@@ -290,18 +293,18 @@ class Relay:
         missing = _COPIES * size - memory.size // 2
         if missing > 0 and memory.extend(missing) < missing:
             raise MemoryShortError(f"a response of {size:,} bytes to a location request (gateway.queued.max.bytes)")
-        memory.wait_for_peer(size)
+        memory.expect_peer(size)
         content = start + await self._broker.reader.readexactly(size - len(start))
         if pending.handling is Handling.PROBE:
             self._state.record_topics(content)
             return 0
         before = memory.size
         max_bytes = _RESPONSE_BYTES + memory.extend(MAX_RESPONSE_BYTES)
-        memory.wait_for_gateway()
+        memory.expect_gateway()
         pieces = await self._services.locations.response(request, content, max_bytes, self._recent_work)
         size = sum(map(len, pieces))
         memory.shrink(before + max(0, size - _RESPONSE_BYTES))
-        memory.wait_for_peer(size)
+        memory.expect_peer(size)
         return await self._write(pieces, reserved=True)
 
     async def _write(self, pieces: Sequence[bytes], *, reserved: bool) -> int:

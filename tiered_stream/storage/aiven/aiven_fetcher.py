@@ -105,9 +105,10 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return replace(described, custom_metadata=segment.custom_metadata)
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
-        """Return a signed URL of the log, or None also if the log was compressed or encrypted.
+        """Return a signed URL of the log.
 
-        The reader of the URL could not decompress or decrypt the log.
+        Return None if the store cannot sign, or if the log was compressed or encrypted, because a reader of the URL
+        could not restore it.
         """
         if self._open(segment).manifest.is_transformed:
             return None
@@ -131,6 +132,10 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return prefix + (main_path(segment) if metadata.object_key is None else metadata.object_key) + suffix
 
     def _open(self, segment: RemoteLogSegment) -> _OpenSegment:
+        """Return the segment's manifest, from the cache or the store, once it fits the segment's metadata.
+
+        Raises: the errors of `fetch_log_segment`.
+        """
         key = self._key(segment, ".rsm-manifest")
         opened = self._open_segments.get(key, lambda: self._read_manifest(key))
         manifest, name = opened.manifest, self._store.describe(key)
@@ -152,7 +157,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return _OpenSegment(manifest, cipher)
 
     def _fetch_chunks(self, key: str, opened: _OpenSegment, byte_range: ByteRange) -> bytes:
-        """Return the log's bytes `byte_range`, by one GET of the chunks that hold them."""
+        """Return the bytes `byte_range` of the log, restored from the chunks that hold them; send one GET."""
         index = opened.manifest.chunks
         chunks = index.covering(byte_range)
         object_range = index.transformed(chunks)
@@ -190,6 +195,6 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
 
 
 def main_path(segment: RemoteLogSegment) -> str:
-    """Return the keys of the segment's objects without prefix and suffix (Aiven: `ObjectKeyFactory`)."""
+    """Return the common part of the keys of the segment's objects: no prefix, no suffix (Aiven: `ObjectKeyFactory`)."""
     folder = f"{segment.topic_partition.topic}-{uuid_to_text(segment.topic_id)}/{segment.topic_partition.partition}"
     return f"{folder}/{segment.base_offset:020d}-{uuid_to_text(segment.segment_id)}"

@@ -1,4 +1,4 @@
-"""Parser of the Aiven plugin's `.rsm-manifest`: JSON that describes a segment's transformation and places. No I/O.
+"""Parser of the Aiven plugin's `.rsm-manifest`: JSON that describes a segment's chunks, indexes and transformation.
 
     version                    "1"
     chunkIndex                 originalChunkSize, originalFileSize, and by its type
@@ -76,6 +76,7 @@ class SegmentManifest:
 
     @property
     def is_transformed(self) -> bool:
+        """True if the segment's chunks are compressed or encrypted."""
         return self.compression or self.encryption is not None
 
 
@@ -186,6 +187,7 @@ def _leader_epochs(json: _Json) -> tuple[LeaderEpoch, ...]:
 
 
 def _get(json: _Json, name: str, kind: type[_T]) -> _T:
+    """Return the field `name`. Raises ValueError if it is missing or not of type `kind`."""
     return _checked(json.get(name), kind, name)
 
 

@@ -39,7 +39,7 @@ _REFUSED = (400, 401, 403)  # S3 answers 400 to temporary credentials that have 
 
 
 class _RefusedError(Exception):
-    """The service does not accept the signed URL, or no longer accepts it."""
+    """Refusal of a signed URL by the service, which does not accept it, or no longer accepts it."""
 
 
 class SignedRequests:
@@ -52,7 +52,13 @@ class SignedRequests:
         self.busy_answers = 0
 
     def get(self, url: str, byte_range: ByteRange) -> bytes:
-        """Return exactly the bytes of `byte_range`. Raises _RefusedError, StorageError and CorruptDataError."""
+        """Return exactly the bytes `byte_range` of the object that `url` names.
+
+        Raises:
+            SignedLocationError: the URL leads to a host that is not allowed.
+            _RefusedError: the service does not accept the URL.
+            StorageError, CorruptDataError: the object is missing, out of reach or too short.
+        """
         self._hosts.check(parse_signed_url(url))
         self._time.begin()
         broken = 0
@@ -183,7 +189,7 @@ class PresignedFetcher(RemoteStorageFetcher):
         return self._unsigned
 
     def _renewed(self, segment: RemoteLogSegment, refused: str) -> str:
-        """Return a URL other than the refused one; threads that need it at the same time share one request."""
+        """Return a new URL of the segment in place of the refused one; threads share one call of `renew` for it."""
         with self._lock:
             if self._urls[segment.segment_id] == refused:
                 try:

@@ -46,7 +46,7 @@ _SPECIAL = tuple(
 
 
 class SignedUrl(NamedTuple):
-    """The parts of a signed location that are not secret."""
+    """Parts of a signed location that are not secret; the query, which holds the credential, is left out."""
 
     scheme: str
     host: str
@@ -93,7 +93,7 @@ class SignedHosts:
             )
 
     def check_address(self, host: str, address: str) -> None:
-        """Raise SignedLocationError if the host's address is special and is not itself listed as an allowed host."""
+        """Raise SignedLocationError if an address of the host is special (see `_is_special`) and not itself allowed."""
         ip = ip_address(address.partition("%")[0])
         if any(map(_is_special, _embedded_addresses(ip))) and ip not in self._named_addresses():
             raise SignedLocationError(
@@ -129,7 +129,10 @@ class SignedHosts:
 
 
 def signed_hosts(options: StorageOptions) -> SignedHosts:
-    """Return the allowed hosts: the user's list, and the storage's endpoint, with and without the bucket before it."""
+    """Return the allowed hosts: the user's list, and the storage's endpoint with and without the bucket before it.
+
+    Without an endpoint, AWS's host names of the bucket are allowed.
+    """
     uri, endpoint = urlsplit(options.uri or "s3:"), options.s3_endpoint_url
     bucket = uri.netloc if uri.scheme in ("s3", "s3a") else None
     origins = [_origin_of(url) for url in options.signed_hosts]
@@ -149,7 +152,7 @@ def _origin(scheme: str, host: str, port: int) -> str:
 
 
 def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield the addresses that `ip` stands for, because an IPv6 address may hold an IPv4 address."""
+    """Yield the addresses that packets to `ip` may reach: `ip` itself, or IPv4 addresses that it holds."""
     if ip.version == 4:
         yield ip
     elif ip.ipv4_mapped:
@@ -162,6 +165,7 @@ def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address |
 
 
 def _is_special(ip: IPv4Address | IPv6Address) -> bool:
+    """Return whether only this machine, its network link, or its cloud's metadata service answers at the address."""
     return (
         ip.is_loopback
         or ip.is_link_local
