@@ -100,7 +100,7 @@ def test_addresses_are_replaced_and_nothing_else_is(api_key: int, version: int) 
     content = made(api_key, version)
     kind = type(MESSAGES[api_key](version))
     before, after = (
-        read(kind, each, version) for each in (content, with_addresses(api_key, version, content, 4, gateway))
+        read(kind, each, version) for each in (content, with_addresses(api_key, version, content, gateway))
     )
     own = {node_id: address for node_id, address in named(before).items() if node_id >= 0}
     assert own and set(own) <= set(BROKERS), "the test's own message"
@@ -108,7 +108,7 @@ def test_addresses_are_replaced_and_nothing_else_is(api_key: int, version: int) 
         node_id: gateway(node_id, address) for node_id, address in own.items()
     }
     assert everything_else(after) == everything_else(before) and after.header == before.header
-    assert with_addresses(api_key, version, content, 4, unchanged) == content
+    assert with_addresses(api_key, version, content, unchanged) == content
 
 
 @pytest.mark.parametrize(("api_key", "version"), ALL)
@@ -120,7 +120,7 @@ def test_an_answer_that_is_cut_within_what_is_read_is_a_frame_error(api_key: int
         read_to.append(content.index(broker.host.encode(), read_to[-1] if read_to else 0) + len(broker.host))
         return broker
 
-    with_addresses(api_key, version, content, 4, note)
+    with_addresses(api_key, version, content, note)
     for end in range(4, read_to[-1]):
         with pytest.raises(FrameError):
             rewrite_response(api_key, version, content[:end], unchanged, 2)

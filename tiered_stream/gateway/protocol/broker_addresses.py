@@ -12,6 +12,7 @@ from struct import Struct
 
 from tiered_stream.broker.wire.flexible_versions import Reader, uvarint
 from tiered_stream.gateway.protocol.endpoints import Address, Advertise
+from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES
 from tiered_stream.gateway.protocol.reader_apis import FIND_COORDINATOR, METADATA
 
 _INT16, _INT32 = Struct(">h"), Struct(">i")
@@ -113,12 +114,12 @@ VERSIONS = {api_key: versions for api_key, (_, versions, _) in _LAYOUTS.items()}
 """Versions whose addresses can be replaced, by API; newer versions are not known."""
 
 
-def with_addresses(api_key: int, version: int, content: bytes, header_bytes: int, advertise: Advertise) -> bytes:
+def with_addresses(api_key: int, version: int, content: bytes, advertise: Advertise) -> bytes:
     """Return a broker's response with the gateway's addresses in place of the brokers'.
 
     Args:
         version: one of `VERSIONS`.
-        header_bytes: size of the correlation id at the beginning; tagged fields follow it in a flexible version.
+        content: correlation id and body of the broker's response.
         advertise: maps a broker to the gateway's address for it.
 
     Raises:
@@ -126,7 +127,7 @@ def with_addresses(api_key: int, version: int, content: bytes, header_bytes: int
         ConfigurationError: `advertise` raised it, because two brokers would share a port.
     """
     replace_in, _, first_flexible = _LAYOUTS[api_key]
-    response = _AddressReplacer(Reader(content, header_bytes), version >= first_flexible, advertise)
+    response = _AddressReplacer(Reader(content, CORRELATION_ID_BYTES), version >= first_flexible, advertise)
     response.tags()
     replace_in(response, version)
     return response.content()

@@ -101,7 +101,7 @@ def rewrite_response(
     """
     try:
         if api_key != API_VERSIONS:
-            return broker_addresses.with_addresses(api_key, api_version, content, CORRELATION_ID_BYTES, advertise)
+            return broker_addresses.with_addresses(api_key, api_version, content, advertise)
         correlation_id, body = content[:CORRELATION_ID_BYTES], content[CORRELATION_ID_BYTES:]
         if is_too_new(api_key, api_version):
             return correlation_id + _limited(body, 0, feature_version, _UNSUPPORTED_VERSION)
