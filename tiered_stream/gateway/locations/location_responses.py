@@ -101,7 +101,7 @@ class _Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _TieredRange:
     """Tiered offsets of one readable partition that a response is to locate, and the partition's visible segments."""
 
     readable: ReadablePartition
@@ -187,29 +187,27 @@ class LocationResponses:
         if not request.message.local_segments_wanted:
             local_starts = self._segments.local_starts(list(partitions.values()))
         budget = _Budget(min(request.max_segments, MAX_SEGMENTS), max_bytes, others_wait)
-        wanted: dict[TopicPartition, _Wanted] = {}
+        ranges: dict[TopicPartition, _TieredRange] = {}
         for readable_partition in readable:
             partition = partitions.get(readable_partition.partition)
             if partition in visible and partition in local_starts:
-                offsets = _tiered(readable_partition, visible[partition], local_starts[partition])
-                wanted[partition] = _Wanted(readable_partition, offsets, visible[partition])
+                offsets = _tiered_offsets(readable_partition, visible[partition], local_starts[partition])
+                ranges[partition] = _TieredRange(readable_partition, offsets, visible[partition])
         if request.committed and not request.message.offsets_only:
             uncached = {
-                partition: offsets.offsets
-                for partition, offsets in wanted.items()
-                if len(offsets.offsets) and self._cached(request, offsets, budget) is None
+                partition: tiered.offsets
+                for partition, tiered in ranges.items()
+                if len(tiered.offsets) and self._cached(request, tiered, budget) is None
             }
             self._segments.expect(visible, uncached)
         with collection_paused():  # not earlier: garbage of other threads is collected while brokers are asked
-            return {
-                offsets.readable.partition: self._partition(request, offsets, budget) for offsets in wanted.values()
-            }
+            return {tiered.readable.partition: self._partition(request, tiered, budget) for tiered in ranges.values()}
 
-    def _cached(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> _CachedResponse | None:
+    def _cached(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _CachedResponse | None:
         """Return the cached response for a partition, or None if none is valid and within the budget."""
         with self._lock:
-            cached = self._cache.get(_cache_key(request, wanted))
-        return cached if cached is not None and cached.fits(wanted.visible, budget) else None
+            cached = self._cache.get(_cache_key(request, tiered))
+        return cached if cached is not None and cached.fits(tiered.visible, budget) else None
 
     def _topic_partitions(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, TopicPartition]:
         """Return the partitions with their topics' names; partitions of topics that do not exist are left out."""
@@ -220,45 +218,45 @@ class LocationResponses:
             if by_id.topic_id in names
         }
 
-    def _partition(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> PartitionResponse:
+    def _partition(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> PartitionResponse:
         """Return one partition's response from the cache, or else locate its segments and cache the response."""
-        if cached := self._cached(request, wanted, budget):
+        if cached := self._cached(request, tiered, budget):
             budget.spend(cached.count, len(cached.response.segments or b""))
             return cached.response
-        located = self._locate(request, wanted, budget)
-        end = max(wanted.readable.end, wanted.offsets.start) if located.end is None else located.end
+        located = self._locate(request, tiered, budget)
+        end = max(tiered.readable.end, tiered.offsets.start) if located.end is None else located.end
         response = PartitionResponse(encode_segments(located.segments) if located.segments else None, end)
         count = len(located.segments)
         self._metrics.segments.inc(count)
         if count and located.end is None and not located.has_holes:
             with self._lock, suppress(ValueError):  # raised for a response that is larger than the whole cache
-                self._cache[_cache_key(request, wanted)] = _CachedResponse(wanted.visible[-1], response, count)
+                self._cache[_cache_key(request, tiered)] = _CachedResponse(tiered.visible[-1], response, count)
         return response
 
-    def _locate(self, request: LocationRequest, wanted: _Wanted, budget: _Budget) -> _Located:
-        """Locate the wanted offsets segment by segment, until the budget is spent or a broker fails."""
+    def _locate(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _Located:
+        """Locate the offsets of `tiered` segment by segment, until the budget is spent or a broker fails."""
         located = _Located()
-        for at in overlapping(wanted.visible, wanted.offsets):
-            part = wanted.offsets.intersect(wanted.visible[at].offsets)
+        for at in overlapping(tiered.visible, tiered.offsets):
+            part = tiered.offsets.intersect(tiered.visible[at].offsets)
             try:
-                position = self._locate_part(request, wanted, at, part, budget, located.segments)
+                position = self._locate_part(request, tiered, at, part, budget, located.segments)
             except TieredStreamError as error:  # the client reads this segment's offsets from the broker
                 located.has_holes = True
                 self._metrics.failed_segments.inc()
-                log.warning("no location for %s of %s: %s", part, wanted.visible[at].segment.topic_partition, error)
+                log.warning("no location for %s of %s: %s", part, tiered.visible[at].segment.topic_partition, error)
                 if isinstance(error, BrokerError):  # later segments would fail on the same broker's answer
                     break
                 continue
             if position < part.end:
-                located.end = position if located.segments else wanted.offsets.start
+                located.end = position if located.segments else tiered.offsets.start
                 break
         return located
 
     def _locate_part(
-        self, request: LocationRequest, wanted: _Wanted, at: int, part: OffsetRange, budget: _Budget,
+        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
         located: list[RemoteLogSegmentLocation],
     ) -> int:  # fmt: skip
-        """Append locations of the offsets `part` of the segment `wanted.visible[at]` to `located`.
+        """Append locations of the offsets `part` of the segment `tiered.visible[at]` to `located`.
 
         Return the offset where they end: before the end of `part` if the budget is spent.
         """
@@ -267,7 +265,7 @@ class LocationResponses:
             entries: list[RemoteLogSegmentLocation] = []
             before = self._requests_made()
             try:
-                entries = self._entries(request, wanted, at, OffsetRange(position, part.end), budget)
+                entries = self._entries(request, tiered, at, OffsetRange(position, part.end), budget)
             finally:
                 # An additional part costs no storage request, but work, so it counts as a request.
                 requests = self._requests_made() - before + max(0, len(entries) - 1)
@@ -277,13 +275,13 @@ class LocationResponses:
         return position
 
     def _entries(
-        self, request: LocationRequest, wanted: _Wanted, at: int, part: OffsetRange, budget: _Budget
+        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget
     ) -> list[RemoteLogSegmentLocation]:
         """Return one location of the offsets `part`, or several of its beginning if the client wants segments cut."""
         if request.message.offsets_only:
-            return [_entry(SegmentLocation(wanted.visible[at].segment, part, ByteRange(0, 0)), None)]
-        topic_id = wanted.readable.partition.topic_id
-        location = self._segments.location(wanted.visible, at, part, topic_id, request.committed)
+            return [_entry(SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0)), None)]
+        topic_id = tiered.readable.partition.topic_id
+        location = self._segments.location(tiered.visible, at, part, topic_id, request.committed)
         url = self._signer.sign(location.segment)
         if request.part_bytes and len(location.bytes) > _CUT_ABOVE * request.part_bytes:
             return [_entry(cut, url) for cut in self._cut(location, request.part_bytes, budget)]
@@ -308,7 +306,7 @@ def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
     return _ENTRY_BYTES + sum(len(text) for text in texts if text) + lists
 
 
-def _tiered(readable: ReadablePartition, visible: Visible, local_start: int) -> OffsetRange:
+def _tiered_offsets(readable: ReadablePartition, visible: Visible, local_start: int) -> OffsetRange:
     """Return the requested offsets that are tiered and inside the log, and not on the leader's own disk.
 
     Args:
@@ -320,10 +318,10 @@ def _tiered(readable: ReadablePartition, visible: Visible, local_start: int) -> 
     return OffsetRange(readable.start, max(readable.start, end))
 
 
-def _cache_key(request: LocationRequest, wanted: _Wanted) -> tuple[object, ...]:
+def _cache_key(request: LocationRequest, tiered: _TieredRange) -> tuple[object, ...]:
     """Return the cache key of a partition's response: everything that it depends on except the segments."""
     return (
-        wanted.readable.partition, wanted.offsets.start, wanted.offsets.end, wanted.readable.end,
+        tiered.readable.partition, tiered.offsets.start, tiered.offsets.end, tiered.readable.end,
         request.committed, request.part_bytes, request.message.offsets_only,
     )  # fmt: skip
 
