@@ -158,9 +158,9 @@ class LocationResponses:
         Raises:
             BrokerError: the brokers cannot be asked.
         """
-        existing = self._segments.existing(self._topic_partitions(partitions))
-        ends = self._segments.log_ends(list(existing.values()))
-        return {by_id: ends[partition] for by_id, partition in existing.items() if partition in ends}
+        topic_partitions = self._topic_partitions(partitions)
+        ends = self._segments.log_ends(list(topic_partitions.values()))
+        return {by_id: ends[partition] for by_id, partition in topic_partitions.items() if partition in ends}
 
     def locate(
         self,

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
@@ -27,8 +26,6 @@ from tiered_stream.process.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
-
-K = TypeVar("K")
 
 _TOPICS_SECONDS = 1.0  # minimum time between two listings of all topics because of an unknown topic id
 
@@ -106,24 +103,16 @@ class TieredSegments:
         self._names = time.monotonic(), names
         return names
 
-    def existing(self, named: Mapping[K, TopicPartition]) -> dict[K, TopicPartition]:
-        """Return the entries of `named` whose partition exists according to the newest known cluster metadata.
-
-        Without this, one missing partition would fail a request for all of them.
-        """
-        numbers: dict[str, Collection[int]] = {}
-        for topic in {partition.topic for partition in named.values()}:
-            known = self._client.topic(topic)
-            numbers[topic] = known.partitions if known else ()
-        return {key: partition for key, partition in named.items() if partition.partition in numbers[partition.topic]}
-
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the current high watermarks of the partitions whose leaders answer.
+        """Return the current high watermarks of the partitions that exist and whose leaders answer.
 
         Raises:
             BrokerError: no broker can be asked.
         """
-        return self._offsets(LATEST, partitions)
+        names = {partition.topic for partition in partitions}
+        topics = {name: topic for name in names if (topic := self._client.topic(name)) is not None}
+        # One missing partition would fail the request for all of them.
+        return self._offsets(LATEST, [partition for partition in partitions if _exists(topics, partition)])
 
     def local_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return each partition's first offset on its leader's own disk, for leaders that answer; -1: none is there.
