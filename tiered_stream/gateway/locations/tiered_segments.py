@@ -155,9 +155,8 @@ class TieredSegments:
             stale = [
                 partition
                 for partition, topic_id in partitions.items()
-                if not self._is_fresh(partition, topic_id, oldest)
+                if partition not in silent and not self._is_fresh(partition, topic_id, oldest)
             ]
-            stale = [partition for partition in stale if partition not in silent]
             others = {self._refreshing[partition] for partition in stale if partition in self._refreshing}
             mine = [partition for partition in stale if partition not in self._refreshing]
             self._refreshing.update(dict.fromkeys(mine, refreshed))
