@@ -132,7 +132,7 @@ class Gateway:
                     log.info("%d brokers, listening on %s", len(brokers), self._ports)
                 await asyncio.to_thread(self._segments.follow_all)
                 if self.unhealthy_reason:
-                    log.info("what is tiered is known")
+                    log.info("the tiered segments of all topics are known")
                     self.unhealthy_reason = ""
                 await self._wait_to_refresh()
             except (TieredStreamError, OSError) as error:
