@@ -232,7 +232,7 @@ def _listener_tls(options: GivenOptions) -> ListenerTls | None:
     stores: tuple[Option[Any], ...] = (TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD, TRUSTSTORE_CERTIFICATES)
     auth = options.read(CLIENT_AUTH)
     if options.read(LISTENER_PROTOCOL) == "plaintext":
-        tls_options = (KEYSTORE, CLIENT_AUTH, *stores)
+        tls_options: tuple[Option[Any], ...] = (KEYSTORE, CLIENT_AUTH, *stores)
         if unused := [setting.name for setting in tls_options if options.has(setting) and options.read(setting)]:
             log.warning("%s has no effect without %s=SSL", unused[0], LISTENER_PROTOCOL.name)
         return None
