@@ -55,7 +55,7 @@ class SignedUrl(NamedTuple):
 
     @property
     def origin(self) -> str:
-        return _origin(self.scheme, self.host, self.port)
+        return _format_origin(self.scheme, self.host, self.port)
 
     def __str__(self) -> str:
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
@@ -104,7 +104,7 @@ class SignedHosts:
     def _by_wildcard(self, url: SignedUrl) -> bool:
         labels = url.host.split(".")
         parents = (".".join(labels[count:]) for count in range(1, len(labels)))
-        return any(_origin(url.scheme, f"*.{host}", url.port) in self.origins for host in parents)
+        return any(_format_origin(url.scheme, f"*.{host}", url.port) in self.origins for host in parents)
 
     def _is_aws(self, url: SignedUrl) -> bool:
         if self.aws_bucket is None or (url.scheme, url.port) != ("https", 443):
@@ -144,10 +144,12 @@ def signed_hosts(options: StorageOptions) -> SignedHosts:
 def _origin_of(url: str, subdomain: str = "") -> str:
     parts = urlsplit(url)
     host = parts.hostname or ""
-    return _origin(parts.scheme, f"[{host}]" if ":" in host else subdomain + host, parts.port or _PORTS[parts.scheme])
+    return _format_origin(
+        parts.scheme, f"[{host}]" if ":" in host else subdomain + host, parts.port or _PORTS[parts.scheme]
+    )
 
 
-def _origin(scheme: str, host: str, port: int) -> str:
+def _format_origin(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://{host}:{port}"
 
 
