@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.docs.docs_tables import with_table
 from tests.stack.build import ROOT
-from tiered_stream.options.tables import with_table
 
 README = ROOT / "README.md"
 REPORT = ROOT / "build" / "bench.json"

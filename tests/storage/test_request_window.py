@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.options.parsing import FetchOptions
-from tiered_stream.storage.request_window import FIRST, RequestWindow
+from tiered_stream.storage.request_window import FIRST_REQUESTS, RequestWindow
 
 SECONDS = st.floats(0, 1e6)
 USUAL = 8
@@ -20,12 +20,12 @@ def window_of(in_flight: int = 16, memory: int = 12 * USUAL) -> RequestWindow:
 def after(window: RequestWindow, request: float, work: float, times: int = 20, busy: int = 0, size: int = USUAL) -> int:
     """The window's size once so many requests of `size` bytes took so long, and the decoder with each."""
     for _ in range(times):
-        window.taken(size, request, (size, work), busy)
+        window.record_response(size, request, (size, work), busy)
     return window.size
 
 
 def test_the_first_requests_of_a_task_are_sent_all_at_once() -> None:
-    assert window_of(16).size == FIRST
+    assert window_of(16).size == FIRST_REQUESTS
     assert window_of(1).size == 4
 
 
@@ -49,21 +49,20 @@ def test_of_larger_requests_than_usual_fewer_are_asked_for() -> None:
 def test_one_slow_request_is_no_reason_for_more() -> None:
     window = window_of(16)
     after(window, request=0.01, work=0.03)
-    window.taken(USUAL, 30.0, (USUAL, 0.03), 0)
+    window.record_response(USUAL, 30.0, (USUAL, 0.03), 0)
     assert window.size == 3
 
 
 def test_before_anything_is_known_requests_are_of_the_usual_size() -> None:
-    assert window_of().request_bytes() == window_of().request_bytes(first=True) == 8
+    assert window_of().request_bytes() == 8
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_a_quick_storage_is_asked_for_twice_as_much_at_once(first: bool) -> None:
+def test_a_quick_storage_is_asked_for_twice_as_much_at_once() -> None:
     window = window_of()
     after(window, request=0.01, work=0.03)
-    assert window.request_bytes(first=first) == 16
+    assert window.request_bytes() == 16
     after(window, request=0.02, work=0.06, size=16)
-    assert window.request_bytes(first=first) == 16
+    assert window.request_bytes() == 16
 
 
 def test_where_memory_is_short_requests_do_not_get_larger() -> None:
@@ -72,17 +71,10 @@ def test_where_memory_is_short_requests_do_not_get_larger() -> None:
     assert window.request_bytes() == 10
 
 
-def test_who_waits_for_a_slow_storage_gets_little_at_first() -> None:
-    window = window_of()
-    after(window, request=0.19, work=0.03)
-    assert window.request_bytes(first=True) == 2
-    assert window.request_bytes() == 8
-
-
 def test_a_storage_that_is_hardly_slower_than_the_decoder_is_asked_as_ever() -> None:
     window = window_of()
     after(window, request=0.1, work=0.03)
-    assert window.request_bytes(first=True) == window.request_bytes() == 8
+    assert window.request_bytes() == 8
 
 
 def test_requests_that_are_large_stay_so_while_their_own_size_comes_quickly() -> None:
@@ -128,29 +120,29 @@ def test_what_it_learned_it_forgets() -> None:
 
 def test_without_work_to_compare_with_nothing_changes() -> None:
     window = window_of(16)
-    window.taken(USUAL, 100.0, None, 0)
-    assert window.size == FIRST
+    window.record_response(USUAL, 100.0, None, 0)
+    assert window.size == FIRST_REQUESTS
     assert window.request_bytes() == USUAL
 
 
 def test_a_storage_that_asks_for_fewer_requests_gets_half_and_then_one_more_at_a_time() -> None:
     window = window_of(16)
     assert after(window, request=1.0, work=0.01) == 19
-    window.taken(USUAL, 1.0, (USUAL, 0.01), busy_answers=3)
+    window.record_response(USUAL, 1.0, (USUAL, 0.01), busy_answers=3)
     assert window.size == 9
-    window.taken(USUAL, 1.0, (USUAL, 0.01), busy_answers=4)
+    window.record_response(USUAL, 1.0, (USUAL, 0.01), busy_answers=4)
     assert window.size == 4
     sizes = []
     for _ in range(4 + 5 + 6):
-        window.taken(USUAL, 1.0, (USUAL, 0.01), busy_answers=4)
+        window.record_response(USUAL, 1.0, (USUAL, 0.01), busy_answers=4)
         sizes.append(window.size)
     assert sizes == [4] * 3 + [5] * 5 + [6] * 6 + [7]
 
 
 def test_what_was_said_before_the_first_response_is_no_news() -> None:
     window = window_of(16)
-    window.taken(USUAL, 1.0, None, busy_answers=7)
-    assert window.size == FIRST
+    window.record_response(USUAL, 1.0, None, busy_answers=7)
+    assert window.size == FIRST_REQUESTS
 
 
 SIZES = st.integers(0, 100)
@@ -166,16 +158,15 @@ def test_it_stays_within_its_bounds_whatever_is_measured(
 ) -> None:
     window = window_of(in_flight, memory)
     for each in taken:
-        window.taken(*each)
+        window.record_response(*each)
         assert 1 <= window.size <= in_flight + 3
-        for first in (True, False):
-            assert 2 <= window.request_bytes(first=first) <= 16
-            assert window.request_bytes(first=first) <= max(8, memory // 4)
+        assert 4 <= window.request_bytes() <= 16
+        assert window.request_bytes() <= max(8, memory // 4)
 
 
 @pytest.mark.parametrize("busy", [1, 2, 64])
 def test_a_storage_that_is_always_busy_is_asked_one_by_one(busy: int) -> None:
     window = window_of(16)
     for number in range(20):
-        window.taken(USUAL, 1.0, (USUAL, 0.01), number * busy)
+        window.record_response(USUAL, 1.0, (USUAL, 0.01), number * busy)
     assert window.size == 1

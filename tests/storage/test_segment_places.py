@@ -70,16 +70,16 @@ def test_objects_without_a_prefix_are_a_place_too(tmp_path: Path) -> None:
 )
 def test_a_segment_is_found_where_it_is(given: tuple[StorageLayout, str]) -> None:
     found = misplacement(settings(golden(PLAIN).bucket, *given), SEGMENT)
-    assert found is not None and found.found_at
-    assert "set remote.storage.layout=aiven and remote.storage.uri=file:" in found.what_to_set
-    assert found.what_to_set.endswith("rsm.config.key.prefix=plain/")
+    assert found is not None and found.actual_place
+    assert "set remote.storage.layout=aiven and remote.storage.uri=file:" in found.advice
+    assert found.advice.endswith("rsm.config.key.prefix=plain/")
 
 
 def test_a_segment_that_another_plugin_wrote_is_found(tmp_path: Path) -> None:
     by_local_plugin(tmp_path / "kafka-tiered-storage", SEGMENT)
     found = misplacement(settings(tmp_path, AIVEN, "plain/"), SEGMENT)
-    assert found is not None and found.found_at
-    assert found.what_to_set.endswith(
+    assert found is not None and found.actual_place
+    assert found.advice.endswith(
         f"remote.storage.layout=local and remote.storage.uri={tmp_path.as_uri()}/kafka-tiered-storage"
     )
 
@@ -99,12 +99,12 @@ def test_a_copy_elsewhere_of_an_object_that_is_gone_is_no_matter_of_settings(tmp
     assert misplacement(settings(bucket, AIVEN, "plain/"), SEGMENT) is None
     shutil.rmtree(bucket / "plain")
     found = misplacement(settings(bucket, AIVEN, "plain/"), SEGMENT)
-    assert found is not None and found.what_to_set.endswith("rsm.config.key.prefix=backup/plain/")
+    assert found is not None and found.advice.endswith("rsm.config.key.prefix=backup/plain/")
 
 
 def test_a_place_that_has_nothing_of_the_topic_is_told(tmp_path: Path) -> None:
     found = misplacement(settings(tmp_path, AIVEN, "plain/"), SEGMENT)
-    assert found is not None and not found.found_at
+    assert found is not None and not found.actual_place
     assert str(found).startswith("nothing of its topic is where the settings say: set remote.storage.uri")
 
 
@@ -133,7 +133,7 @@ def test_the_whole_bucket_is_looked_through_whatever_the_prefix_in_the_uri(s3pro
     ):
         found = misplacement(given, SEGMENT)
         assert found is not None
-        assert found.what_to_set.endswith("remote.storage.uri=s3://places and rsm.config.key.prefix=plain/")
+        assert found.advice.endswith("remote.storage.uri=s3://places and rsm.config.key.prefix=plain/")
 
 
 @pytest.mark.stack

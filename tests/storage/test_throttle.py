@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered_stream.storage.throttle import MOST_SAVED_SECONDS, TokenBucket, pace_of
+from tiered_stream.storage.throttle import MAX_SAVED_SECONDS, TokenBucket, pace_of
 
 
 class Clock:
@@ -58,8 +58,21 @@ def test_never_more_than_the_rate_passes(rate: int, takes: list[tuple[float, int
         clock.now += idle
         tokens.take(size)
         # Before the last one, which goes into debt.
-        assert passed <= (clock.now + MOST_SAVED_SECONDS) * rate * 1.000001
+        assert passed <= (clock.now + MAX_SAVED_SECONDS) * rate * 1.000001
         passed += size
+
+
+def test_no_second_has_more_requests_than_the_rate_however_long_none_came() -> None:
+    clock = Clock()
+    tokens = TokenBucket(100, lambda: clock.now, clock.sleep, max_saved_seconds=0)
+    made = []
+    for _ in range(3):
+        for _ in range(150):
+            tokens.take(1)
+            made.append(clock.now)
+        clock.sleep(30)
+    assert all(after - before > 0.99 for before, after in zip(made, made[100:], strict=False))
+    assert made[149] < 1.5, "and not many fewer"
 
 
 def test_threads_wait_for_each_other() -> None:

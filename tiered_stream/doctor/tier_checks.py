@@ -205,9 +205,9 @@ def _misplaced(
     which = f"{len(missing)} of {asked} segments are not" if fetched.given else "no segment is"
     for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
         misplaced = misplacement(storage, segment)
-        if misplaced is not None and misplaced.found_at:
-            said = f"{which} where the settings say ({fetched.failed[segment]}), but it is at {misplaced.found_at}"
-            return FaultError(said, misplaced.what_to_set)
+        if misplaced is not None and misplaced.actual_place:
+            said = f"{which} where the settings say ({fetched.failed[segment]}), but it is at {misplaced.actual_place}"
+            return FaultError(said, misplaced.advice)
     if not missing or fetched.given:
         return None
     return FaultError(

@@ -14,14 +14,14 @@ from tiered_stream.broker.login.tls import tls_context
 from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.gateway.listener_tls import PREFIX, ListenerFiles, ListenerTls
+from tiered_stream.gateway.listener_tls import PREFIX, ListenerTls
 from tiered_stream.options import remote_options, types
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options, storage_option_names
 from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR
-from tiered_stream.options.types import Option, declared_in
+from tiered_stream.options.types import Option, declared_in, option, optional
 from tiered_stream.options.unknown_names import unknown_setting
 
 log = logging.getLogger(__name__)
@@ -37,158 +37,112 @@ def _ports(text: str) -> range:
     return range(int(match[1]), int(match[2]) + 1)
 
 
-def _seconds(most_ms: int, least_ms: int = 0) -> Callable[[str], float]:
-    parse = types.integer(least_ms, most_ms)
+def _seconds(max_ms: int, min_ms: int = 0) -> Callable[[str], float]:
+    """Return a parser of a number of milliseconds from `min_ms` to `max_ms`, whose result is in seconds."""
+    parse = types.integer(min_ms, max_ms)
     return lambda text: parse(text) / 1000
 
 
 ADVERTISED_HOST: Option[str] = Option(
     "gateway.advertised.host", types.text, "", "", "The host by which clients reach this gateway. Needed."
 )
-LISTENER_HOST: Option[str] = Option(
-    "gateway.listener.host", types.text, "0.0.0.0", "0.0.0.0", "The address on which it listens for clients."
-)
-BOOTSTRAP_PORT: Option[int] = Option(
-    "gateway.bootstrap.port", _PORT, 19092, "19092", "The port that clients bootstrap from."
-)
-BROKER_PORTS: Option[range] = Option(
-    "gateway.broker.ports", _ports, range(19100, 19200), "19100-19199", "The ports that stand for brokers, one each."
-)
-LISTENER_PROTOCOL: Option[str] = Option(
-    "gateway.listener.security.protocol",
-    types.one_of("plaintext", "ssl"),
-    "plaintext",
-    "PLAINTEXT",
+LISTENER_HOST = option("gateway.listener.host", types.text, "0.0.0.0", "The address on which it listens for clients.")
+BOOTSTRAP_PORT = option("gateway.bootstrap.port", _PORT, "19092", "The port that clients bootstrap from.")
+BROKER_PORTS = option("gateway.broker.ports", _ports, "19100-19199", "The ports that stand for brokers, one each.")
+LISTENER_PROTOCOL = option(
+    "gateway.listener.security.protocol", types.one_of("plaintext", "ssl"), "PLAINTEXT",
     "`SSL`: clients connect by TLS. Their SASL logins pass through to the brokers either way.",
-)
-KEYSTORE: Option[str | None] = Option(
-    "gateway.listener.ssl.keystore.location",
-    types.text,
-    None,
-    "",
+)  # fmt: skip
+KEYSTORE = optional(
+    "gateway.listener.ssl.keystore.location", types.text,
     "A PEM file with the key and the certificate chain. It is read again when it changes, for new connections.",
+)  # fmt: skip
+KEY_PASSWORD = optional(
+    "gateway.listener.ssl.key.password", types.text, "The key's password, if it has one.", secret=True
 )
-KEY_PASSWORD: Option[str] = Option(
-    "gateway.listener.ssl.key.password", types.text, "", "", "The key's password, if it has one.", secret=True
-)
-CLIENT_AUTH: Option[str] = Option(
-    "gateway.listener.ssl.client.auth",
-    types.one_of("none", "requested", "required"),
-    "none",
-    "none",
+CLIENT_AUTH = option(
+    "gateway.listener.ssl.client.auth", types.one_of("none", "requested", "required"), "none",
     "Whether clients show a certificate of an authority in the trust store: `required`, `requested` (if they show one, "
     "it must be valid) or `none`. It ends at the gateway: to brokers, clients still log in by SASL.",
-)
-TRUSTSTORE: Option[str | None] = Option(
-    "gateway.listener.ssl.truststore.location",
-    types.text,
-    None,
-    "",
+)  # fmt: skip
+TRUSTSTORE = optional(
+    "gateway.listener.ssl.truststore.location", types.text,
     "The authorities of clients' certificates: a PEM, PKCS12 or JKS file.",
+)  # fmt: skip
+TRUSTSTORE_TYPE = optional(
+    "gateway.listener.ssl.truststore.type", types.text, "`PEM`, `PKCS12` or `JKS`; the file tells it itself."
 )
-TRUSTSTORE_TYPE: Option[str] = Option(
-    "gateway.listener.ssl.truststore.type", types.text, "", "", "`PEM`, `PKCS12` or `JKS`; the file tells it itself."
+TRUSTSTORE_PASSWORD = optional(
+    "gateway.listener.ssl.truststore.password", types.text, "The trust store's password.", secret=True
 )
-TRUSTSTORE_PASSWORD: Option[str] = Option(
-    "gateway.listener.ssl.truststore.password", types.text, "", "", "The trust store's password.", secret=True
+TRUSTSTORE_CERTIFICATES = optional(
+    "gateway.listener.ssl.truststore.certificates", types.text, "The authorities themselves, in PEM."
 )
-TRUSTSTORE_CERTIFICATES: Option[str] = Option(
-    "gateway.listener.ssl.truststore.certificates", types.text, "", "", "The authorities themselves, in PEM."
-)
-MONITOR_HOST: Option[str] = Option(
-    "gateway.monitor.host", types.text, "127.0.0.1", "127.0.0.1", "The address of `/health` and `/metrics`."
-)
-MONITOR_PORT: Option[int] = Option("gateway.monitor.port", _PORT, 19080, "19080", "Their port.")
-SIGNED_SECONDS: Option[int] = Option(
-    "gateway.signed.location.lifetime.seconds",
-    types.integer(0, 7 * 24 * 3600),
-    900,
-    "900",
+MONITOR_HOST = option("gateway.monitor.host", types.text, "127.0.0.1", "The address of `/health` and `/metrics`.")
+MONITOR_PORT = option("gateway.monitor.port", _PORT, "19080", "Their port.")
+SIGNED_SECONDS = option(
+    "gateway.signed.location.lifetime.seconds", types.integer(0, 7 * 24 * 3600), "900",
     "How long a signed URL reaches its object; 0: none are made, and readers need storage credentials.",
+)  # fmt: skip
+INDEX_CACHE = option(
+    "gateway.index.cache.bytes", types.byte_size(1 << 20), "64m", "The most index bytes that are kept."
 )
-INDEX_CACHE: Option[int] = Option(
-    "gateway.index.cache.bytes", types.byte_size(1 << 20), 64 << 20, "64m", "The most index bytes that are kept."
+ANSWER_CACHE = option(
+    "gateway.answer.cache.bytes", types.byte_size(0), "96m", "The most encoded answers that are kept."
 )
-ANSWER_CACHE: Option[int] = Option(
-    "gateway.answer.cache.bytes", types.byte_size(0), 96 << 20, "96m", "The most encoded answers that are kept."
+FRESH = option(
+    "gateway.metadata.max.age.ms", _seconds(60_000), "500", "For how long what is known of a partition holds."
 )
-FRESH: Option[float] = Option(
-    "gateway.metadata.max.age.ms", _seconds(60_000), 0.5, "500", "For how long what is known of a partition holds."
+MAX_CONNECTIONS = option(
+    "gateway.max.connections", types.integer(1, types.INT_MAX), "10000", "The most connections of clients."
 )
-MAX_CONNECTIONS: Option[int] = Option(
-    "gateway.max.connections", types.integer(1, types.INT_MAX), 10_000, "10000", "The most connections of clients."
-)
-MAX_CONNECTIONS_PER_IP: Option[int] = Option(
-    "gateway.max.connections.per.ip",
-    types.integer(1, types.INT_MAX),
-    types.INT_MAX,
-    "2147483647",
+MAX_CONNECTIONS_PER_IP = option(
+    "gateway.max.connections.per.ip", types.integer(1, types.INT_MAX), "2147483647",
     "The most of them from one address. To brokers all come from the gateway's.",
-)
-SETUP: Option[float] = Option(
-    "gateway.socket.connection.setup.timeout.ms",
-    _seconds(types.INT_MAX, least_ms=1),
-    10.0,
-    "10000",
+)  # fmt: skip
+SETUP = option(
+    "gateway.socket.connection.setup.timeout.ms", _seconds(types.INT_MAX, min_ms=1), "10000",
     "How long a client's TLS handshake may take, and then the connection to the broker.",
+)  # fmt: skip
+REQUEST_BYTES = option(
+    "gateway.socket.request.max.bytes", types.byte_size(1, types.INT_MAX), "100m", "The largest request."
 )
-REQUEST_BYTES: Option[int] = Option(
-    "gateway.socket.request.max.bytes", types.byte_size(1, types.INT_MAX), 100 << 20, "100m", "The largest request."
-)
-LOGIN_BYTES: Option[int] = Option(
-    "gateway.sasl.server.max.receive.size",
-    types.byte_size(1, types.INT_MAX),
-    512 << 10,
-    "512k",
+LOGIN_BYTES = option(
+    "gateway.sasl.server.max.receive.size", types.byte_size(1, types.INT_MAX), "512k",
     "The largest request before a login, where brokers ask for one.",
-)
-IN_FLIGHT: Option[int] = Option(
-    "gateway.max.in.flight.requests.per.connection",
-    types.integer(1, types.INT_MAX),
-    5,
-    "5",
+)  # fmt: skip
+IN_FLIGHT = option(
+    "gateway.max.in.flight.requests.per.connection", types.integer(1, types.INT_MAX), "5",
     "How many requests without a response a connection may have before no more are read. Brokers work at one at once.",
-)
-UNREAD_BYTES: Option[int] = Option(
-    "gateway.max.unread.bytes",
-    types.byte_size(1 << 10, 1 << 30),
-    64 << 10,
-    "64k",
+)  # fmt: skip
+UNREAD_BYTES = option(
+    "gateway.max.unread.bytes", types.byte_size(1 << 10, 1 << 30), "64k",
     "What a client or a broker may leave unread before no more is read for it.",
-)
-QUEUED_BYTES: Option[int] = Option(
-    "gateway.queued.max.bytes",
-    types.byte_size(16 << 20),
-    256 << 20,
-    "256m",
+)  # fmt: skip
+QUEUED_BYTES = option(
+    "gateway.queued.max.bytes", types.byte_size(16 << 20), "256m",
     "The memory for requests and responses that are read whole and for what is unread, of all connections together. "
     "When it is short, the connections that keep some only because their peer is slow are closed.",
-)
-STORAGE_REQUESTS: Option[int] = Option(
-    "gateway.max.storage.requests.per.second",
-    types.integer(1, types.INT_MAX),
-    1000,
-    "1000",
+)  # fmt: skip
+STORAGE_REQUESTS = option(
+    "gateway.max.storage.requests.per.second", types.integer(1, types.INT_MAX), "1000",
     "The most requests a second to the storage, whatever clients ask for.",
-)
-SHUTDOWN: Option[float] = Option(
-    "gateway.shutdown.timeout.ms",
-    _seconds(types.INT_MAX),
-    30.0,
-    "30000",
+)  # fmt: skip
+SHUTDOWN = option(
+    "gateway.shutdown.timeout.ms", _seconds(types.INT_MAX), "30000",
     "How long connections may end what they are at when the gateway stops, or when their client sends no more.",
-)
+)  # fmt: skip
 
-_DECLARED = (option for option in declared_in(globals()) if option is not METADATA_SNAPSHOT_DIR)
+_DECLARED = (setting for setting in declared_in(globals()) if setting is not METADATA_SNAPSHOT_DIR)
 GATEWAY_OPTIONS: tuple[Option[Any], ...] = (*_DECLARED, METADATA_SNAPSHOT_DIR)
 """The gateway's own options, and last an option that it shares with the source."""
-_NAMES = {option.name for option in GATEWAY_OPTIONS}
+_NAMES = {setting.name for setting in GATEWAY_OPTIONS}
 _KNOWN = {
-    name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{each}" for each in CLIENT_PROPERTIES))
+    name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{name}" for name in CLIENT_PROPERTIES))
 }
 _REQUEST_TIMEOUT_MS = "20000"
 """Default timeout of a storage request: shorter than the 30 s that Kafka's clients wait for the gateway's response."""
-_OF_OUR_OWN_LOGIN = ("ssl.keystore.", "ssl.key.")
+_OWN_CERTIFICATE = ("ssl.keystore.", "ssl.key.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +151,8 @@ class GatewaySettings:
 
     `listener_tls` is for connections from clients (None: plaintext). `broker_tls` is for connections that carry
     clients' requests to brokers (None: plaintext). It leaves out the gateway's own certificate, so that brokers never
-    take a client for the gateway. `login_asked`: the brokers' listener uses SASL. Clients and the gateway's own client
-    use the same listener.
+    take a client for the gateway. `login_asked` is True if the brokers' listener uses SASL; clients and the gateway's
+    own client use the same listener. `kafka` has the client properties without the prefix `kafka.`.
     """
 
     listener_host: str = of(LISTENER_HOST)
@@ -235,26 +189,28 @@ class GatewaySettings:
         Raises:
             ConfigurationError: a setting is missing, unknown or malformed.
         """
-        given = GivenOptions(raw)
-        _check_names(raw, given)
-        if not given.has(ADVERTISED_HOST):
+        options = GivenOptions(raw)
+        _check_names(raw, options)
+        if not options.has(ADVERTISED_HOST):
             raise ConfigurationError("gateway.advertised.host is missing: the host by which clients reach this gateway")
-        of_storage = {name: value for name, value in raw.items() if name not in _NAMES}
-        storage = parse_storage_options({remote_options.REQUEST_TIMEOUT_MS.name: _REQUEST_TIMEOUT_MS, **of_storage})
+        storage_options = {name: value for name, value in raw.items() if name not in _NAMES}
+        storage = parse_storage_options(
+            {remote_options.REQUEST_TIMEOUT_MS.name: _REQUEST_TIMEOUT_MS, **storage_options}
+        )
         if storage.uri is None:
             raise ConfigurationError("remote.storage.uri is missing: it says where the tiered segments are")
-        kafka = given.with_prefix("kafka.")
+        kafka = options.with_prefix("kafka.")
         return cls(
-            listener_tls=_listener_tls(given),
+            listener_tls=_listener_tls(options),
             broker_tls=_broker_tls(kafka),
             login_asked=_security_protocol(kafka).startswith("SASL_"),
             kafka=kafka,
             storage=replace(storage, has_fallback=True),  # offsets without a location are read from the brokers
-            **read_fields(cls, given),
+            **read_fields(cls, options),
         )
 
 
-def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
+def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
     """Refuse unknown setting names, except `kafka.*` and `remote.*`, which are checked when they are read.
 
     Log a warning for options of the Spark source that a gateway does not use.
@@ -263,7 +219,7 @@ def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
         ConfigurationError: a setting is unknown; the message names it and the nearest known one.
     """
     check_placeholders(raw, ("gateway.", "kafka."))
-    elsewhere = ("kafka.", "remote.", given.plugin_prefix)
+    elsewhere = ("kafka.", "remote.", options.plugin_prefix)
     for name in sorted(raw):
         lower = name.lower()
         if lower in _KNOWN:
@@ -274,33 +230,29 @@ def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
             log.warning("setting %s has no effect on a gateway: remove it", name)
 
 
-def _listener_tls(given: GivenOptions) -> ListenerTls | None:
+def _listener_tls(options: GivenOptions) -> ListenerTls | None:
     stores: tuple[Option[Any], ...] = (TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD, TRUSTSTORE_CERTIFICATES)
-    auth = given.read(CLIENT_AUTH)
-    if given.read(LISTENER_PROTOCOL) == "plaintext":
-        if unused := _given(given, KEYSTORE, CLIENT_AUTH, *stores):
+    auth = options.read(CLIENT_AUTH)
+    if options.read(LISTENER_PROTOCOL) == "plaintext":
+        tls_options: tuple[Option[Any], ...] = (KEYSTORE, CLIENT_AUTH, *stores)
+        if unused := [setting.name for setting in tls_options if options.has(setting) and options.read(setting)]:
             log.warning("%s has no effect without %s=SSL", unused[0], LISTENER_PROTOCOL.name)
         return None
-    location = given.read(KEYSTORE)
+    location = options.read(KEYSTORE)
     if location is None or not os.path.isfile(location):
         raise ConfigurationError(f"{KEYSTORE.name} = {location!r}: {LISTENER_PROTOCOL.name}=SSL needs a PEM file there")
-    if auth != "none" and not (given.read(TRUSTSTORE) or given.read(TRUSTSTORE_CERTIFICATES)):
+    if auth != "none" and not (options.read(TRUSTSTORE) or options.read(TRUSTSTORE_CERTIFICATES)):
         # Without a trust store, Kafka trusts all public authorities, so anybody with a public certificate gets in.
         raise ConfigurationError(f"{CLIENT_AUTH.name} = {auth}: {TRUSTSTORE.name} is missing; set it")
-    trust = tuple((each.name.removeprefix(PREFIX), str(value)) for each in stores if (value := given.read(each)))
-    return ListenerTls(ListenerFiles(location, given.read(KEY_PASSWORD), auth, trust))
-
-
-def _given(given: GivenOptions, *options: Option[Any]) -> list[str]:
-    """Return the names of the options that are set to a value that is not empty."""
-    return [each.name for each in options if given.has(each) and given.read(each)]
+    trust = {setting.name.removeprefix(PREFIX): str(value) for setting in stores if (value := options.read(setting))}
+    return ListenerTls(location, options.read(KEY_PASSWORD) or "", auth, trust)
 
 
 def _broker_tls(kafka: Mapping[str, str]) -> ssl.SSLContext | None:
     if not _security_protocol(kafka).endswith("SSL"):
         return None
     return tls_context(
-        ConfigValues({name: value for name, value in kafka.items() if not name.startswith(_OF_OUR_OWN_LOGIN)})
+        ConfigValues({name: value for name, value in kafka.items() if not name.startswith(_OWN_CERTIFICATE)})
     )
 
 

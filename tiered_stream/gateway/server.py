@@ -15,7 +15,7 @@ from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
-from tiered_stream.gateway.locations.location_answers import LocationAnswers
+from tiered_stream.gateway.locations.location_responses import LocationResponses
 from tiered_stream.gateway.locations.location_workers import LocationWorkers
 from tiered_stream.gateway.locations.signing import LocationSigner
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
@@ -24,17 +24,18 @@ from tiered_stream.gateway.sockets.broker_ports import BrokerPorts
 from tiered_stream.gateway.sockets.client_connections import ClientConnections, Connect
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory
 from tiered_stream.gateway.sockets.listener import Listener
-from tiered_stream.gateway.sockets.relay import RelayLimits, RelayServices
+from tiered_stream.gateway.sockets.relay import RelayServices
 from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
 from tiered_stream.options.types import host_and_port
 from tiered_stream.storage.open_fetcher import fetcher_over
 from tiered_stream.storage.open_store import open_store
-from tiered_stream.storage.paced_store import PacedStore, RequestPace
+from tiered_stream.storage.paced_store import PacedStore
+from tiered_stream.storage.throttle import TokenBucket
 
 log = logging.getLogger(__name__)
 
-_BROKERS_SECONDS = 30.0
+_REFRESH_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
 
 
@@ -52,44 +53,39 @@ class Gateway:
         self._client = BrokerClient(settings.kafka)
         self._bootstrap = [Address(*host_and_port(each)) for each in self._client.config.bootstrap_servers.split(",")]
         self._ports = BrokerPorts(self._endpoints, self._serve_broker)
-        pace = RequestPace(settings.storage_requests)
-        fetcher = fetcher_over(
-            lambda: PacedStore(open_store(settings.storage), partial(self._storage_turn, pace)), settings.storage
-        )
-        self._fetcher = fetcher
+        self._storage_requests = TokenBucket(settings.storage_requests, max_saved_seconds=0)
+        store = PacedStore(open_store(settings.storage), self._wait_for_storage)
+        self._fetcher = fetcher = fetcher_over(store, settings.storage)
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds, self.metrics.signed)
         self.faulty = FaultyPartitions(self.metrics.unlocated)
-        self._segments_known = TieredSegments(
+        self._segments = TieredSegments(
             self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds, self.faulty,
             open_snapshots(settings.metadata_snapshot_dir),
         )  # fmt: skip
-        answers = LocationAnswers(
-            self._segments_known, self._signer, settings.answer_cache_bytes, self.metrics, pace.made
+        responses = LocationResponses(
+            self._segments, self._signer, settings.answer_cache_bytes, self.metrics, store.requests_made
         )
-        self._workers = LocationWorkers(answers, self.metrics)
+        self._workers = LocationWorkers(responses, self.metrics)
         services = RelayServices(
+            settings,
             self._advertise,
             self._ports.open,
             SIGNED_LOCATIONS if self._signer.enabled else LOCATIONS,
             self._workers,
             FrameMemory(settings.queued_bytes),
-            RelayLimits(
-                settings.login_asked, settings.request_bytes, settings.login_bytes,
-                settings.in_flight, settings.unread_bytes, settings.shutdown_seconds,
-            ),
             self.metrics,
-        )  # fmt: skip
+        )
         self._opener = StreamOpener(settings.unread_bytes)
-        self._connections = ClientConnections(settings, services, self._opener)
+        self._connections = ClientConnections(services, self._opener)
         self._bootstrap_listener: Listener | None = None
         self._brokers_task: asyncio.Task[None] | None = None
-        self._look_again = asyncio.Event()
+        self._brokers_changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.unhealthy_reason = "no broker has answered yet"
         """Reason why the gateway does not work at the moment; empty: it works."""
 
-    def _storage_turn(self, pace: RequestPace) -> None:
-        pace.wait()
+    def _wait_for_storage(self) -> None:
+        self._storage_requests.take(1)
         self.metrics.storage_requests.inc()
 
     async def start(self) -> None:
@@ -124,7 +120,7 @@ class Gateway:
         await self._connections.close()
         self._workers.close()
         await asyncio.to_thread(self._client.close)
-        await asyncio.to_thread(self._segments_known.close)
+        await asyncio.to_thread(self._segments.close)
         await asyncio.to_thread(self._fetcher.close)
 
     async def _follow_brokers(self) -> None:
@@ -132,14 +128,14 @@ class Gateway:
             try:
                 response = await asyncio.to_thread(self._client.ask_any_broker, lambda: metadata_request([]))
                 brokers = response.brokers or ()
-                await self._ports.follow({each.node_id: Address(each.host, each.port) for each in brokers})
+                await self._ports.follow({broker.node_id: Address(broker.host, broker.port) for broker in brokers})
                 if self.unhealthy_reason:
                     log.info("%d brokers, listening on %s", len(brokers), self._ports)
-                await asyncio.to_thread(self._segments_known.follow_all)
+                await asyncio.to_thread(self._segments.follow_all)
                 if self.unhealthy_reason:
-                    log.info("what is tiered is known")
+                    log.info("the tiered segments of all topics are known")
                     self.unhealthy_reason = ""
-                await self._wait_for_the_next_look()
+                await self._wait_to_refresh()
             except (TieredStreamError, OSError) as error:
                 await self._wait_to_retry(str(error))
             except Exception as error:  # only this task keeps the gateway up to date, so it must not end silently
@@ -151,12 +147,12 @@ class Gateway:
         log.error("the gateway cannot work: %s", reason)
         await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _wait_for_the_next_look(self) -> None:
+    async def _wait_to_refresh(self) -> None:
         await asyncio.sleep(_RETRY_SECONDS)
-        self._look_again.clear()
+        self._brokers_changed.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_BROKERS_SECONDS):
-                await self._look_again.wait()
+            async with asyncio.timeout(_REFRESH_SECONDS):
+                await self._brokers_changed.wait()
 
     def _advertise(self, node_id: int, broker: Address) -> Address:
         """Return the gateway's address for a broker, and remember the broker's own address (see `Endpoints.learn`).
@@ -170,7 +166,7 @@ class Gateway:
             return self._endpoints.learn(node_id, broker)
         except ConfigurationError:
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._look_again.set)
+                self._loop.call_soon_threadsafe(self._brokers_changed.set)
             raise
 
     async def _serve_broker(self, node_id: int, port: int) -> Listener:
@@ -193,4 +189,4 @@ class Gateway:
 
     async def _connect(self, address: Address) -> Streams:
         settings = self._settings
-        return await self._opener.opened(address.host, address.port, settings.broker_tls, settings.setup_seconds)
+        return await self._opener.connect(address.host, address.port, settings.broker_tls, settings.setup_seconds)

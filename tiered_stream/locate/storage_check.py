@@ -103,6 +103,6 @@ def check_place(
     Raises:
         ConfigurationError: the object is elsewhere, or the place has no object of the topic and gives no other segment.
     """
-    misplaced = fetcher.misplaced(segment)
-    if misplaced is not None and (misplaced.found_at or not gives_another()):
+    misplaced = fetcher.find_misplacement(segment)
+    if misplaced is not None and (misplaced.actual_place or not gives_another()):
         raise ConfigurationError(f"{missing}; {misplaced}") from missing

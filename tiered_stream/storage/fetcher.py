@@ -13,23 +13,21 @@ from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
 
 
 @dataclass(frozen=True, slots=True)
-class Misplaced:
-    """Explanation of a missing object by wrong settings: no object of the topic is at the place that the settings name.
+class Misplacement:
+    """Explanation of a missing object by wrong storage settings, which lead to no object of its topic.
 
-    `found_at` is the place of the segment's log elsewhere, empty if it was not found. `what_to_set` says in words which
+    `actual_place` is the full name of the segment's log elsewhere; empty if the log was not found. `advice` says which
     settings to change.
     """
 
-    found_at: str
-    what_to_set: str
+    actual_place: str
+    advice: str
 
     def __str__(self) -> str:
-        where = f"it is at {self.found_at}" if self.found_at else "nothing of its topic is where the settings say"
-        return f"{where}: {self.what_to_set}"
-
-
-def _unknown(_segment: RemoteLogSegment) -> Misplaced | None:
-    return None
+        place = (
+            f"it is at {self.actual_place}" if self.actual_place else "nothing of its topic is where the settings say"
+        )
+        return f"{place}: {self.advice}"
 
 
 class IndexType(Enum):
@@ -53,7 +51,7 @@ class RemoteStorageFetcher(ABC):
     `UnsupportedDataError`, with messages that name the object.
     """
 
-    misplaced: Callable[[RemoteLogSegment], Misplaced | None] = staticmethod(_unknown)
+    find_misplacement: Callable[[RemoteLogSegment], Misplacement | None] = staticmethod(lambda segment: None)
     """Function that searches for a segment with a missing object, and may list the storage.
 
     It returns None if no setting is known to be wrong.
@@ -71,29 +69,33 @@ class RemoteStorageFetcher(ABC):
 
     @abstractmethod
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        """Return the wanted indexes, by as few requests as the layout allows, without the indexes that do not exist.
+        """Return the indexes of `types` that exist, by as few requests as the layout allows.
 
         Raises: the errors of `fetch_log_segment`.
         """
 
-    def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
-        """Return `wanted` cut into consecutive ranges of about `request_bytes` to twice that size, one GET for each.
+    def request_ranges(
+        self, segment: RemoteLogSegment, byte_range: ByteRange, request_bytes: int
+    ) -> Sequence[ByteRange]:
+        """Cut `byte_range` into consecutive ranges for one GET each, of about `request_bytes` to twice that size.
 
         If a layout's objects consist of chunks, the ranges are cut at chunk ends.
         """
-        return cut(wanted, request_bytes)
+        return cut(byte_range, request_bytes)
 
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
-        """Return the storage's own metadata of a segment whose topic, partition, id and base offset alone are known.
+        """Return the segment's metadata as the storage itself keeps it, or None if it keeps none.
 
-        Return None if the storage keeps no such metadata. Raises: the errors of `fetch_log_segment`.
+        Of `segment`, only the topic, the partition, the ids and the base offset need to be known.
+
+        Raises: the errors of `fetch_log_segment`.
         """
         return None
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         """Return a URL (a credential) with which anyone may GET ranges of the log for `seconds` seconds (KIP-1248).
 
-        Return None if the storage cannot sign, or its object does not hold the log untransformed.
+        Return None if the storage cannot sign, or if its object holds the log compressed or encrypted.
 
         Raises: the errors of `fetch_log_segment`.
         """
@@ -113,7 +115,7 @@ class RemoteStorageFetcher(ABC):
         )
 
     def placed_by_metadata(self, segment: RemoteLogSegment) -> bool:
-        """Return whether the segment's own metadata says where its objects are, regardless of the settings."""
+        """Return whether the segment's own metadata, and not the settings, names the keys of its objects."""
         return False
 
     def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close
@@ -124,13 +126,13 @@ class RemoteStorageFetcher(ABC):
             self.close()
 
 
-def cut(wanted: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
-    """Cut `wanted` at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
+def cut(byte_range: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
+    """Cut `byte_range` at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
 
     The ranges are as small as that allows, but the last range also takes a rest of fewer than `request_bytes`. If
-    `wanted` does not begin at a multiple of `chunk_size`, the first range may be shorter by less than one chunk.
+    `byte_range` does not begin at a multiple of `chunk_size`, the first range may be shorter by less than one chunk.
     """
     step = -(-request_bytes // chunk_size) * chunk_size
-    first = wanted.start // chunk_size * chunk_size + step
-    bounds = [wanted.start, *range(first, wanted.end - request_bytes + 1, step), wanted.end]
+    first = byte_range.start // chunk_size * chunk_size + step
+    bounds = [byte_range.start, *range(first, byte_range.end - request_bytes + 1, step), byte_range.end]
     return [ByteRange(start, end) for start, end in pairwise(bounds) if start < end]

@@ -25,19 +25,19 @@ class FileStore(ObjectStore):
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.realpath(root))
 
-    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
+    def get(self, key: str, extent: ByteRange | Limit) -> bytes:
         with self._open(key) as file:
             size = os.fstat(file.fileno()).st_size
             # Compare the size first, because `read` allocates as many bytes as it is asked for.
-            if isinstance(wanted, Limit):
-                wanted.check(size, f"the bytes of {self.describe(key)}")
-                wanted = ByteRange(0, size)
-            elif wanted.end > size:
-                raise too_short(self.describe(key), wanted, size)
-            file.seek(wanted.start)
-            data = file.read(len(wanted))
-            if len(data) < len(wanted):
-                raise too_short(self.describe(key), wanted, wanted.start + len(data))
+            if isinstance(extent, Limit):
+                extent.check(size, f"the bytes of {self.describe(key)}")
+                extent = ByteRange(0, size)
+            elif extent.end > size:
+                raise too_short(self.describe(key), extent, size)
+            file.seek(extent.start)
+            data = file.read(len(extent))
+            if len(data) < len(extent):
+                raise too_short(self.describe(key), extent, extent.start + len(data))
             return data
 
     def size(self, key: str) -> int:
@@ -81,8 +81,8 @@ class FileStore(ObjectStore):
         except (OSError, ValueError) as error:  # ValueError: the key has a NUL character
             raise StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
 
-    def _no_folder(self, wanted: str = "") -> StorageBucketNotFoundError:
-        return StorageBucketNotFoundError(f"the folder {self._root} (option remote.storage.uri) does not exist{wanted}")
+    def _no_folder(self, detail: str = "") -> StorageBucketNotFoundError:
+        return StorageBucketNotFoundError(f"the folder {self._root} (option remote.storage.uri) does not exist{detail}")
 
 
 def _open_without_blocking(path: str, flags: int) -> int:

@@ -36,14 +36,14 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
         self._limits = limits
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        wanted = ByteRange(start, segment.size if end == -1 else end)
-        return self._store.get(object_key(segment, ".log"), wanted)
+        byte_range = ByteRange(start, segment.size if end == -1 else end)
+        return self._store.get(object_key(segment, ".log"), byte_range)
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         if segment.transaction_index_empty:
             types = set(types) - {IndexType.TRANSACTION}
-        found = {each: self._index(segment, each) for each in types}
-        return {each: data for each, data in found.items() if data is not None}
+        indexes = {index_type: self._index(segment, index_type) for index_type in types}
+        return {index_type: data for index_type, data in indexes.items() if data is not None}
 
     def _index(self, segment: RemoteLogSegment, index_type: IndexType) -> bytes | None:
         """Return one index of the segment, or None if the segment does not have this index.

@@ -10,7 +10,7 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 
 ATTEMPTS = 4
-"""How often a request is sent in all if the service answers 429, 500, 502, 503 or 504, or drops the connection.
+"""Maximum number of times that a request is sent if the service answers 429, 500, 502, 503 or 504, or hangs up.
 
 A ranged GET in S3 may be sent once more, because `s3_ranges.py` sends it first.
 """
@@ -31,8 +31,8 @@ class ObjectStore(ABC):
     """
 
     @abstractmethod
-    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
-        """Return exactly the bytes of the range `wanted`, or the whole object if `wanted` is a limit.
+    def get(self, key: str, extent: ByteRange | Limit) -> bytes:
+        """Return exactly the bytes of the range `extent`, or the whole object if `extent` is the limit of its size.
 
         Raises:
             CorruptDataError: the object ends before the range does.
@@ -69,9 +69,9 @@ class ObjectStore(ABC):
         """Close connections."""
 
 
-def too_short(name: str, wanted: ByteRange, size: int) -> CorruptDataError:
-    """Return the error for an object `name` of `size` bytes that ends before `wanted` does."""
+def too_short(name: str, byte_range: ByteRange, size: int) -> CorruptDataError:
+    """Return the error for an object `name` of `size` bytes that ends before `byte_range` does."""
     return CorruptDataError(
-        f"{name} has {size} bytes, but bytes {wanted.start} to {wanted.end} (exclusive) were wanted: "
+        f"{name} has {size} bytes, but bytes {byte_range.start} to {byte_range.end} (exclusive) were wanted: "
         "it was truncated, or is not the object that the segment's metadata describes"
     )

@@ -12,7 +12,7 @@ from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import Options, StorageOptions
 from tiered_stream.process.shared import PerProcess
-from tiered_stream.storage.fetcher import Misplaced, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import Misplacement, RemoteStorageFetcher
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
@@ -27,36 +27,36 @@ def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
         ConfigurationError: no storage is configured, or the scheme of its URI or the layout is unknown.
     """
 
-    def make() -> RemoteStorageFetcher:
-        fetcher = fetcher_over(lambda: open_store(options), options)
-        fetcher.misplaced = partial(_misplacement, options)
+    def open_new() -> RemoteStorageFetcher:
+        fetcher = fetcher_over(open_store(options), options)
+        fetcher.find_misplacement = partial(_misplacement, options)
         return fetcher
 
-    return _fetchers.get(options, make)
+    return _fetchers.get(options, open_new)
 
 
-def _misplacement(options: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
+def _misplacement(options: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
     # Imported here, because it is needed only if an object is missing.
     from tiered_stream.storage.segment_places import misplacement
 
     return misplacement(options, segment)
 
 
-def fetcher_over(open_it: Callable[[], ObjectStore], options: StorageOptions) -> RemoteStorageFetcher:
-    """Return a new fetcher of the options' layout over the store that `open_it` opens.
+def fetcher_over(store: ObjectStore, options: StorageOptions) -> RemoteStorageFetcher:
+    """Return a new fetcher of the options' layout over `store`, which the fetcher closes.
 
     Raises:
-        ConfigurationError: `open_it` raises it, or the layout is unknown.
+        ConfigurationError: the layout is unknown, or a private key for it cannot be loaded.
     """
     if options.layout == StorageLayout.LOCAL:
-        return LocalLayoutFetcher(open_it(), options.limits)
+        return LocalLayoutFetcher(store, options.limits)
     if options.layout == StorageLayout.AIVEN:
         # Imported here, because it imports cryptography, which the other layout does not need.
         from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
         from tiered_stream.storage.aiven.encryption import load_key_ring
 
         key_prefix = options.rsm_config.get("key.prefix", "")
-        return AivenLayoutFetcher(open_it(), key_prefix, load_key_ring(options.rsm_config), options.limits)
+        return AivenLayoutFetcher(store, key_prefix, load_key_ring(options.rsm_config), options.limits)
     raise ConfigurationError(f"remote.storage.layout: {options.layout!r} is not known; local and aiven are")
 
 
@@ -70,11 +70,11 @@ def fetcher_for(options: Options) -> RemoteStorageFetcher:
         return open_fetcher(options.storage)
     name, class_path, properties = options.fetcher_class, options.fetcher_class_path, options.kafka
 
-    def make() -> RemoteStorageFetcher:
-        own: Callable[[Mapping[str, str]], RemoteStorageFetcher] = load_fetcher_class(name, class_path)
-        return own(dict(properties))
+    def open_new() -> RemoteStorageFetcher:
+        fetcher_class: Callable[[Mapping[str, str]], RemoteStorageFetcher] = load_fetcher_class(name, class_path)
+        return fetcher_class(dict(properties))
 
-    return _fetchers.get({"class": name, "class.path": class_path, "kafka": properties}, make)
+    return _fetchers.get({"class": name, "class.path": class_path, "kafka": properties}, open_new)
 
 
 def load_fetcher_class(name: str, class_path: str | None) -> type[RemoteStorageFetcher]:
@@ -87,10 +87,10 @@ def load_fetcher_class(name: str, class_path: str | None) -> type[RemoteStorageF
         sys.path.append(class_path)
     module, _, attribute = name.rpartition(".")
     try:
-        found = getattr(import_module(module), attribute)
+        fetcher_class = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(f"kafka.remote.storage.fetcher.class: {name} cannot be imported: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, RemoteStorageFetcher)):
+    if not (isinstance(fetcher_class, type) and issubclass(fetcher_class, RemoteStorageFetcher)):
         base = f"{RemoteStorageFetcher.__module__}.{RemoteStorageFetcher.__name__}"
         raise ConfigurationError(f"kafka.remote.storage.fetcher.class: {name} is no subclass of {base}")
-    return found
+    return fetcher_class

@@ -1,4 +1,4 @@
-"""The object store that a storage URI names."""
+"""Opens the object store that a storage URI names."""
 
 from __future__ import annotations
 

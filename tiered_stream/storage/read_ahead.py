@@ -14,17 +14,17 @@ from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import FetchOptions
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
-from tiered_stream.storage.request_window import SMALLEST, RequestWindow
+from tiered_stream.storage.request_window import RequestWindow
 from tiered_stream.storage.throttle import StoppablePace, unpaced
 
 Part = tuple[RemoteLogSegment, ByteRange]
 Request = tuple[int, RemoteLogSegment, ByteRange]
 """One GET: the position of its part in `parts`, the segment, and the bytes of the segment."""
 
-_FIRST_REQUESTS = 3
+_REQUESTS_BEFORE_PAUSE = 3
 """Number of requests sent at first for a consumer that may stop early; 24 MiB by default.
 
-More are sent after the consumer has released all but one of them.
+More requests are sent once the consumer has released the responses of all but one of the first.
 """
 _LAYOUTS_AHEAD = 2
 """Number of parts whose layout is read before their requests are needed, because a layout may need a manifest."""
@@ -62,28 +62,28 @@ def read_ahead(
     window = window or RequestWindow(options)
     bytes_ahead = _BytesAhead(options, window, may_stop)
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
-    worked: tuple[int, float] | None = None
+    work: tuple[int, float] | None = None
     closed = Event()
     # The pool belongs to this call: no thread outlives the call or is shared with a forked worker.
     pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
     try:
-        requests = _Requests(_in_order(_looked_up(pool, fetcher, parts, options, bytes_ahead.largest_request)))
+        requests = _Requests(_in_order(_with_ranges(pool, fetcher, parts, options, bytes_ahead.max_request)))
         upcoming = requests.next()
         while upcoming or waiting:
             while upcoming and len(waiting) < window.size and bytes_ahead.has_room(len(upcoming[2])):
                 waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, closed, now)))
-                bytes_ahead.asked(len(upcoming[2]))
+                bytes_ahead.add(len(upcoming[2]))
                 upcoming = requests.next()
             (part, _, byte_range), future = waiting.popleft()
             data, seconds = future.result()
             del future  # so that `future` does not keep the bytes while the consumer works on them
-            window.taken(len(data), seconds, worked, fetcher.busy_answers())
+            window.record_response(len(data), seconds, work, fetcher.busy_answers())
             on_fetch(len(data), seconds)
             began = now()
             yield part, data
-            worked = len(data), now() - began
+            work = len(data), now() - began
             del data
-            bytes_ahead.let_go(len(byte_range))
+            bytes_ahead.release(len(byte_range))
         requests.raise_error()
     finally:
         closed.set()
@@ -96,98 +96,105 @@ class _BytesAhead:
     def __init__(self, options: FetchOptions, window: RequestWindow, may_stop: bool) -> None:
         self._options = options
         self._window = window
-        self._first = _FIRST_REQUESTS * options.request_bytes if may_stop else 0
-        self._held = self._let_go = 0
+        self._before_pause = _REQUESTS_BEFORE_PAUSE * options.request_bytes if may_stop else 0
+        self._ahead = self._released = 0
 
-    def asked(self, size: int) -> None:
-        self._held += size
+    def add(self, size: int) -> None:
+        self._ahead += size
 
-    def let_go(self, size: int) -> None:
-        self._held -= size
-        self._let_go += size
+    def release(self, size: int) -> None:
+        self._ahead -= size
+        self._released += size
 
     def has_room(self, size: int) -> bool:
-        most = self._options.memory_bytes
-        return not self._held or self._held + size <= (most if self._goes_on else min(self._first - self._let_go, most))
+        """Return whether another request of `size` bytes may be sent now."""
+        limit = self._options.memory_bytes
+        if not self._goes_on:
+            limit = min(self._before_pause - self._released, limit)
+        return not self._ahead or self._ahead + size <= limit
 
-    def largest_request(self) -> int:
+    def max_request(self) -> int:
         """Return the maximum number of bytes of the next request."""
-        most = self._window.request_bytes(first=not self._let_go)
-        return most if self._goes_on else min(most, self._options.request_bytes)
+        size = self._window.request_bytes()
+        return size if self._goes_on else min(size, self._options.request_bytes)
 
     @property
     def _goes_on(self) -> bool:
-        """True if the consumer wants more than a first few rows."""
-        return self._let_go >= self._first - self._options.request_bytes
+        """True if the consumer has released so many bytes that it wants more than the first few rows."""
+        return self._released >= self._before_pause - self._options.request_bytes
 
 
 def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
-    """Return an iterator over the GETs for all parts, in order."""
-    ranges = (_ranges_of(fetcher, part, options.request_bytes) for part in parts)
+    """Return an iterator over the GETs that read all parts in order, each of about `options.request_bytes`."""
+    ranges = (_ranges_of(fetcher, part, options.request_bytes, options.request_bytes) for part in parts)
     return _in_order(zip(parts, ranges, strict=True))
 
 
 def _in_order(parts: Iterator[tuple[Part, Iterable[ByteRange]]]) -> Iterator[Request]:
     return chain.from_iterable(
-        ((number, segment, each) for each in ranges) for number, ((segment, _), ranges) in enumerate(parts)
+        ((number, segment, byte_range) for byte_range in ranges) for number, ((segment, _), ranges) in enumerate(parts)
     )
 
 
-def _looked_up(
+def _with_ranges(
     pool: ThreadPoolExecutor,
     fetcher: RemoteStorageFetcher,
     parts: Sequence[Part],
     options: FetchOptions,
-    largest: Callable[[], int],
+    max_bytes: Callable[[], int],
 ) -> Iterator[tuple[Part, Iterator[ByteRange]]]:
-    """Yield the parts with their ranges, adjacent ranges joined; read the layouts of a few parts ahead."""
-    asked: deque[tuple[Part, Callable[[], Sequence[ByteRange]]]] = deque()
+    """Yield the parts with the byte ranges of their requests; read the layouts of a few parts ahead.
+
+    Args:
+        max_bytes: returns the maximum number of bytes of the next request.
+    """
+    ahead: deque[tuple[Part, Callable[[], Sequence[ByteRange]]]] = deque()
     for part in parts:
-        ask = partial(_ranges_of, fetcher, part, options.request_bytes, SMALLEST)
-        asked.append((part, ask if len(part[1]) <= options.request_bytes else pool.submit(ask).result))
-        if len(asked) > _LAYOUTS_AHEAD:
-            oldest, ranges = asked.popleft()
-            yield oldest, _joined(ranges(), largest)
-    for oldest, ranges in asked:
-        yield oldest, _joined(ranges(), largest)
+        # The smallest requests have half the usual size; larger ones are joined from their ranges.
+        layout = partial(_ranges_of, fetcher, part, options.request_bytes, max(options.request_bytes // 2, 1))
+        ahead.append((part, layout if len(part[1]) <= options.request_bytes else pool.submit(layout).result))
+        if len(ahead) > _LAYOUTS_AHEAD:
+            oldest, ranges = ahead.popleft()
+            yield oldest, _joined(ranges(), max_bytes)
+    for oldest, ranges in ahead:
+        yield oldest, _joined(ranges(), max_bytes)
 
 
-def _joined(ranges: Sequence[ByteRange], largest: Callable[[], int]) -> Iterator[ByteRange]:
-    """Yield the ranges, adjacent ones joined up to `largest()` bytes; a short rest is joined to the last range.
+def _joined(ranges: Sequence[ByteRange], max_bytes: Callable[[], int]) -> Iterator[ByteRange]:
+    """Join adjacent ranges to ranges of at most `max_bytes()` bytes, and yield these.
 
-    `largest` is called when a range is wanted.
+    `max_bytes` is called when the next range is needed. A rest of at most half that size is joined to the last range.
     """
     upcoming = deque(ranges)
     while upcoming:
         start, end = upcoming[0].start, upcoming.popleft().end
-        most = largest()
-        while upcoming and upcoming[0].end - start <= most:
+        limit = max_bytes()
+        while upcoming and upcoming[0].end - start <= limit:
             end = upcoming.popleft().end
-        if upcoming and upcoming[-1].end - end <= most // 2:
+        if upcoming and upcoming[-1].end - end <= limit // 2:
             end = upcoming[-1].end
             upcoming.clear()
         yield ByteRange(start, end)
 
 
-def _ranges_of(
-    fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, divided_by: int = 1
-) -> Sequence[ByteRange]:
-    segment, wanted = part
-    if len(wanted) <= request_bytes:
+def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, range_bytes: int) -> Sequence[ByteRange]:
+    """Return the part cut into ranges of about `range_bytes`, or whole if it has at most `request_bytes`."""
+    segment, byte_range = part
+    if len(byte_range) <= request_bytes:
         # A short part is one GET in any layout. So do not ask the layout, which might have to read a manifest first.
-        return [wanted] if wanted else []
-    return fetcher.request_ranges(segment, wanted, max(request_bytes // divided_by, 1))
+        return [byte_range] if byte_range else []
+    return fetcher.request_ranges(segment, byte_range, range_bytes)
 
 
 class _Requests:
-    """Iterator over requests that keeps an error in finding the next request until the earlier ones are done."""
+    """Iterator over requests that keeps an error of the underlying iterator until earlier requests are done."""
 
     def __init__(self, requests: Iterator[Request]) -> None:
         self._requests = requests
         self._error: Exception | None = None
 
     def next(self) -> Request | None:
-        """Return the next request, or None if there is none or finding it failed."""
+        """Return the next request, or None at the end or after an error."""
         try:
             return next(self._requests, None)
         except Exception as error:  # noqa: BLE001 - raised by `raise_error`
@@ -203,14 +210,14 @@ def _fetch(
     fetcher: RemoteStorageFetcher, request: Request, pace: StoppablePace, closed: Event, now: Callable[[], float]
 ) -> tuple[bytes, float]:
     """Return the bytes of one request and the seconds it took. Raises CancelledError if the iterator was closed."""
-    _, segment, wanted = request
-    if not pace(len(wanted), closed) or closed.is_set():
+    _, segment, byte_range = request
+    if not pace(len(byte_range), closed) or closed.is_set():
         raise CancelledError
     begin = now()
-    data = fetcher.fetch_log_segment(segment, wanted.start, wanted.end)
-    if len(data) != len(wanted):
+    data = fetcher.fetch_log_segment(segment, byte_range.start, byte_range.end)
+    if len(data) != len(byte_range):
         raise CorruptDataError(
             f"{type(fetcher).__name__} gave {len(data)} bytes of segment {segment.segment_id} of "
-            f"{segment.topic_partition}, not the {len(wanted)} of {wanted}"
+            f"{segment.topic_partition}, not the {len(byte_range)} of {byte_range}"
         )
     return data, now() - begin

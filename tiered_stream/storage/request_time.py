@@ -1,7 +1,7 @@
 """Time limit of one GET, all its attempts included, and sockets that keep to the limit.
 
 A socket's read timeout bounds only the time without data: a service can prolong a response without end by sending it
-byte by byte. So a socket checks the clock before each piece that it receives (`timed_answers.py`), headers included.
+byte by byte. So a socket checks the clock before each read, that of headers included (`timed_http.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ One lost packet or one slow server must not send a segment's records through a b
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeouts:
-    """KIP-1254's timeouts, the time limit of a whole GET (ms), and how often a GET that times out is sent in all."""
+    """KIP-1254's timeouts, the time limit of a whole GET, and how often a GET that times out is sent in all.
+
+    Times are in milliseconds.
+    """
 
     connect_ms: int
     read_ms: int
@@ -76,7 +79,7 @@ class RequestTime(threading.local):
         return self._end - self._now()
 
     def describe_timeout(self) -> str:
-        """Return the end of a message that says which timeout ended the GET."""
+        """Return the end of an error message after the object's name: which timeout ended the GET."""
         if self.is_over:
             return f"did not come within remote.fetch.request.timeout.ms, {self._seconds:g} s in all"
         return f"was not heard of for kafka.fetch.remote.read.timeout.ms, {self._attempts} times"
@@ -102,7 +105,9 @@ class TimedTlsConnection(TimedConnection, HTTPSConnection):
 def timed_pools(
     request_time: RequestTime, plain: type[HTTPConnection], tls: type[HTTPSConnection], **attributes: object
 ) -> dict[str, type]:
-    """Return classes of connection pools by URL scheme, because urllib3 passes none of our values to its connections.
+    """Return classes of connection pools by URL scheme, whose connections keep to `request_time`.
+
+    There is a class for each `request_time`, because urllib3 passes none of our values to its connections.
 
     Args:
         plain: class of connections without TLS, a `TimedConnection`. A subclass with `attributes` is used.
@@ -110,7 +115,9 @@ def timed_pools(
     """
     tls_sockets = type("RequestTlsSocket", (TimedTlsSocket,), {"time_left": staticmethod(request_time.left)})
     attributes = {"request_time": request_time, "tls_sockets": tls_sockets, **attributes}
-    plain_connections, tls_connections = (type(f"Timed{each.__name__}", (each,), attributes) for each in (plain, tls))
+    plain_connections, tls_connections = (
+        type(f"Timed{connection.__name__}", (connection,), attributes) for connection in (plain, tls)
+    )
     return {
         "http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain_connections}),
         "https": type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": tls_connections}),

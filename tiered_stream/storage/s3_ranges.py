@@ -31,7 +31,7 @@ _SERVICE = "s3"
 _SCOPE = re.compile(rf"AWS4-HMAC-SHA256 Credential=\S+/\d{{8}}/(?P<region>[^/\s]+)/{_SERVICE}/aws4_request,")
 """Start of the Authorization header of a request signed by AWS "Signature Version 4"; the group is the region."""
 _PARTIAL_CONTENT = 206
-_ASK_OTHERWISE = (301, 302, 307, 308, 400, 401, 403)
+_ASK_BY_CLIENT = (301, 302, 307, 308, 400, 401, 403)
 """HTTP statuses of requests that the client may sign or send differently.
 
 S3: PermanentRedirect, AuthorizationHeaderMalformed (wrong region), RequestTimeTooSkewed and others.
@@ -52,27 +52,29 @@ class RangedGets:
     """True unless the service refuses these requests; each one would then only be an additional request that fails."""
     _refused: threading.local = field(default_factory=threading.local, init=False)
 
-    def get(self, key: str, wanted: ByteRange, on_status: Callable[[int], None] = lambda status: None) -> bytes | None:
-        """Return exactly the bytes of `wanted` (not empty), or None if the service sends any other response.
+    def get(
+        self, key: str, byte_range: ByteRange, on_status: Callable[[int], None] = lambda status: None
+    ) -> bytes | None:
+        """Return exactly the bytes of `byte_range` (not empty), or None if the service sends any other response.
 
         `on_status` is called with the HTTP status. Raises: botocore's errors of connections and of credentials.
         """
         self._refused.key = None
-        response = self.connections.send(self._signed(key, wanted))
-        length, headers = len(wanted), response.headers
+        response = self.connections.send(self._signed(key, byte_range))
+        length, headers = len(byte_range), response.headers
         with closing(StreamingBody(response.raw, length)) as body:
             on_status(response.status_code)
-            if response.status_code in _ASK_OTHERWISE:
+            if response.status_code in _ASK_BY_CLIENT:
                 self._refused.key = key
-            sound = (
+            is_complete = (
                 response.status_code == _PARTIAL_CONTENT
-                and headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-")
+                and headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-")
                 and headers.get("Content-Length") == str(length)
                 # A chunked response can have any length, whatever its Content-Length header says.
                 and "Transfer-Encoding" not in headers
             )
             # Without a size, `read` copies the body from the socket into one bytes object, without a second copy.
-            return body.read() if sound else None
+            return body.read() if is_complete else None
 
     def given_to_client(self, key: str) -> None:
         """Stop using `get` if it was refused bytes of `key` that the client was just given in this thread.
@@ -82,8 +84,8 @@ class RangedGets:
         if getattr(self._refused, "key", None) == key:
             self.accepted = False  # for good, even if requests of other threads succeed
 
-    def _signed(self, key: str, wanted: ByteRange) -> AWSPreparedRequest:
-        headers = {"Range": f"bytes={wanted.start}-{wanted.end - 1}", "User-Agent": self.user_agent}
+    def _signed(self, key: str, byte_range: ByteRange) -> AWSPreparedRequest:
+        headers = {"Range": f"bytes={byte_range.start}-{byte_range.end - 1}", "User-Agent": self.user_agent}
         request = AWSRequest("GET", self.bucket_url + _quoted(key), headers, stream_output=True)
         S3SigV4Auth(self.credentials.get_frozen_credentials(), _SERVICE, self.region).add_auth(request)
         return request.prepare()

@@ -80,40 +80,40 @@ class S3Store(ObjectStore):
         prefix: str,
         connections: S3Connections,
         request_time: RequestTime,
-        ranges_like: Callable[[AWSPreparedRequest, str], RangedGets | None],
+        build_ranges: Callable[[AWSPreparedRequest, str], RangedGets | None],
     ) -> None:
         """Register the event handlers of `client` that count, bound and send its requests.
 
         Args:
             connections: connections over which the client's requests are sent.
             request_time: time limit of the client's requests.
-            ranges_like: builds ranged GETs, which cost less CPU than the client's, from a GET that the client has sent,
-                and the key of the object.
+            build_ranges: builds ranged GETs, which cost less CPU than the client's. It is called with a GET that the
+                client has sent, and the object's key.
         """
         self._client = client
         self._connections = connections
         self._time = request_time
-        self._ranges_like = ranges_like
+        self._build_ranges = build_ranges
         self._ranges: RangedGets | None = None
         self._sent: SentRequest | None = SentRequest()
         self._bucket = bucket
         self._root = prefix.strip("/") + "/" if prefix.strip("/") else ""
         self._busy = _BusyAnswers()
         client.meta.events.register_first("needs-retry.s3", self._busy.count)
-        client.meta.events.register_first("needs-retry.s3", partial(_raise_what_is_not_repeated, request_time))
+        client.meta.events.register_first("needs-retry.s3", partial(_raise_if_not_repeated, request_time))
         client.meta.events.register("before-send.s3.GetObject", self._sent.note)
         client.meta.events.register_last("before-send.s3", partial(_send, connections))  # type: ignore[arg-type]
 
-    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
-        if isinstance(wanted, ByteRange) and not wanted:
+    def get(self, key: str, extent: ByteRange | Limit) -> bytes:
+        if isinstance(extent, ByteRange) and not extent:
             return b""
         with self._mapped_errors(key):
-            if isinstance(wanted, ByteRange) and (data := self._get_range(key, wanted)) is not None:
+            if isinstance(extent, ByteRange) and (data := self._get_range(key, extent)) is not None:
                 return data
             broken = 0
             while True:
                 try:
-                    return self._get_once(key, wanted)
+                    return self._get_once(key, extent)
                 except _TIMEOUTS:
                     if not self._time.repeats_after_timeout():
                         raise
@@ -157,12 +157,12 @@ class S3Store(ObjectStore):
         self._client.close()
         self._connections.close()
 
-    def _get_range(self, key: str, wanted: ByteRange) -> bytes | None:
+    def _get_range(self, key: str, byte_range: ByteRange) -> bytes | None:
         """Return the bytes, or None if the client must send the request, to retry it or to get the error."""
         try:
             if self._ranges is None or not self._ranges.accepted:
                 return None
-            return self._ranges.get(self._root + key, wanted, self._busy.add)
+            return self._ranges.get(self._root + key, byte_range, self._busy.add)
         except _TIMEOUTS:
             if not self._time.repeats_after_timeout():
                 raise
@@ -170,22 +170,22 @@ class S3Store(ObjectStore):
         except aws.BotoCoreError:
             return None
 
-    def _get_once(self, key: str, wanted: ByteRange | Limit) -> bytes:
-        if isinstance(wanted, Limit):
+    def _get_once(self, key: str, extent: ByteRange | Limit) -> bytes:
+        if isinstance(extent, Limit):
             response = self._client.get_object(Bucket=self._bucket, Key=self._root + key)
         else:
-            header = f"bytes={wanted.start}-{wanted.end - 1}"
+            header = f"bytes={extent.start}-{extent.end - 1}"
             try:
                 response = self._client.get_object(Bucket=self._bucket, Key=self._root + key, Range=header)
             except aws.ClientError as error:
                 if _status(error) == 416:
-                    raise too_short(self.describe(key), wanted, self.size(key)) from error
+                    raise too_short(self.describe(key), extent, self.size(key)) from error
                 raise
         with closing(response["Body"]) as body:
-            self._check_length(key, wanted, response)
+            self._check_length(key, extent, response)
             # Without a size, `read` copies the body from the socket into one bytes object, without a second copy.
             data = body.read()
-        if self._ranges is not None and isinstance(wanted, ByteRange):
+        if self._ranges is not None and isinstance(extent, ByteRange):
             self._ranges.given_to_client(self._root + key)
         self._learn_from_sent(key)
         return data
@@ -194,24 +194,24 @@ class S3Store(ObjectStore):
         """Build the ranged GETs from the client's first GET that was answered; later calls do nothing."""
         sent, self._sent = self._sent, None
         if sent is not None and sent.request is not None:
-            self._ranges = self._ranges_like(sent.request, self._root + key)
+            self._ranges = self._build_ranges(sent.request, self._root + key)
 
-    def _check_length(self, key: str, wanted: ByteRange | Limit, response: GetObjectOutputTypeDef) -> None:
+    def _check_length(self, key: str, extent: ByteRange | Limit, response: GetObjectOutputTypeDef) -> None:
         """Raise if the response does not have the requested length, or exceeds the limit, before the body is read."""
         length = response.get("ContentLength")
         # A chunked response can have any length, whatever its Content-Length header says.
         if length is None or "transfer-encoding" in response["ResponseMetadata"]["HTTPHeaders"]:
             raise StorageError(f"{self._endpoint} did not give the length of {self.describe(key)}")
-        if isinstance(wanted, Limit):
-            wanted.check(length, f"the bytes of {self.describe(key)}")
+        if isinstance(extent, Limit):
+            extent.check(length, f"the bytes of {self.describe(key)}")
             return
         content_range = response.get("ContentRange", "")
-        if not content_range.startswith(f"bytes {wanted.start}-"):
-            raise StorageError(f"{self._endpoint} does not honour ranges: for {self.describe(key)}, {wanted}")
-        if length < len(wanted):
-            raise too_short(self.describe(key), wanted, wanted.start + length)
-        if length > len(wanted):
-            raise StorageError(f"{self._endpoint} gave {length} bytes of {self.describe(key)}, not those of {wanted}")
+        if not content_range.startswith(f"bytes {extent.start}-"):
+            raise StorageError(f"{self._endpoint} does not honour ranges: for {self.describe(key)}, {extent}")
+        if length < len(extent):
+            raise too_short(self.describe(key), extent, extent.start + length)
+        if length > len(extent):
+            raise StorageError(f"{self._endpoint} gave {length} bytes of {self.describe(key)}, not those of {extent}")
 
     @property
     def _endpoint(self) -> str:
@@ -253,18 +253,18 @@ class S3Store(ObjectStore):
 
     def _refused(self, error: aws.ClientError, name: str, access_hint: str) -> StorageError:
         code, status = error.response["Error"].get("Code", ""), _status(error)
-        answer = f"{self._endpoint} answered {status} {code}"
+        response = f"{self._endpoint} answered {status} {code}"
         if code == "NoSuchBucket":
             return StorageBucketNotFoundError(
-                f"the bucket {self._bucket} (option remote.storage.uri) does not exist: {answer}, asked for {name}"
+                f"the bucket {self._bucket} (option remote.storage.uri) does not exist: {response}, asked for {name}"
             )
         if status == 404:
-            return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
+            return StorageObjectNotFoundError(f"{name} does not exist: {response}")
         if status in (401, 403) or code in _ACCESS_CODES:
-            return StorageAccessError(f"no access to {name}: {answer}; {access_hint}{_CREDENTIALS_HINT}")
+            return StorageAccessError(f"no access to {name}: {response}; {access_hint}{_CREDENTIALS_HINT}")
         if status == 429 or status >= 500 or code == "SlowDown":
-            return StorageUnavailableError(f"{answer} to every request for {name}")
-        return StorageError(f"{answer}, asked for {name}: {error.response['Error'].get('Message', '')}")
+            return StorageUnavailableError(f"{response} to every request for {name}")
+        return StorageError(f"{response}, asked for {name}: {error.response['Error'].get('Message', '')}")
 
 
 class _BusyAnswers:
@@ -304,8 +304,8 @@ def open_s3_store(
     timeouts = RequestTimeouts.of(options)
     request_time = RequestTime(timeouts, now)
     connections = S3Connections(session, client.meta.endpoint_url, timeouts, request_time)
-    like = partial(ranged_gets, session, connections=connections)
-    return S3Store(client, bucket, prefix, connections, request_time, like)
+    build_ranges = partial(ranged_gets, session, connections=connections)
+    return S3Store(client, bucket, prefix, connections, request_time, build_ranges)
 
 
 def s3_client(access: S3Access, config: Config) -> S3Client:
@@ -320,7 +320,7 @@ def _session(access: S3Access) -> botocore.session.Session:
     """Return a session with the configured credentials, or with the credentials of AWS's chain."""
     session = botocore.session.get_session()
     session.register_component("data_loader", _models_in(session.get_config_variable("data_path")))
-    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_as_it_came)
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_unparsed)
     if access.access_key_id is not None and access.secret_access_key is not None:
         session.set_credentials(access.access_key_id, access.secret_access_key, access.session_token)
     return session
@@ -345,7 +345,7 @@ def load_models() -> None:
     s3_client(access, Config(s3={"addressing_style": "path"})).close()
 
 
-def _as_it_came(time: object) -> object:
+def _unparsed(time: object) -> object:
     return time
 
 
@@ -361,10 +361,10 @@ def credential_provider(access: S3Access) -> str | None:
         return "settings"
     try:
         with muted(*LOGGERS_WITH_SECRETS):
-            found = boto3.session.Session().get_credentials()
+            credentials = boto3.session.Session().get_credentials()
     except (aws.BotoCoreError, aws.ClientError) as error:
         raise StorageAccessError(f"AWS's chain of credential providers fails: {type(error).__name__}") from error
-    return found.method if found else None
+    return credentials.method if credentials else None
 
 
 def _client_config(options: StorageOptions) -> Config:
@@ -377,7 +377,7 @@ def _client_config(options: StorageOptions) -> Config:
     )
 
 
-def _raise_what_is_not_repeated(request_time: RequestTime, caught_exception: Exception | None, **_: object) -> None:
+def _raise_if_not_repeated(request_time: RequestTime, caught_exception: Exception | None, **_: object) -> None:
     """Raise the caught error if its request must not be repeated; botocore calls this before its own retries."""
     if isinstance(caught_exception, _TIMEOUTS) and not request_time.repeats_after_timeout():
         raise caught_exception

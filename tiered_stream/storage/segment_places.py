@@ -1,4 +1,4 @@
-"""Finds the places in a bucket that hold segments, by the form of the keys, for errors that name a wrong setting.
+"""Search of a bucket for settings that lead to segments, by the form of the keys, for errors about wrong settings.
 
 The storage is listed only if an object is missing, or an archive is empty.
 """
@@ -20,16 +20,16 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.manifest import parse_manifest
-from tiered_stream.storage.fetcher import Misplaced
+from tiered_stream.storage.fetcher import Misplacement
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 
 _S3_SCHEMES = ("s3", "s3a")
-_KEYS_A_LOOK = 1000
+_KEYS_PER_LISTING = 1000
 """Number of keys that one listing request returns."""
-_MOST_LOOKS = 32
-_AS_THE_BROKERS = (
+_MAX_LISTINGS = 32
+_COPY_BROKER_SETTINGS = (
     "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say. If "
     "the objects were deleted, remote.log.locator=none reads what the brokers still have"
 )
@@ -49,7 +49,10 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Settings that lead to segments. `key_prefix` is the Aiven plugin's `key.prefix`, which the local layout lacks."""
+    """Settings of layout, URI and key prefix that lead to segments.
+
+    `key_prefix` is the Aiven plugin's `key.prefix`, which the local layout lacks.
+    """
 
     layout: StorageLayout
     uri: str
@@ -68,9 +71,9 @@ class Place:
         return f"{self.key_prefix}{main_path(segment)}.log"
 
     def topic_key(self, segment: RemoteLogSegment) -> str:
-        """Return a key prefix by which to list objects of the segment's topic in this place.
+        """Return a key prefix, relative to `uri`, that only objects of the segment's topic have.
 
-        In the local layout it covers the segment's partition only, because each partition has its own folder.
+        In the local layout, only objects of the segment's partition have it, because each partition has a folder.
         """
         topic_id = uuid_to_text(segment.topic_id)
         if self.layout == StorageLayout.LOCAL:
@@ -79,76 +82,79 @@ class Place:
 
 
 def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None = None) -> Place:
-    """Return the place that the settings name, or that the segment's own metadata names by another key prefix."""
+    """Return the place that the settings name, with the key prefix in the segment's own metadata if it has one."""
     if storage.layout == StorageLayout.LOCAL:
         return Place(storage.layout, storage.uri or "")
-    own = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
-    prefix = storage.rsm_config.get("key.prefix", "") if own is None else own
+    object_prefix = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
+    prefix = storage.rsm_config.get("key.prefix", "") if object_prefix is None else object_prefix
     return Place(storage.layout, storage.uri or "", prefix)
 
 
 def segment_places(storage: StorageOptions) -> list[Place]:
-    """Return the places in the whole bucket, or below the folder, that hold segments; about thirty at most are found.
+    """Search the whole bucket, or the folder, for places that hold segments; return at most about 30 of them.
 
     Raises:
         StorageError: the storage cannot be listed.
     """
     root = _root(storage)
-    found: dict[Place, None] = {}
+    places: dict[Place, None] = {}
     with closing(open_store(replace(storage, uri=root))) as store:
         after = ""
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MAX_LISTINGS):
             place, last = _next_place(store, root, after, storage.limits.manifest)
             if last is None:
                 break
             after = last
             if place is not None:
-                found[_below_uri(storage, place)] = None
-    return list(found)
+                places[_below_uri(storage, place)] = None
+    return list(places)
 
 
 def _below_uri(storage: StorageOptions, place: Place) -> Place:
-    """Return the place expressed by the URI of the settings, if it lies below that URI; otherwise the place itself."""
-    within = _within(storage)
-    if place.layout == StorageLayout.LOCAL or not within or not place.key_prefix.startswith(within):
+    """Return the place with the URI of the settings instead of its own, if it lies below that URI; else unchanged."""
+    path = _path_in_bucket(storage)
+    if place.layout == StorageLayout.LOCAL or not path or not place.key_prefix.startswith(path):
         return place
-    return Place(place.layout, (storage.uri or "").rstrip("/"), place.key_prefix.removeprefix(within))
+    return Place(place.layout, (storage.uri or "").rstrip("/"), place.key_prefix.removeprefix(path))
 
 
-def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
-    """Return why an object of the segment is missing, or None if the settings may be right.
+def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
+    """Search for the cause of a missing object of the segment; return None if the settings may be right.
 
-    If the settings lead to other objects of the topic, they are right, and the one object was deleted.
+    If the settings lead to other objects of the topic, they are right, and only this object was deleted.
     """
     try:
         with closing(open_store(storage)) as store:
             has_topic = next(store.list(configured_place(storage, segment).topic_key(segment)), None) is not None
     except StorageError:
-        return _find(storage, segment)
-    return None if has_topic else _find(storage, segment) or Misplaced("", _AS_THE_BROKERS)
+        return _find_elsewhere(storage, segment)
+    return None if has_topic else _find_elsewhere(storage, segment) or Misplacement("", _COPY_BROKER_SETTINGS)
 
 
-def _find(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
+def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
     """Search for the segment's log in other places; return None if it was not found."""
-    with ExitStack() as opened, suppress(StorageError):
+    with ExitStack() as stack, suppress(StorageError):
         stores: dict[str, ObjectStore] = {}
         for place in _other_places(storage, segment):
             if place.uri not in stores:
                 store = open_store(replace(storage, uri=place.uri))
-                stores[place.uri] = opened.enter_context(closing(store))
+                stores[place.uri] = stack.enter_context(closing(store))
             with suppress(StorageError):
                 stores[place.uri].size(place.key(segment))
-                return Misplaced(stores[place.uri].describe(place.key(segment)), f"set {place.settings}")
+                return Misplacement(stores[place.uri].describe(place.key(segment)), f"set {place.settings}")
     return None
 
 
 def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
-    """Yield places where the segment may be; places of half-right settings come first, because they need no listing."""
+    """Yield places where the segment may be.
+
+    Places that differ from the settings in one or two values come first, because they need no listing.
+    """
     root, configured = _root(storage), configured_place(storage, segment)
-    given = storage.rsm_config.get("key.prefix", "")
+    key_prefix = storage.rsm_config.get("key.prefix", "")
     guesses = dict.fromkeys((
         Place(StorageLayout.LOCAL, configured.uri), Place(StorageLayout.LOCAL, root),
-        Place(StorageLayout.AIVEN, root, given), Place(StorageLayout.AIVEN, root, _within(storage)),
+        Place(StorageLayout.AIVEN, root, key_prefix), Place(StorageLayout.AIVEN, root, _path_in_bucket(storage)),
         Place(StorageLayout.AIVEN, root),
     ))  # fmt: skip
     yield from (place for place in guesses if place != configured)
@@ -156,8 +162,8 @@ def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterato
     yield from (place for place in listed if place != configured and place not in guesses)
 
 
-def _within(storage: StorageOptions) -> str:
-    """Return the URI's path behind the bucket, with a slash at its end; empty for a whole bucket or a folder."""
+def _path_in_bucket(storage: StorageOptions) -> str:
+    """Return the path after the bucket in the settings' URI, with a slash at its end; empty if there is none."""
     parts = urlsplit(storage.uri or "")
     path = parts.path.strip("/") if parts.scheme in _S3_SCHEMES else ""
     return f"{path}/" if path else ""
@@ -170,16 +176,19 @@ def _root(storage: StorageOptions) -> str:
 
 
 def _next_place(store: ObjectStore, root: str, after: str, limit: Limit) -> tuple[Place | None, str | None]:
-    """Return the first place among the keys after `after`, and the key after which to continue (None: no more keys)."""
+    """List one page of keys after `after`; return the first place in it, and the key after which to continue.
+
+    The place is None if no key of the page belongs to a segment. The key is None at the end of the listing.
+    """
     last = None
     count = 0
-    for key in islice(store.list("", after), _KEYS_A_LOOK):
+    for key in islice(store.list("", after), _KEYS_PER_LISTING):
         count, last = count + 1, key
         for layout, form in _KEYS.items():
             match = form.fullmatch(key)
             if match is not None:
                 return _place_of(store, root, layout, match, limit)
-    return None, last if count == _KEYS_A_LOOK else None
+    return None, last if count == _KEYS_PER_LISTING else None
 
 
 def _place_of(
@@ -187,14 +196,17 @@ def _place_of(
 ) -> tuple[Place, str]:
     before, topic = match["before"], match["topic"]
     if layout == StorageLayout.LOCAL:
-        return Place(layout, f"{root}/{before}".rstrip("/")), _behind(before or f"{topic}/")
+        return Place(layout, f"{root}/{before}".rstrip("/")), _after_prefix(before or f"{topic}/")
     prefix = _key_prefix(store, match["path"], limit)
     prefix = before if prefix is None else prefix
-    return Place(layout, root, prefix), _behind(prefix or f"{topic}/")
+    return Place(layout, root, prefix), _after_prefix(prefix or f"{topic}/")
 
 
 def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
-    """Return the key prefix before the path that the segment's manifest describes, or None if no manifest says it."""
+    """Return the key prefix in `path`, the common part of a segment's keys, by the segment's manifest.
+
+    Return None if the manifest cannot be read, or does not describe the segment.
+    """
     with suppress(StorageError, CorruptDataError, UnsupportedDataError):
         segment = parse_manifest(store.get(path + _MANIFEST, limit), path).segment
         if segment is not None and path.endswith(main_path(segment)):
@@ -202,6 +214,6 @@ def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
     return None
 
 
-def _behind(prefix: str) -> str:
-    """Return a key that sorts after all keys that begin with the prefix."""
+def _after_prefix(prefix: str) -> str:
+    """Return a key that is greater than all keys that begin with `prefix`."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -1,4 +1,4 @@
-"""Limit of bytes a second: a token bucket whose balance may become negative.
+"""Limit of bytes, or of requests, a second: a token bucket whose balance may become negative.
 
 A request may be larger than the bytes that one second allows. It passes when no debt is left, and later requests wait
 until the debt that it leaves is paid.
@@ -18,10 +18,10 @@ Pace = Callable[[int], object]
 
 
 class StoppablePace(Protocol):
-    """Function that waits before bytes are moved; the wait also ends when the event `given_up` is set."""
+    """Function that waits until bytes may be read or written; the wait also ends when the event `given_up` is set."""
 
     def __call__(self, size: int, given_up: threading.Event | None = None, /) -> bool:
-        """Wait until `size` bytes may be moved; return False, and count no bytes, if `given_up` was set."""
+        """Wait until `size` bytes may be moved, and return True; return False, without counting them, if given up."""
 
 
 def unpaced(_size: int, _given_up: threading.Event | None = None, /) -> bool:
@@ -29,22 +29,28 @@ def unpaced(_size: int, _given_up: threading.Event | None = None, /) -> bool:
     return True
 
 
-MOST_SAVED_SECONDS = 1.0
-"""Maximum number of seconds of unused allowance that a bucket saves up."""
+MAX_SAVED_SECONDS = 1.0
+"""Maximum number of seconds of unused allowance that a bucket for bytes saves up."""
 
 
 class TokenBucket:
     """Token bucket that lets `rate` bytes a second pass, for many threads in the order of their calls.
 
     The bucket begins empty: the first call passes at once, and later calls wait. `now` and `sleep` are in seconds.
+    Unused allowance of at most `max_saved_seconds` is saved up for later calls.
     """
 
     def __init__(
-        self, rate: int, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+        self,
+        rate: int,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        max_saved_seconds: float = MAX_SAVED_SECONDS,
     ) -> None:
         if rate <= 0:
             raise ValueError(f"not a rate: {rate} bytes a second")
         self._rate = rate
+        self._max_balance = max_saved_seconds * rate
         self._now = now
         self._sleep = sleep
         self._lock = threading.Lock()
@@ -52,10 +58,13 @@ class TokenBucket:
         self._at = now()
 
     def take(self, size: int, given_up: threading.Event | None = None, /) -> bool:
-        """Wait until earlier bytes are paid for, then take `size` bytes; return False (none taken) if given up."""
+        """Wait until the debt of earlier calls is paid, then take `size` bytes and return True.
+
+        Return False, and take no bytes, if `given_up` is set first.
+        """
         with self._lock:
             now = self._now()
-            self._balance = min(self._balance + (now - self._at) * self._rate, MOST_SAVED_SECONDS * self._rate)
+            self._balance = min(self._balance + (now - self._at) * self._rate, self._max_balance)
             self._at = now
             wait = -self._balance / self._rate
             self._balance -= size
@@ -74,7 +83,7 @@ _buckets: PerProcess[TokenBucket] = PerProcess()
 
 
 def pace_of(side: str, rate: int | None) -> StoppablePace:
-    """Return the process's pace for one side of its work, such as `storage`; without a rate (None), there is no limit.
+    """Return the process's pace for `side`, one side of its work such as "fetch"; `rate` None: there is no limit.
 
     The process shares one bucket for each side and rate, because it runs one task after another: a new task must not
     begin with a new allowance.

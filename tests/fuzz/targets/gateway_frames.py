@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-from kafka.protocol.admin import DescribeClusterResponse
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
@@ -22,20 +21,18 @@ from tests.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.fuzz.target import Target
 from tests.gateway.requests import TOPIC_ID, asked, location_fetch
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
+from tiered_stream.gateway.protocol.authorization import AuthorizationResponse, PartitionResponse, authorization_request
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.endpoints import Address
 from tiered_stream.gateway.protocol.frames import FrameError, frame_size, request_head
-from tiered_stream.gateway.protocol.location_requests import TopicIdIndex, location_request
+from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request, may_ask
 from tiered_stream.gateway.protocol.rewrite import check_version, is_rewritten, rewrite_response
 
 REQUESTS = (
     ApiVersionsRequest, MetadataRequest, FindCoordinatorRequest, ProduceRequest, FetchRequest, SaslHandshakeRequest,
     SaslAuthenticateRequest,
 )  # fmt: skip
-REWRITTEN = (
-    ApiVersionsResponse, MetadataResponse, FindCoordinatorResponse, DescribeClusterResponse,
-)  # fmt: skip
+REWRITTEN = (ApiVersionsResponse, MetadataResponse, FindCoordinatorResponse)
 REFUSALS = (TieredStreamError, FrameError)
 _LOCATION_TAG = b"\xe0\x09\x01\x01"
 _OUR_TAGS = (1248, 1254, 1255, 1256, 1257, 1258)
@@ -53,12 +50,13 @@ def take_request(data: bytes) -> None:
     """As the relay does, all of the request being there."""
     frame_size(fixed(len(data), 4), 100 << 20)
     head, state = request_head(data), ConnectionState()
-    _, may_ask = state.request(data[: state.bytes_needed(head, len(data))])
-    if may_ask:
-        wanted = location_request(head, data)
-        state.locate(head, data, wanted)
-        if wanted is not None:
-            state.probe_topics(head, wanted, 0)
+    content = data[: state.bytes_needed(head, len(data))]
+    wanted = location_request(head, data) if may_ask(head, content) else None
+    if wanted is None:
+        state.forward(head, content)
+    else:
+        state.authorize(wanted, data)
+        state.probe_topics(wanted)
 
 
 def location_fetch_request(random: Random) -> bytes:
@@ -81,7 +79,7 @@ def location_fetch_request(random: Random) -> bytes:
 def take_location_fetch(data: bytes) -> None:
     wanted = location_request(request_head(data), data)
     if wanted is not None:
-        authorization_request(wanted, dict.fromkeys(wanted.wanted, 1000))
+        authorization_request(wanted, dict.fromkeys(wanted.ranges, 1000))
 
 
 def broker_answer(random: Random) -> bytes:
@@ -113,9 +111,10 @@ def broker_head(random: Random) -> bytes:
 def take_head(data: bytes) -> None:
     """A response to the one request that is in flight."""
     state = ConnectionState()
-    state.request(location_fetch({0: (0, 9)})[:0] + fixed(3, 2) + fixed(12, 2) + fixed(7, 4) + fixed(-1, 2) + b"\0")
+    request = fixed(3, 2) + fixed(12, 2) + fixed(7, 4) + fixed(-1, 2) + b"\0"
+    state.forward(request_head(request), request)
     if len(data) >= 4:
-        assert state.response(data[:4]).handling in Handling
+        assert state.match_response(data[:4]).handling in Handling
 
 
 ASKED = asked(location_fetch({0: (0, 900), 1: (5, 90)}))
@@ -127,12 +126,12 @@ def authorization_answer(random: Random) -> bytes:
 
 def take_authorization(data: bytes) -> None:
     """The answer to a location request, and to a look whether the client has logged in."""
-    ConnectionState(logged_in=False).probed(data)
-    ConnectionState().topics_probed(data)
-    answer = AuthorizationAnswer(ASKED, data)
+    ConnectionState(logged_in=False).record_login(data)
+    ConnectionState().record_topics(data)
+    answer = AuthorizationResponse(ASKED, data)
     readable = answer.readable()
-    found = {each.partition: PartitionAnswer(b"\1", each.end) for each in readable}
-    answer.encode({**found, TopicIdIndex(TOPIC_ID, 9): PartitionAnswer(None, 3)})
+    found = {each.partition: PartitionResponse(b"\1", each.end) for each in readable}
+    answer.encode({**found, TopicIdPartition(TOPIC_ID, 9): PartitionResponse(None, 3)})
 
 
 TARGETS = (

@@ -19,13 +19,15 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets import gateway_frames
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.gateway.counters import GatewayMetrics
-from tiered_stream.gateway.locations.turns import Spent
-from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
+from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.gateway.locations.turns import RecentWork
+from tiered_stream.gateway.protocol.authorization import AuthorizationResponse, PartitionResponse, authorization_request
 from tiered_stream.gateway.protocol.endpoints import Address
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, frame
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, location_request
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, location_request
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError
-from tiered_stream.gateway.sockets.relay import Relay, RelayLimits, RelayServices
+from tiered_stream.gateway.sockets.relay import Relay, RelayServices
+from tiered_stream.options.parsing import StorageOptions
 
 _REQUESTS = (gateway_frames.client_request, gateway_frames.client_request, gateway_frames.location_fetch_request)
 _OTHERS = (SaslHandshakeResponse, SaslAuthenticateResponse)
@@ -35,17 +37,19 @@ _SHUTDOWN_SECONDS = 0.0
 class Locations:
     """As the gateway's workers, on the event loop, with a made-up tier."""
 
-    async def wanted(self, head: RequestHead, content: bytes, spent: Spent) -> LocationRequest | None:
+    async def decode(self, head: RequestHead, content: bytes, recent_work: RecentWork) -> LocationRequest | None:
         return location_request(head, content)
 
     async def authorization(
-        self, request: LocationRequest, may_read: list[TopicIdIndex], spent: Spent
+        self, request: LocationRequest, may_read: list[TopicIdPartition], recent_work: RecentWork
     ) -> tuple[LocationRequest, bytes] | None:
         return request, authorization_request(request, dict.fromkeys(may_read, 77))
 
-    async def answer(self, request: LocationRequest, content: bytes, most_bytes: int, spent: Spent) -> list[bytes]:
-        authorized = AuthorizationAnswer(request, content)
-        return authorized.encode({each.partition: PartitionAnswer(b"\1", 9) for each in authorized.readable()})
+    async def response(
+        self, request: LocationRequest, content: bytes, max_bytes: int, recent_work: RecentWork
+    ) -> list[bytes]:
+        authorized = AuthorizationResponse(request, content)
+        return authorized.encode({each.partition: PartitionResponse(b"\1", 9) for each in authorized.readable()})
 
 
 class _Writer:
@@ -116,11 +120,14 @@ _METRICS = GatewayMetrics()
 
 
 async def _relay(client: bytes, broker: bytes, login_asked: bool) -> None:
-    limits = RelayLimits(login_asked, 100 << 20, 512 << 10, 5, 64 << 10, _SHUTDOWN_SECONDS)
+    settings = GatewaySettings(
+        listener_tls=None, broker_tls=None, login_asked=login_asked, kafka={}, storage=StorageOptions(),
+        shutdown_seconds=_SHUTDOWN_SECONDS,
+    )  # fmt: skip
     outer: Any = _Streams(client)
     inner: Any = _Streams(broker)
     locations: Any = Locations()
-    services = RelayServices(_advertise, _listen, 2, locations, FrameMemory(64 << 20), limits, _METRICS)
+    services = RelayServices(settings, _advertise, _listen, 2, locations, FrameMemory(64 << 20), _METRICS)
     await Relay(outer, inner, services).run()
 
 

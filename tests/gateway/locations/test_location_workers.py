@@ -10,22 +10,22 @@ import pytest
 
 from tests.gateway.requests import location_fetch
 from tiered_stream.gateway.counters import GatewayMetrics
-from tiered_stream.gateway.locations.location_answers import LocationAnswers
+from tiered_stream.gateway.locations.location_responses import LocationResponses
 from tiered_stream.gateway.locations.location_workers import LocationWorkers
-from tiered_stream.gateway.locations.turns import Spent
+from tiered_stream.gateway.locations.turns import RecentWork
 from tiered_stream.gateway.protocol.frames import request_head
-from tiered_stream.gateway.protocol.location_requests import TopicIdIndex, location_request
+from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request
 
 WORK_SECONDS = 0.3
 
 
-class Answers:
+class Responses:
     """Locations whose log ends are known after some work."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
 
-    def log_ends(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, int]:
+    def log_ends(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
         self._work()
         return {}
 
@@ -44,11 +44,11 @@ def wait() -> None:
 def test_work_counts_against_a_client_by_its_cpu_time_not_by_how_long_it_waits(
     work: Callable[[], None], counted: bool
 ) -> None:
-    workers = LocationWorkers(cast(LocationAnswers, Answers(work)), GatewayMetrics())
+    workers = LocationWorkers(cast(LocationResponses, Responses(work)), GatewayMetrics())
     content = location_fetch({0: (0, 1)})
     request = location_request(request_head(content), content)
     assert request is not None
-    spent = Spent()
-    asyncio.run(workers.authorization(request, list(request.wanted), spent))
+    recent_work = RecentWork()
+    asyncio.run(workers.authorization(request, list(request.ranges), recent_work))
     workers.close()
-    assert (spent.seconds() > WORK_SECONDS / 2) is counted
+    assert (recent_work.seconds() > WORK_SECONDS / 2) is counted

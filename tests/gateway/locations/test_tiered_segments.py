@@ -116,7 +116,7 @@ def test_a_partition_without_a_leader_is_left_out_at_once_and_looked_at_again(
 
 def test_nobody_waits_a_second_time_for_a_leader_that_did_not_answer(known: Known) -> None:
     known.tier.silent = {2}
-    known.faulty.tell([SICK], {SICK: BrokerUnavailableError("no answer")})
+    known.faulty.record([SICK], {SICK: BrokerUnavailableError("no answer")})
     assert known.visible(SICK, WELL) == {WELL}
     assert known.segments.log_ends([SICK, WELL]) == {WELL: LOG_END}
     assert known.segments.local_starts([SICK, WELL]) == {WELL: 0}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tiered_stream.gateway.locations import turns
-from tiered_stream.gateway.locations.turns import Spent, Turns
+from tiered_stream.gateway.locations.turns import RecentWork, Turns
 
 
 class Clients:
@@ -15,12 +15,12 @@ class Clients:
         self.log: list[str] = []
         self.ends: dict[str, asyncio.Event] = {}
 
-    async def come(self, name: str, spent: Spent) -> asyncio.Task[None]:
+    async def come(self, name: str, recent_work: RecentWork) -> asyncio.Task[None]:
         """It has its turn, or waits for it."""
         self.ends[name] = asyncio.Event()
 
         async def work() -> None:
-            async with self.turns.turn(spent):
+            async with self.turns.turn(recent_work):
                 self.log.append(name)
                 await self.ends[name].wait()
 
@@ -34,16 +34,16 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), 600))
 
 
-def having_had(seconds: float) -> Spent:
-    spent = Spent()
-    spent.add(seconds)
-    return spent
+def having_had(seconds: float) -> RecentWork:
+    recent_work = RecentWork()
+    recent_work.add(seconds)
+    return recent_work
 
 
 def test_who_has_had_the_least_goes_first() -> None:
     async def work() -> None:
         clients = Clients(1, 1)
-        tasks = [await clients.come("first", Spent())]
+        tasks = [await clients.come("first", RecentWork())]
         tasks += [
             await clients.come(name, having_had(seconds)) for name, seconds in (("much", 9), ("some", 0.1), ("none", 0))
         ]
@@ -61,7 +61,7 @@ def test_those_that_had_much_leave_turns_to_others() -> None:
         clients = Clients(3, 1)
         tasks = [await clients.come(f"heavy {number}", having_had(9)) for number in range(5)]
         assert clients.log == ["heavy 0"]
-        tasks.append(await clients.come("honest", Spent()))
+        tasks.append(await clients.come("honest", RecentWork()))
         assert clients.log == ["heavy 0", "honest"]
         for end in clients.ends.values():
             end.set()
@@ -74,12 +74,12 @@ def test_those_that_had_much_leave_turns_to_others() -> None:
 def test_a_client_that_goes_while_it_waits_or_works_leaves_its_turn() -> None:
     async def work() -> None:
         clients = Clients(1, 1)
-        working = await clients.come("working", Spent())
-        waiting = await clients.come("waiting", Spent())
+        working = await clients.come("working", RecentWork())
+        waiting = await clients.come("waiting", RecentWork())
         waiting.cancel()
         working.cancel()
         await asyncio.gather(waiting, working, return_exceptions=True)
-        await clients.come("next", Spent())
+        await clients.come("next", RecentWork())
         assert clients.log == ["working", "next"]
         assert not clients.turns.others_wait()
 
@@ -87,6 +87,6 @@ def test_a_client_that_goes_while_it_waits_or_works_leaves_its_turn() -> None:
 
 
 def test_half_of_what_was_spent_is_forgotten_in_a_second() -> None:
-    spent = having_had(8)
-    spent._at -= 2 * turns._HALF_LIFE_SECONDS
-    assert 1.9 < spent.seconds() < 2.1
+    recent_work = having_had(8)
+    recent_work._at -= 2 * turns._HALF_LIFE_SECONDS
+    assert 1.9 < recent_work.seconds() < 2.1

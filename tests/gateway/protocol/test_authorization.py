@@ -10,15 +10,15 @@ from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fet
 from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import LocationFetchResponse
 from tiered_stream.gateway.protocol.authorization import (
-    AuthorizationAnswer,
-    PartitionAnswer,
+    AuthorizationResponse,
+    PartitionResponse,
     ReadablePartition,
     authorization_request,
 )
 from tiered_stream.gateway.protocol.frames import request_head
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, may_ask
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, may_ask
 
-FIRST, SECOND = TopicIdIndex(TOPIC_ID, 0), TopicIdIndex(TOPIC_ID, 1)
+FIRST, SECOND = TopicIdPartition(TOPIC_ID, 0), TopicIdPartition(TOPIC_ID, 1)
 
 
 def test_authorization_is_asked_at_the_log_s_end_for_next_to_nothing() -> None:
@@ -33,8 +33,8 @@ def test_authorization_is_asked_at_the_log_s_end_for_next_to_nothing() -> None:
     assert second.fetch_offset == 7, "a partition that is not known is asked for as the client did"
 
 
-def answered(request: LocationRequest, answers: dict[int, dict[str, Any]], **others: Any) -> AuthorizationAnswer:
-    return AuthorizationAnswer(request, fetch_response(answers, **others))
+def answered(request: LocationRequest, answers: dict[int, dict[str, Any]], **others: Any) -> AuthorizationResponse:
+    return AuthorizationResponse(request, fetch_response(answers, **others))
 
 
 def test_only_partitions_that_the_broker_lets_the_client_read_are_readable() -> None:
@@ -59,16 +59,16 @@ QUOTA = FetchResponse(throttle_time_ms=500, error_code=0, session_id=0, response
     ],
 )
 def test_a_broker_that_throttles_or_fails_has_refused_nothing(content: bytes, results: dict[str, int]) -> None:
-    authorized = AuthorizationAnswer(asked(location_fetch({0: (20, 50), 1: (20, 50)})), content)
+    authorized = AuthorizationResponse(asked(location_fetch({0: (20, 50), 1: (20, 50)})), content)
     found = [each.partition for each in authorized.readable()][:1]
     assert authorized.results(found) == results
 
 
 def test_partitions_that_are_not_located_for_want_of_read_are_counted_by_what_the_broker_answers() -> None:
     request = asked(location_fetch({0: (20, 50), 1: (20, 50)}))
-    known = replace(request, wanted={FIRST: request.wanted[FIRST]}, asked=request.wanted.keys())
+    known = replace(request, ranges={FIRST: request.ranges[FIRST]}, requested=request.ranges.keys())
     assert answered(known, {0: {}, 1: {"error_code": 29}}).results([FIRST]) == {"answered": 1, "refused": 1}
-    assert AuthorizationAnswer(known, response(QUOTA, 15)).results([]) == {"throttled": 2}
+    assert AuthorizationResponse(known, response(QUOTA, 15)).results([]) == {"throttled": 2}
 
 
 def test_nothing_below_the_log_start_and_nothing_beyond_the_end_that_the_client_may_see() -> None:
@@ -93,7 +93,7 @@ def test_an_offset_that_no_log_has_is_out_of_range_as_at_a_broker() -> None:
 
 def test_the_answer_has_locations_and_no_records() -> None:
     authorized = answered(asked(location_fetch({0: (20, 50), 1: (20, 50)})), {0: {}, 1: {}}, correlation_id=42)
-    content = b"".join(authorized.encode({FIRST: PartitionAnswer(b"\x01", 50)}))
+    content = b"".join(authorized.encode({FIRST: PartitionResponse(b"\x01", 50)}))
     message = read(FetchResponse, content, 15)
     assert message.header.correlation_id == 42
     assert [each.records for each in message.responses[0].partitions] == [None, None]

@@ -12,14 +12,13 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.admin import DescribeClusterResponse
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from tests.gateway.requests import read, response
 from tiered_stream.gateway.protocol.broker_addresses import VERSIONS, with_addresses
 from tiered_stream.gateway.protocol.endpoints import Address
 from tiered_stream.gateway.protocol.frames import FrameError
-from tiered_stream.gateway.protocol.reader_apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, READER_APIS
+from tiered_stream.gateway.protocol.reader_apis import FIND_COORDINATOR, METADATA, READER_APIS
 from tiered_stream.gateway.protocol.rewrite import NEWEST_VERSIONS, rewrite_response
 
 TOPIC_ID = UUID(int=3)
@@ -36,9 +35,9 @@ def unchanged(node_id: int, broker: Address) -> Address:
     return broker
 
 
-def endpoints(kind: Any, id_field: str = "node_id", **others: Any) -> list[Any]:
+def endpoints(kind: Any) -> list[Any]:
     return [
-        kind(**{id_field: node_id}, host=own.host, port=own.port, rack=rack, **others)
+        kind(node_id=node_id, host=own.host, port=own.port, rack=rack)
         for (node_id, own), rack in zip(BROKERS.items(), (None, "rack"), strict=True)
     ]
 
@@ -71,17 +70,9 @@ def find_coordinator(version: int) -> Any:
     )
 
 
-def describe_cluster(version: int, endpoint_type: int = 1) -> Any:
-    return DescribeClusterResponse(
-        throttle_time_ms=1, error_code=0, error_message="text", endpoint_type=endpoint_type, cluster_id="c",
-        controller_id=1, brokers=endpoints(DescribeClusterResponse.DescribeClusterBroker, "broker_id", is_fenced=True),
-    )  # fmt: skip
-
-
 MESSAGES = {
     METADATA: metadata,
     FIND_COORDINATOR: find_coordinator,
-    DESCRIBE_CLUSTER: describe_cluster,
 }
 
 
@@ -97,9 +88,7 @@ def named(message: Any) -> dict[int, Address]:
             break
     else:
         listed = [message]
-    return {
-        each.broker_id if hasattr(each, "broker_id") else each.node_id: Address(each.host, each.port) for each in listed
-    }
+    return {each.node_id: Address(each.host, each.port) for each in listed}
 
 
 def everything_else(message: Any) -> str:
@@ -111,7 +100,7 @@ def test_addresses_are_replaced_and_nothing_else_is(api_key: int, version: int) 
     content = made(api_key, version)
     kind = type(MESSAGES[api_key](version))
     before, after = (
-        read(kind, each, version) for each in (content, with_addresses(api_key, version, content, 4, gateway))
+        read(kind, each, version) for each in (content, with_addresses(api_key, version, content, gateway))
     )
     own = {node_id: address for node_id, address in named(before).items() if node_id >= 0}
     assert own and set(own) <= set(BROKERS), "the test's own message"
@@ -119,7 +108,7 @@ def test_addresses_are_replaced_and_nothing_else_is(api_key: int, version: int) 
         node_id: gateway(node_id, address) for node_id, address in own.items()
     }
     assert everything_else(after) == everything_else(before) and after.header == before.header
-    assert with_addresses(api_key, version, content, 4, unchanged) == content
+    assert with_addresses(api_key, version, content, unchanged) == content
 
 
 @pytest.mark.parametrize(("api_key", "version"), ALL)
@@ -131,7 +120,7 @@ def test_an_answer_that_is_cut_within_what_is_read_is_a_frame_error(api_key: int
         read_to.append(content.index(broker.host.encode(), read_to[-1] if read_to else 0) + len(broker.host))
         return broker
 
-    with_addresses(api_key, version, content, 4, note)
+    with_addresses(api_key, version, content, note)
     for end in range(4, read_to[-1]):
         with pytest.raises(FrameError):
             rewrite_response(api_key, version, content[:end], unchanged, 2)
@@ -213,5 +202,5 @@ def test_no_version_that_is_offered_names_a_broker_s_address_that_stays() -> Non
             left = set(offered) - set(VERSIONS.get(api_key, ()))
             assert not left or name in NO_BROKERS_ADDRESS, f"{name}: versions {sorted(left)} name a host"
             seen.add(name)
-    rewritten = {"Metadata", "FindCoordinator", "DescribeCluster"}
+    rewritten = {"Metadata", "FindCoordinator"}
     assert seen == rewritten | {"Fetch"} | NO_BROKERS_ADDRESS.keys()

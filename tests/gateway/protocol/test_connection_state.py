@@ -5,7 +5,7 @@ import pytest
 from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fetch, metadata_request, produce_request
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, request_head
-from tiered_stream.gateway.protocol.location_requests import LARGEST_REQUEST, location_request
+from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, location_request, may_ask
 from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH, METADATA
 
 
@@ -15,7 +15,7 @@ def head(correlation_id: int) -> bytes:
 
 def sent(talk: ConnectionState, content: bytes) -> int:
     """The correlation id with which a request goes on; the rest of it goes on as it is."""
-    passed, _ = talk.request(content)
+    passed = talk.forward(request_head(content), content)
     assert passed[:4] + passed[8:] == content[:4] + content[8:]
     return request_head(passed).correlation_id
 
@@ -23,11 +23,11 @@ def sent(talk: ConnectionState, content: bytes) -> int:
 def test_responses_belong_to_the_requests_in_their_order() -> None:
     talk = ConnectionState()
     first, second = (sent(talk, metadata_request(number)[:8]) for number in (7, 8))
-    assert talk.response(head(first)).handling is Handling.REWRITE
+    assert talk.match_response(head(first)).handling is Handling.REWRITE
     assert talk.in_flight
-    talk.answered()
-    assert talk.response(head(second)).head.correlation_id == 8
-    talk.answered()
+    talk.complete()
+    assert talk.match_response(head(second)).head.correlation_id == 8
+    talk.complete()
     assert not talk.in_flight
 
 
@@ -37,7 +37,7 @@ def test_a_response_out_of_order_ends_the_connection_whatever_ids_the_client_giv
     first, second = (sent(talk, metadata_request(number)[:8]) for number in given)
     for other in {second, second + 1, 0} - {first}:
         with pytest.raises(FrameError, match="not asked next"):
-            talk.response(head(other))
+            talk.match_response(head(other))
 
 
 def test_no_id_is_used_twice() -> None:
@@ -47,23 +47,23 @@ def test_no_id_is_used_twice() -> None:
 
 def test_a_response_to_nothing_ends_the_connection() -> None:
     with pytest.raises(FrameError):
-        ConnectionState().response(head(1))
+        ConnectionState().match_response(head(1))
 
 
 def test_other_requests_are_passed_on_unread() -> None:
     talk = ConnectionState()
     number = sent(talk, bytes.fromhex("0024 0002 00000005") + b"token")
-    assert talk.response(head(number)).handling is Handling.PASS
+    assert talk.match_response(head(number)).handling is Handling.PASS
 
 
 def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
     talk = ConnectionState()
     content = location_fetch({0: (0, 9)}, correlation_id=3)
-    passed, may_ask = talk.request(content)
-    assert may_ask
-    wanted = location_request(request_head(content), passed)
-    passed = talk.locate(request_head(content), content, wanted)
-    pending = talk.response(passed[4:8])
+    assert may_ask(request_head(content), content)
+    wanted = location_request(request_head(content), content)
+    assert wanted is not None
+    passed = talk.authorize(wanted, content)
+    pending = talk.match_response(passed[4:8])
     assert pending.head.correlation_id == 3
     assert pending.handling is Handling.LOCATE and pending.locations is wanted
 
@@ -71,17 +71,16 @@ def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
 def test_a_location_request_may_go_on_as_the_plain_fetch_that_it_is() -> None:
     talk = ConnectionState()
     content = location_fetch({0: (0, 9)})
-    talk.request(content)
-    passed = talk.locate(RequestHead(1, 15, 3), content, None)
+    passed = talk.forward(RequestHead(1, 15, 3), content)
     assert passed[:4] + passed[8:] == content[:4] + content[8:]
-    assert talk.response(passed[4:8]).handling is Handling.PASS
+    assert talk.match_response(passed[4:8]).handling is Handling.PASS
 
 
 @pytest.mark.parametrize(
     ("api_key", "size", "needed"),
     [
         (FETCH, 5_000, 5_000),
-        (FETCH, LARGEST_REQUEST + 1, 8),
+        (FETCH, MAX_REQUEST_BYTES + 1, 8),
         (API_VERSIONS, 300, 300),
         (API_VERSIONS, 90 << 20, 8),
         (METADATA, 90 << 20, 8),
@@ -94,17 +93,15 @@ def test_no_more_of_a_request_is_read_than_must_be(api_key: int, size: int, need
 
 def test_logins_without_kafka_s_headers_are_refused() -> None:
     with pytest.raises(FrameError, match="served from version"):
-        ConnectionState().request(bytes.fromhex("0011 0000 00000001 ffff"))
+        ConnectionState.bytes_needed(request_head(bytes.fromhex("0011 0000 00000001")), 10)
 
 
 @pytest.mark.parametrize("version", [-1, 0, 3, 9, 12])
 def test_a_produce_is_refused_before_more_of_it_is_read_than_its_head(version: int) -> None:
-    content = produce_request(-1, max(3, version))
-    head = RequestHead(0, version, 1)
-    with pytest.raises(FrameError, match="Produce .* refused"):
-        ConnectionState.bytes_needed(head, 90 << 20)
-    with pytest.raises(FrameError, match="Produce .* refused"):
-        ConnectionState().request(content[:8])
+    heads = RequestHead(0, version, 1), request_head(produce_request(-1, max(3, version))[:8])
+    for head in heads:
+        with pytest.raises(FrameError, match="Produce .* refused"):
+            ConnectionState.bytes_needed(head, 90 << 20)
 
 
 def test_topics_are_looked_at_until_the_broker_has_shown_that_the_client_may_read_them() -> None:
@@ -112,12 +109,12 @@ def test_topics_are_looked_at_until_the_broker_has_shown_that_the_client_may_rea
     content = location_fetch({0: (0, 9)})
     wanted = asked(content)
     assert talk.topics_to_probe(wanted) == {TOPIC_ID} and not talk.may_read(wanted)
-    probe = talk.probe_topics(request_head(content), wanted, 0)
-    assert talk.response(probe[4:8]).handling is Handling.PROBE
+    probe = talk.probe_topics(wanted)
+    assert talk.match_response(probe[4:8]).handling is Handling.PROBE
     for refused in ({0: {"error_code": 29}}, {0: {"error_code": 100}}):
-        talk.topics_probed(fetch_response(refused))
+        talk.record_topics(fetch_response(refused))
         assert talk.topics_to_probe(wanted)
-    talk.topics_probed(fetch_response({0: {"error_code": 1}}, error_code=34))  # in the midst of a login
+    talk.record_topics(fetch_response({0: {"error_code": 1}}, error_code=34))  # in the midst of a login
     assert talk.topics_to_probe(wanted)
-    talk.topics_probed(fetch_response({0: {"error_code": 1}}))
-    assert not talk.topics_to_probe(wanted) and talk.may_read(wanted) == list(wanted.wanted)
+    talk.record_topics(fetch_response({0: {"error_code": 1}}))
+    assert not talk.topics_to_probe(wanted) and talk.may_read(wanted) == list(wanted.ranges)

@@ -18,13 +18,13 @@ from tiered_stream.gateway.protocol.frames import (
 
 def test_a_frame_has_its_size_before_it() -> None:
     assert frame(b"content") == b"\0\0\0\7content"
-    assert frame_size(b"\0\0\0\7", largest=7) == 7
+    assert frame_size(b"\0\0\0\7", max_size=7) == 7
 
 
 @pytest.mark.parametrize("first", [b"\x16\x03\x01\x00", b"GET ", b"\xff\xff\xff\xff", b"\0\0\0\3", b"\0\0\0\0"])
 def test_what_is_no_size_is_refused(first: bytes) -> None:
     with pytest.raises(FrameError, match="security protocol"):
-        frame_size(first, largest=100 << 20)
+        frame_size(first, max_size=100 << 20)
 
 
 def test_a_request_is_known_by_its_head() -> None:

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from tests.gateway.requests import TOPIC_ID, asked, location_fetch
 from tiered_stream.gateway.protocol.frames import FrameError, body_of_flexible, request_head
-from tiered_stream.gateway.protocol.location_requests import TopicIdIndex, location_request, may_ask
+from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request, may_ask
 
-FIRST, SECOND = TopicIdIndex(TOPIC_ID, 0), TopicIdIndex(TOPIC_ID, 1)
+FIRST, SECOND = TopicIdPartition(TOPIC_ID, 0), TopicIdPartition(TOPIC_ID, 1)
 
 
 def test_what_is_wanted_is_read() -> None:
     request = asked(
         location_fetch({0: (5, 50), 1: (7, 3)}, local_segments_wanted=True, remote_log_segment_part_bytes=1 << 20)
     )
-    assert request.wanted == {FIRST: (5, 50), SECOND: (7, 7)}
-    assert request.committed and request.local_too and not request.offsets_only
+    assert request.ranges == {FIRST: (5, 50), SECOND: (7, 7)}
+    assert request.committed and request.message.local_segments_wanted and not request.message.offsets_only
     assert (request.max_segments, request.part_bytes) == (100, 1 << 20)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.admin import DescribeClusterResponse
 from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
 
 from tests.gateway.requests import api_versions_response, metadata_response, read, response
@@ -55,19 +54,6 @@ def test_a_coordinator_is_reached_through_the_gateway_in_every_version(version: 
     assert (found.node_id, found.host, found.port) == (2, "gateway", 102)
 
 
-@pytest.mark.parametrize(("endpoint_type", "host"), [(1, "gateway"), (2, "broker-1")])
-def test_a_described_cluster_has_the_gateway_s_ports_but_controllers_their_own(endpoint_type: int, host: str) -> None:
-    broker = DescribeClusterResponse.DescribeClusterBroker(
-        broker_id=1, host="broker-1", port=9092, rack=None, is_fenced=False
-    )
-    message = DescribeClusterResponse(
-        throttle_time_ms=0, error_code=0, error_message=None, endpoint_type=endpoint_type, cluster_id="c",
-        controller_id=1, brokers=[broker],
-    )  # fmt: skip
-    content = rewritten(reader_apis.DESCRIBE_CLUSTER, 2, response(message, 2))
-    assert read(DescribeClusterResponse, content, 2).brokers[0].host == host
-
-
 @pytest.mark.parametrize("version", range(5))
 def test_api_versions_offers_what_the_gateway_can_read_and_the_feature(version: int) -> None:
     offered = {
@@ -113,8 +99,8 @@ def test_versions_that_were_not_offered_are_refused_where_they_would_tell_addres
 
 @pytest.mark.parametrize(
     ("api_key", "name"),
-    [(0, "Produce"), (19, "CreateTopics"), (22, "InitProducerId"), (55, "DescribeQuorum"), (78, "ShareFetch"),
-     (79, "ShareAcknowledge"), (999, "API 999"), (-1, "API -1")],
+    [(0, "Produce"), (19, "CreateTopics"), (22, "InitProducerId"), (55, "DescribeQuorum"), (60, "DescribeCluster"),
+     (78, "ShareFetch"), (79, "ShareAcknowledge"), (999, "API 999"), (-1, "API -1")],
 )  # fmt: skip
 def test_what_readers_do_not_send_is_refused_by_name(api_key: int, name: str) -> None:
     for version in (0, 3, 13):

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 
 from tiered_stream.gateway.sockets import frame_memory
-from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShare, MemoryShortError
+from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError, Reservation
 
 MIB = 1 << 20
 
@@ -16,16 +17,32 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0.01)
 
 
+class WatchedMemory(FrameMemory):
+    """A budget that knows whether anything did not fit."""
+
+    refused = False
+
+    def fits(self, size: int) -> bool:
+        fits = super().fits(size)
+        self.refused |= not fits
+        return fits
+
+    async def wait_until_refused(self) -> None:
+        while not self.refused:
+            await asyncio.sleep(0)
+
+
 class Connections:
-    """Shares of one budget, and who was evicted."""
+    """Connections that share one budget, and who was evicted. What they reserve lasts until the test's end."""
 
     def __init__(self) -> None:
-        self.memory = FrameMemory(10 * MIB)
+        self.memory = WatchedMemory(10 * MIB)
+        self.held = AsyncExitStack()
         self._ends: dict[str, asyncio.Future[None]] = {}
 
-    def share(self, name: str) -> MemoryShare:
-        self._ends[name] = asyncio.get_running_loop().create_future()
-        return self.memory.share(self._ends[name])
+    async def reserve(self, name: str, size: int) -> Reservation:
+        end = self._ends.setdefault(name, asyncio.get_running_loop().create_future())
+        return await self.held.enter_async_context(self.memory.reserve(end, size))
 
     @property
     def evicted(self) -> list[str]:
@@ -33,28 +50,27 @@ class Connections:
 
 
 def shared(work: Callable[[Connections], Awaitable[None]]) -> None:
-    connections = Connections()
-    asyncio.run(asyncio.wait_for(work(connections), 600))
+    async def run() -> None:
+        connections = Connections()
+        async with connections.held:
+            await work(connections)
+        assert connections.memory.used == 0
 
-
-async def waits(share: MemoryShare) -> None:
-    while not share.waiting:
-        await asyncio.sleep(0)
+    asyncio.run(asyncio.wait_for(run(), 600))
 
 
 def test_a_connection_that_ends_just_as_memory_is_given_back_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 600)
 
     async def work(connections: Connections) -> None:
-        one, other = connections.share("one"), connections.share("other")
-        with one.at_work():
-            await one.reserve(7 * MIB)
-            waiting = asyncio.create_task(other.reserve(7 * MIB))
-            await waits(other)
-            one.give_back(7 * MIB)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
+        one = await connections.reserve("one", 7 * MIB)
+        one.expect_gateway()
+        waiting = asyncio.create_task(connections.reserve("other", 7 * MIB))
+        await connections.memory.wait_until_refused()
+        one.shrink(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
         assert connections.memory.used == 0
 
     shared(work)
@@ -62,7 +78,19 @@ def test_a_connection_that_ends_just_as_memory_is_given_back_ends(monkeypatch: p
 
 def test_what_most_frames_need_counts_for_nothing() -> None:
     async def work(connections: Connections) -> None:
-        assert await connections.share("one").reserve(64 << 10) == 0
+        assert (await connections.reserve("one", 64 << 10)).size == 0
+        assert connections.memory.used == 0
+
+    shared(work)
+
+
+def test_what_a_frame_reserved_is_given_back_at_its_end() -> None:
+    async def work(connections: Connections) -> None:
+        end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with pytest.raises(EOFError):
+            async with connections.memory.reserve(end, 7 * MIB):
+                assert connections.memory.used == 7 * MIB
+                raise EOFError
         assert connections.memory.used == 0
 
     shared(work)
@@ -70,27 +98,26 @@ def test_what_most_frames_need_counts_for_nothing() -> None:
 
 def test_who_needs_more_than_is_left_waits_for_those_that_are_at_work() -> None:
     async def work(connections: Connections) -> None:
-        one, other = connections.share("one"), connections.share("other")
-        with one.at_work():
-            await one.reserve(7 * MIB)
-            waiting = asyncio.create_task(other.reserve(7 * MIB))
-            await waits(other)
-            assert not waiting.done() and connections.evicted == []
-            one.give_back(7 * MIB)
-            assert await waiting == 7 * MIB
-        assert connections.memory.used == other.held == 7 * MIB
+        one = await connections.reserve("one", 7 * MIB)
+        one.expect_gateway()
+        waiting = asyncio.create_task(connections.reserve("other", 7 * MIB))
+        await connections.memory.wait_until_refused()
+        await asyncio.sleep(0.02)
+        assert not waiting.done() and connections.evicted == []
+        one.shrink(0)
+        assert (await waiting).size == 7 * MIB
+        assert connections.memory.used == 7 * MIB
 
     shared(work)
 
 
 def test_who_has_kept_others_waiting_longest_is_evicted_and_no_more_than_must_be() -> None:
     async def work(connections: Connections) -> None:
-        first, second, third = map(connections.share, ("first", "second", "third"))
-        await first.reserve(4 * MIB)
-        await second.reserve(3 * MIB)
-        assert await third.reserve(4 * MIB)
+        first = await connections.reserve("first", 4 * MIB)
+        await connections.reserve("second", 3 * MIB)
+        assert (await connections.reserve("third", 4 * MIB)).size == 4 * MIB
         assert connections.evicted == ["first"]
-        first.give_back(4 * MIB)
+        first.shrink(0)
         assert connections.memory.used == 7 * MIB, "what was taken from it is not given back again"
 
     shared(work)
@@ -98,12 +125,24 @@ def test_who_has_kept_others_waiting_longest_is_evicted_and_no_more_than_must_be
 
 def test_who_goes_on_is_not_the_one_that_keeps_others_waiting() -> None:
     async def work(connections: Connections) -> None:
-        moving, stuck, third = map(connections.share, ("moving", "stuck", "third"))
-        await moving.reserve(4 * MIB)
-        await stuck.reserve(3 * MIB)
-        moving.give_back(1 * MIB)
-        assert await third.reserve(4 * MIB)
+        moving = await connections.reserve("moving", 4 * MIB)
+        await connections.reserve("stuck", 3 * MIB)
+        moving.expect_peer()
+        assert (await connections.reserve("third", 3 * MIB)).size == 3 * MIB
         assert connections.evicted == ["stuck"]
+
+    shared(work)
+
+
+def test_a_connection_does_not_evict_itself() -> None:
+    async def work(connections: Connections) -> None:
+        mine = await connections.reserve("one", 4 * MIB)
+        waiting = asyncio.create_task(connections.reserve("one", 4 * MIB))
+        await connections.memory.wait_until_refused()
+        await asyncio.sleep(0.02)
+        assert not waiting.done() and connections.evicted == []
+        mine.shrink(0)
+        assert (await waiting).size == 4 * MIB
 
     shared(work)
 
@@ -112,13 +151,12 @@ def test_who_waits_for_a_broker_or_takes_a_large_frame_is_not_slow_so_soon(monke
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0)
 
     async def work(connections: Connections) -> None:
-        asking, taking, stuck, other = map(connections.share, ("asking", "taking", "stuck", "other"))
-        await asking.reserve(2 * MIB)
-        asking.wait_for(broker=True)
-        await taking.reserve(2 * MIB)
-        taking.wait_for(moving=1 << 40)
-        await stuck.reserve(2 * MIB)
-        assert await other.reserve(3 * MIB)
+        asking = await connections.reserve("asking", 2 * MIB)
+        asking.expect_broker()
+        taking = await connections.reserve("taking", 2 * MIB)
+        taking.expect_peer(1 << 40)
+        await connections.reserve("stuck", 2 * MIB)
+        assert (await connections.reserve("other", 3 * MIB)).size == 3 * MIB
         assert connections.evicted == ["stuck"]
 
     shared(work)
@@ -128,7 +166,7 @@ def test_who_waits_for_a_broker_or_takes_a_large_frame_is_not_slow_so_soon(monke
 def test_what_can_never_fit_is_refused_at_once(size: int) -> None:
     async def work(connections: Connections) -> None:
         with pytest.raises(MemoryShortError, match=r"raise gateway\.queued\.max\.bytes"):
-            await connections.share("one").reserve(size)
+            await connections.reserve("one", size)
         assert connections.memory.used == 0
 
     shared(work)
@@ -136,35 +174,22 @@ def test_what_can_never_fit_is_refused_at_once(size: int) -> None:
 
 def test_large_reservations_leave_room_to_small_ones() -> None:
     async def work(connections: Connections) -> None:
-        large, small = connections.share("large"), connections.share("small")
-        with large.at_work():
-            await large.reserve(7 * MIB)
-            assert await small.reserve(1 * MIB)
-            assert large.extend(99 * MIB) == 0, "more than half is in use"
-            assert connections.evicted == []
+        large = await connections.reserve("large", 7 * MIB)
+        large.expect_gateway()
+        assert (await connections.reserve("small", 1 * MIB)).size == 1 * MIB
+        assert large.extend(99 * MIB) == 0, "more than half is in use"
+        assert connections.evicted == []
 
     shared(work)
 
 
 def test_what_can_be_had_now_is_taken_without_waiting() -> None:
     async def work(connections: Connections) -> None:
-        one, other = connections.share("one"), connections.share("other")
+        one, other = [await connections.reserve(name, 0) for name in ("one", "other")]
         assert one.extend(1 * MIB) == 1 * MIB
         assert other.extend(99 * MIB) == 10 * MIB // 4
-        one.give_back(1 * MIB)
-        other.give_back(10 * MIB // 4)
+        one.shrink(0)
+        other.shrink(0)
         assert connections.memory.used == 0
-
-    shared(work)
-
-
-def test_both_directions_of_a_connection_leave_unread_what_is_reserved_once() -> None:
-    async def work(connections: Connections) -> None:
-        one = connections.share("one")
-        async with one.unread(1 * MIB):
-            async with one.unread(1 * MIB):
-                assert one.held == 2 * MIB
-            assert one.held == 2 * MIB
-        assert one.held == 0
 
     shared(work)

@@ -21,8 +21,10 @@ from tests.gateway.requests import (
     read,
     response,
 )
+from tests.gateway.sockets.test_frame_memory import WatchedMemory
 from tiered_stream.gateway.counters import GatewayMetrics
-from tiered_stream.gateway.locations.turns import Spent
+from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.gateway.locations.turns import RecentWork
 from tiered_stream.gateway.protocol.authorization import authorization_request
 from tiered_stream.gateway.protocol.endpoints import Address, Advertise
 from tiered_stream.gateway.protocol.frames import (
@@ -33,17 +35,17 @@ from tiered_stream.gateway.protocol.frames import (
     frame,
     request_head,
 )
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, location_request
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, location_request
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError
-from tiered_stream.gateway.sockets.relay import Relay, RelayLimits, RelayServices
+from tiered_stream.gateway.sockets.relay import Relay, RelayServices
 from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
+from tiered_stream.options.parsing import StorageOptions
 
 T = TypeVar("T")
-LIMITS = RelayLimits(
-    login_asked=False, request_bytes=100 << 20, login_bytes=512 << 10, in_flight=5, unread_bytes=64 << 10,
-    shutdown_seconds=600,
-)  # fmt: skip
-WITH_LOGIN = replace(LIMITS, login_asked=True)
+SETTINGS = GatewaySettings(
+    listener_tls=None, broker_tls=None, login_asked=False, kafka={}, storage=StorageOptions(), shutdown_seconds=600
+)
+WITH_LOGIN = replace(SETTINGS, login_asked=True)
 BEYOND = (1 << 63) - 1
 OTHER_API = bytes.fromhex("0024 0002")
 """SaslAuthenticate v2: passed on unread."""
@@ -54,20 +56,22 @@ class Locations:
 
     def __init__(self) -> None:
         self.asked: list[bytes] = []
-        self.may_read: list[list[TopicIdIndex]] = []
+        self.may_read: list[list[TopicIdPartition]] = []
         self.answered: list[bytes] = []
 
-    async def wanted(self, head: RequestHead, content: bytes, spent: Spent) -> LocationRequest | None:
+    async def decode(self, head: RequestHead, content: bytes, recent_work: RecentWork) -> LocationRequest | None:
         self.asked.append(content)
         return location_request(head, content)
 
     async def authorization(
-        self, request: LocationRequest, may_read: list[TopicIdIndex], spent: Spent
+        self, request: LocationRequest, may_read: list[TopicIdPartition], recent_work: RecentWork
     ) -> tuple[LocationRequest, bytes] | None:
         self.may_read.append(may_read)
         return request, authorization_request(request, dict.fromkeys(may_read, 77))
 
-    async def answer(self, request: LocationRequest, content: bytes, most_bytes: int, spent: Spent) -> list[bytes]:
+    async def response(
+        self, request: LocationRequest, content: bytes, max_bytes: int, recent_work: RecentWork
+    ) -> list[bytes]:
         self.answered.append(content)
         return [content[:7], content[7:]]
 
@@ -104,8 +108,8 @@ async def received(streams: Streams) -> bytes:
 async def pair() -> tuple[Streams, Streams]:
     """Both ends of a connection, as the gateway has them."""
     near, far = socket.socketpair()
-    opener = StreamOpener(LIMITS.unread_bytes)
-    return await opener.accepted(near, None, 1), await opener.accepted(far, None, 1)
+    opener = StreamOpener(SETTINGS.unread_bytes)
+    return await opener.accept(near, None, 1), await opener.accept(far, None, 1)
 
 
 def gateway(node_id: int, own: Address) -> Address:
@@ -114,7 +118,7 @@ def gateway(node_id: int, own: Address) -> Address:
 
 def relayed(
     work: Callable[[Ends], Awaitable[None]],
-    limits: RelayLimits = LIMITS,
+    settings: GatewaySettings = SETTINGS,
     memory: FrameMemory | None = None,
     advertise: Advertise = gateway,
     metrics: GatewayMetrics | None = None,
@@ -129,7 +133,7 @@ def relayed(
 
         budget = memory or FrameMemory(256 << 20)
         services = RelayServices(
-            advertise, listen, 2, locations, budget, limits, metrics or GatewayMetrics()  # type: ignore[arg-type]
+            settings, advertise, listen, 2, locations, budget, metrics or GatewayMetrics()  # type: ignore[arg-type]
         )  # fmt: skip
         relay = Relay(outer, inner, services)
         running = asyncio.create_task(relay.run())
@@ -215,7 +219,7 @@ def test_the_time_of_a_location_is_that_from_its_request_to_its_answer(monkeypat
 
     async def work(ends: Ends) -> None:
         locations = ends.locations
-        for seconds, name in ((1, "wanted"), (10, "authorization"), (100, "answer")):
+        for seconds, name in ((1, "decode"), (10, "authorization"), (100, "response")):
             monkeypatch.setattr(locations, name, taking(seconds, getattr(locations, name)))
         for number in (1, 2):
             now[0] += 100_000
@@ -256,7 +260,7 @@ def test_a_location_request_waits_its_turn_and_goes_on_as_one_for_authorization(
     relayed(work)
 
 
-async def located(ends: Ends, number: int) -> list[TopicIdIndex]:
+async def located(ends: Ends, number: int) -> list[TopicIdPartition]:
     """Answer the authorization of a location request; of which partitions the gateway asked anything itself."""
     sent = await received(ends.broker)
     await ends.answer(fetch_response({0: {}}, correlation_id=correlation_id(sent[4:])))
@@ -302,19 +306,17 @@ def test_a_location_request_that_can_never_fit_is_refused_at_once() -> None:
 
 def test_requests_that_do_not_fit_together_are_answered_one_after_another() -> None:
     """Each reserves all that it needs, or nothing: nobody waits for what another one holds while it waits."""
-    budget = FrameMemory(64 << 20)
+    budget = WatchedMemory(64 << 20)
     content = location_fetch(dict.fromkeys(range(30_000), (1, 2)))
     assert 16 * len(content) < budget.largest < 64 * len(content)
 
     async def work(ends: Ends) -> None:
-        holder = budget.share(asyncio.get_running_loop().create_future())
-        with holder.at_work():
-            kept = await holder.reserve(40 << 20)
+        async with budget.reserve(asyncio.get_running_loop().create_future(), 40 << 20) as holder:
+            holder.expect_gateway()
             asking = asyncio.create_task(ends.ask(content))
-            while not ends.relay._memory.waiting:
+            while not budget.refused:
                 await asyncio.sleep(0)
-            assert budget.used == kept, "who waits holds nothing"
-            holder.give_back(kept)
+            assert budget.used == holder.size, "who waits holds nothing"
         await ends.let_read()
         await asking
         sent = await received(ends.broker)
@@ -363,7 +365,7 @@ def test_large_frames_are_streamed_as_fast_as_they_are_taken() -> None:
                 pushed += chunk
 
         pushing = asyncio.create_task(push())
-        while ends.relay._broker.transport.get_write_buffer_size() <= LIMITS.unread_bytes:
+        while ends.relay._broker.transport.get_write_buffer_size() <= SETTINGS.unread_bytes:
             await asyncio.sleep(0)  # until what the broker leaves unread stops the relay
         while not ends.relay._client.reader._paused:  # type: ignore[attr-defined]
             await asyncio.sleep(0)  # and the relay the client
@@ -449,7 +451,7 @@ def test_no_more_requests_are_under_way_than_may_be() -> None:
         ends.client.writer.write(b"".join(frame(metadata_request(number)) for number in range(300)))
         for number in range(300):
             content = await received(ends.broker)
-            assert ends.relay._state.in_flight <= LIMITS.in_flight
+            assert ends.relay._state.in_flight <= SETTINGS.in_flight
             await ends.answer(metadata_response({}, correlation_id=number + 1))
             assert request_head(content).correlation_id == number + 1
         for number in range(300):
@@ -484,7 +486,7 @@ def test_each_request_and_each_response_that_is_there_already_is_a_turn_of_its_o
         counting.cancel()
         assert turns > flood / 2
 
-    relayed(work, replace(LIMITS, in_flight=1_000_000))
+    relayed(work, replace(SETTINGS, in_flight=1_000_000))
 
 
 def test_a_client_that_sends_no_more_gets_its_responses() -> None:
@@ -553,11 +555,10 @@ def test_a_frame_that_never_ends_loses_its_memory_to_one_that_does() -> None:
     async def work(ends: Ends) -> None:
         unfinished = frame(location_fetch({0: (1, 2)}).ljust(4 << 20, b"\0"))[:-1]
         ends.client.writer.write(unfinished)
-        other = memory.share(asyncio.get_running_loop().create_future())
         while not memory.used:
             await asyncio.sleep(0)
-        assert await other.reserve(120 << 20)
-        other.give_back(120 << 20)
+        async with memory.reserve(asyncio.get_running_loop().create_future(), 120 << 20) as other:
+            assert other.size == 120 << 20
         with pytest.raises(MemoryShortError, match=r"gateway\.queued\.max\.bytes"):
             await ends.running
 

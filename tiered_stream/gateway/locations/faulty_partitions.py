@@ -15,13 +15,13 @@ from tiered_stream.model import TopicPartition
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 2.0
-_NAMED = 20
+_MAX_NAMED = 20
 
 
 class FaultyPartitions:
-    """Registry of faulty partitions with their errors. Thread-safe.
+    """Registry of partitions whose tiered segments could not be found out, with their errors. Thread-safe.
 
-    A faulty partition is silent if its error can be retried, such as a leader that does not answer. Requests do not
+    A faulty partition is silent if its error may pass, such as that of a leader that does not answer. Requests do not
     wait for a silent partition.
 
     Args:
@@ -35,50 +35,53 @@ class FaultyPartitions:
         self._retry_at: dict[TopicPartition, float] = {}
         """Time (`monotonic`) of the next try for each silent partition."""
 
-    def are_silent(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions among `partitions` that are silent."""
+    def silent_among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return the silent ones among `partitions`."""
         with self._lock:
             return self._retry_at.keys() & set(partitions)
 
-    def to_be_tried(self, silent: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Return the silent partitions that the caller must try again now; others get them only after 2 s."""
+    def due_for_retry(self, silent: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions of `silent` that the caller must try now: their last try is at least 2 s ago.
+
+        For the next 2 s, no other caller gets these partitions.
+        """
         with self._lock:
             now = time.monotonic()
-            due = [each for each in silent if self._retry_at.get(each, now) <= now]
+            due = [partition for partition in silent if self._retry_at.get(partition, now) <= now]
             self._retry_at.update(dict.fromkeys(due, now + _RETRY_SECONDS))
             return due
 
-    def tell(self, asked: Collection[TopicPartition], faults: Mapping[TopicPartition, TieredStreamError]) -> None:
-        """Record the result of a try: forget old errors of the `asked` partitions, and add the errors in `faults`."""
+    def record(self, tried: Collection[TopicPartition], faults: Mapping[TopicPartition, TieredStreamError]) -> None:
+        """Record a try of the `tried` partitions: forget their old errors, and add the errors in `faults`."""
         with self._lock:
-            news = faults.keys() - self._faults.keys()
-            for partition in asked:
+            new = faults.keys() - self._faults.keys()
+            for partition in tried:
                 self._faults.pop(partition, None)
                 self._retry_at.pop(partition, None)
             self._faults.update(faults)
             retry_at = time.monotonic() + _RETRY_SECONDS
-            self._retry_at.update({each: retry_at for each, fault in faults.items() if fault.retriable})
+            self._retry_at.update({partition: retry_at for partition, fault in faults.items() if fault.retriable})
             self._gauge.replace(Counter(partition.topic for partition in self._faults))
-        if news:
-            log.warning(
-                "%d more partitions are left to the brokers, as %s: %s", len(news), min(news), faults[min(news)]
-            )
+        if new:
+            log.warning("%d more partitions are left to the brokers, as %s: %s", len(new), min(new), faults[min(new)])
 
-    def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget all partitions except these, because the others no longer exist."""
+    def forget_others(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget all partitions except `partitions`, because the others no longer exist."""
         with self._lock:
-            gone = self._faults.keys() - set(partitions)
-        self.tell(gone, {})
+            deleted = self._faults.keys() - set(partitions)
+        self.record(deleted, {})
 
-    def fault_of_all(self, partitions: Collection[TopicPartition]) -> BrokerError | None:
-        """Return one of the broker errors if each of the partitions has a broker error, else None."""
+    def common_fault(self, partitions: Collection[TopicPartition]) -> BrokerError | None:
+        """Return one of the errors if every partition in `partitions` has a BrokerError, else None."""
         with self._lock:
-            faults = [fault for each in partitions if isinstance(fault := self._faults.get(each), BrokerError)]
+            faults = [fault for name in partitions if isinstance(fault := self._faults.get(name), BrokerError)]
         return faults[0] if faults and len(faults) == len(partitions) else None
 
     def reasons(self) -> list[str]:
         """Return one line for each of the first 20 faulty partitions, and one with the number of the others."""
         with self._lock:
-            faults = sorted(self._faults.items(), key=lambda each: each[0])
-        lines = [f"{partition} is left to the brokers: {fault}" for partition, fault in faults[:_NAMED]]
-        return [*lines, f"{len(faults) - _NAMED} more are left to the brokers"] if len(faults) > _NAMED else lines
+            faults = sorted(self._faults.items(), key=lambda fault: fault[0])
+        lines = [f"{partition} is left to the brokers: {fault}" for partition, fault in faults[:_MAX_NAMED]]
+        return (
+            [*lines, f"{len(faults) - _MAX_NAMED} more are left to the brokers"] if len(faults) > _MAX_NAMED else lines
+        )

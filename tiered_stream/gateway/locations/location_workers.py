@@ -12,15 +12,15 @@ from typing import TypeVar
 
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.gateway.counters import GatewayMetrics
-from tiered_stream.gateway.locations.location_answers import LocationAnswers
-from tiered_stream.gateway.locations.turns import Spent, Turns
-from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
+from tiered_stream.gateway.locations.location_responses import LocationResponses
+from tiered_stream.gateway.locations.turns import RecentWork, Turns
+from tiered_stream.gateway.log_rate_limit import LogRateLimit
+from tiered_stream.gateway.protocol.authorization import AuthorizationResponse, PartitionResponse, authorization_request
 from tiered_stream.gateway.protocol.frames import RequestHead
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, location_request
-from tiered_stream.gateway.sparse_log import Sparse
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, location_request
 
 log = logging.getLogger(__name__)
-log.addFilter(Sparse())
+log.addFilter(LogRateLimit())
 
 T = TypeVar("T")
 
@@ -31,59 +31,66 @@ _LARGE_BYTES = 64 << 10
 
 
 class LocationWorkers:
-    """Thread pools that decode and answer location requests.
+    """Thread pools that decode location requests and build the responses.
 
-    If segments cannot be located, the response has no locations, and the client reads from the broker (KIP-1248).
+    If segments cannot be located, the response has no locations, and the client reads from the broker (KIP-1248). The
+    argument `recent_work` is the client's recent work, which decides when its turn comes.
     """
 
-    def __init__(self, answers: LocationAnswers, metrics: GatewayMetrics) -> None:
-        self._answers = answers
+    def __init__(self, responses: LocationResponses, metrics: GatewayMetrics) -> None:
+        self._responses = responses
         self._metrics = metrics
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="gateway")
         self._large_executor = ThreadPoolExecutor(1, thread_name_prefix="gateway-large")
         self._turns = Turns(_THREADS, _HEAVY_THREADS)
 
-    async def wanted(self, head: RequestHead, content: bytes, spent: Spent) -> LocationRequest | None:
-        """Decode a Fetch; return its location request, or None if the Fetch asks for none and is passed on as it is.
+    async def decode(self, head: RequestHead, content: bytes, recent_work: RecentWork) -> LocationRequest | None:
+        """Return the location request in the Fetch `content`, or None if the Fetch is to be passed on unchanged.
 
         Raises:
             FrameError: the content is not a Fetch.
         """
         if len(content) <= _QUICK_BYTES:
             return location_request(head, content)
-        return await self._run(lambda: location_request(head, content), len(content), spent)
+        return await self._run(lambda: location_request(head, content), len(content), recent_work)
 
     async def authorization(
-        self, request: LocationRequest, may_read: Sequence[TopicIdIndex], spent: Spent
+        self, request: LocationRequest, may_read: Sequence[TopicIdPartition], recent_work: RecentWork
     ) -> tuple[LocationRequest, bytes] | None:
-        """Return the location request without partitions of unknown log end, and the Fetch that asks for authorization.
+        """Ask the brokers for log ends; return the location request and the Fetch that asks for authorization.
 
-        Return None if the brokers cannot be asked for the log ends.
+        The returned request has only the partitions with a known log end. Return None if no broker can be asked.
 
         Args:
             may_read: the requested partitions whose topics the client is known to be authorized to read.
         """
-        return await self._run(lambda: self._authorization(request, may_read), request.size, spent)
+        return await self._run(lambda: self._authorization(request, may_read), request.size, recent_work)
 
-    async def answer(self, request: LocationRequest, content: bytes, most_bytes: int, spent: Spent) -> list[bytes]:
+    async def response(
+        self, request: LocationRequest, content: bytes, max_bytes: int, recent_work: RecentWork
+    ) -> list[bytes]:
         """Return the response for the client in pieces: the broker's response with locations filled in.
 
         Args:
             content: the broker's response to the Fetch that asks for authorization.
-            most_bytes: maximum bytes of encoded segments in the response.
+            max_bytes: maximum bytes of encoded segments in the response.
 
         Raises:
             FrameError: the content is not a Fetch response.
         """
         size = max(request.size, len(content))
-        return await self._run(lambda: self._answer(request, content, most_bytes), size, spent)
+        return await self._run(lambda: self._response(request, content, max_bytes), size, recent_work)
 
     def close(self) -> None:
         """Stop the threads after the requests that they are working on."""
         for executor in (self._executor, self._large_executor):
             executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, work: Callable[[], T], size: int, spent: Spent) -> T:
+    async def _run(self, work: Callable[[], T], size: int, recent_work: RecentWork) -> T:
+        """Return the result of `work` on a message of `size` bytes.
+
+        Large messages share one thread; work on others waits for the client's turn.
+        """
         loop = asyncio.get_running_loop()
         if size >= _LARGE_BYTES:
             return await loop.run_in_executor(self._large_executor, work)
@@ -97,34 +104,34 @@ class LocationWorkers:
             finally:
                 seconds = time.thread_time() - began
 
-        async with self._turns.turn(spent):
+        async with self._turns.turn(recent_work):
             try:
                 return await loop.run_in_executor(self._executor, metered)
             finally:
-                spent.add(seconds)
+                recent_work.add(seconds)
 
     def _authorization(
-        self, request: LocationRequest, may_read: Sequence[TopicIdIndex]
+        self, request: LocationRequest, may_read: Sequence[TopicIdPartition]
     ) -> tuple[LocationRequest, bytes] | None:
         try:
-            log_ends = self._answers.log_ends(may_read)
+            log_ends = self._responses.log_ends(may_read)
         except TieredStreamError as error:
             log.warning("a location request is left to the broker: %s", error)
-            self._metrics.partitions.labels("failed").inc(len(request.wanted))
+            self._metrics.partitions.labels("failed").inc(len(request.ranges))
             return None
         # Partitions without a known log end keep the client's offset, so the broker answers the client's own question.
-        known = {where: wanted for where, wanted in request.wanted.items() if where in log_ends}
-        # `asked` keeps all partitions, because only the broker's response shows which are refused and which throttled.
-        return replace(request, wanted=known, asked=request.wanted.keys()), authorization_request(request, log_ends)
+        known = {partition: offsets for partition, offsets in request.ranges.items() if partition in log_ends}
+        # `requested` keeps all partitions: only the broker's response shows which are refused and which throttled.
+        return replace(request, ranges=known, requested=request.ranges.keys()), authorization_request(request, log_ends)
 
-    def _answer(self, request: LocationRequest, content: bytes, most_bytes: int) -> list[bytes]:
-        authorized = AuthorizationAnswer(request, content)
+    def _response(self, request: LocationRequest, content: bytes, max_bytes: int) -> list[bytes]:
+        authorized = AuthorizationResponse(request, content)
         readable = authorized.readable()
-        found: dict[TopicIdIndex, PartitionAnswer] = {}
+        located: dict[TopicIdPartition, PartitionResponse] = {}
         try:
-            found = self._answers.answer(request, readable, most_bytes, self._turns.others_wait)
+            located = self._responses.locate(request, readable, max_bytes, self._turns.others_wait)
         except TieredStreamError as error:
             log.warning("a location request is left to the broker: %s", error)
-        for result, count in authorized.results(found).items():
+        for result, count in authorized.results(located).items():
             self._metrics.partitions.labels(result).inc(count)
-        return authorized.encode(found)
+        return authorized.encode(located)

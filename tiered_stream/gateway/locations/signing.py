@@ -19,13 +19,12 @@ _CACHED = 200_000  # signed URLs, about 100 MB
 class LocationSigner:
     """Creator and cache of signed URLs of segments. Thread-safe.
 
-    `lifetime_seconds`: lifetime of a signed URL; 0 turns signing off. `made` counts the URLs that are created, without
-    reused ones.
+    `lifetime_seconds`: lifetime of a signed URL; 0 turns signing off. `created` counts new URLs, without reused ones.
     """
 
-    def __init__(self, fetcher: RemoteStorageFetcher, lifetime_seconds: int, made: Counter) -> None:
+    def __init__(self, fetcher: RemoteStorageFetcher, lifetime_seconds: int, created: Counter) -> None:
         self._fetcher = fetcher
-        self._made = made
+        self._created = created
         self._lifetime_seconds = lifetime_seconds
         self._lock = threading.Lock()
         self._signed: TTLCache[UUID, str | None] = TTLCache(_CACHED, self.fresh_seconds, time.monotonic)
@@ -43,14 +42,14 @@ class LocationSigner:
         """Return a signed URL for this segment's log only, or None if signing is off or the storage cannot sign.
 
         Raises:
-            StorageError, CorruptDataError, UnsupportedDataError: the storage had to be asked, and failed.
+            StorageError, CorruptDataError, UnsupportedDataError: the segment's manifest was needed and not readable.
         """
         if not self.enabled:
             return None
         with self._lock, suppress(KeyError):  # one lookup, because an entry may expire between two
             return self._signed[segment.segment_id]
         url = self._fetcher.signed_location(segment, self._lifetime_seconds)
-        self._made.inc(url is not None)
+        self._created.inc(url is not None)
         with self._lock:
             self._signed[segment.segment_id] = url
         return url

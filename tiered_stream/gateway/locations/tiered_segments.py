@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
@@ -27,8 +26,6 @@ from tiered_stream.process.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
-
-K = TypeVar("K")
 
 _TOPICS_SECONDS = 1.0  # minimum time between two listings of all topics because of an unknown topic id
 
@@ -62,36 +59,36 @@ class TieredSegments:
         self._fresh_seconds = fresh_seconds
         self._faulty = faulty
         self._lock = threading.Lock()
-        self._seen: dict[TopicPartition, tuple[float, View]] = {}
-        self._looks: dict[TopicPartition, Future[None]] = {}
+        self._views: dict[TopicPartition, tuple[float, View]] = {}
+        self._refreshing: dict[TopicPartition, Future[None]] = {}
         self._names: tuple[float, Mapping[UUID, str]] = (float("-inf"), {})
         self._listing: SingleFlightCache[None, Mapping[UUID, str]] = SingleFlightCache(0)
-        self._log_ends = BrokerOffsetReader(client, IsolationLevel.READ_UNCOMMITTED)
+        self._offset_reader = BrokerOffsetReader(client, IsolationLevel.READ_UNCOMMITTED)
         self._retries = ThreadPoolExecutor(1, thread_name_prefix="silent-leaders")
 
     def follow_all(self) -> None:
         """Read the metadata topic for all topics, so that the first requests need not wait for it.
 
         Raises:
-            BrokerError: the brokers cannot be asked, or every partition has failed.
+            BrokerError: no broker can be asked, or the segments of no partition can be found out.
         """
         by_leader: dict[int, dict[TopicPartition, UUID]] = defaultdict(dict)
         for name, topic in self._client.metadata().items():
-            for number, each in () if topic.internal else topic.partitions.items():
-                by_leader[each.leader_id][TopicPartition(name, number)] = topic.topic_id
-        everywhere = {partition for led in by_leader.values() for partition in led}
-        self._faulty.keep(everywhere)
+            for number, partition in () if topic.internal else topic.partitions.items():
+                by_leader[partition.leader_id][TopicPartition(name, number)] = topic.topic_id
+        existing = {partition for partitions in by_leader.values() for partition in partitions}
+        self._faulty.forget_others(existing)
         with self._lock:
-            self._seen = {each: seen for each, seen in self._seen.items() if each in everywhere}
+            self._views = {partition: view for partition, view in self._views.items() if partition in existing}
         with suppress(UnknownTopicError):  # a topic was deleted just now
-            self._locator.follow(everywhere)
-        for led in by_leader.values():  # one look per leader: no request waits for a leader that it does not need
-            self._look(led)
-        if (fault := self._faulty.fault_of_all(everywhere)) is not None:
+            self._locator.follow(existing)
+        for partitions in by_leader.values():  # one refresh per leader: a silent leader delays no other's partitions
+            self._refresh(partitions)
+        if (fault := self._faulty.common_fault(existing)) is not None:
             raise fault
 
     def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
-        """Return the topics' names by id; topics that do not exist are left out.
+        """Return the topics' names by id, without topics that do not exist.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -102,28 +99,20 @@ class TieredSegments:
         return {topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names}
 
     def _list_topics(self) -> Mapping[UUID, str]:
-        names = {found.topic_id: name for name, found in self._client.metadata().items()}
+        names = {topic.topic_id: name for name, topic in self._client.metadata().items()}
         self._names = time.monotonic(), names
         return names
 
-    def existing(self, named: Mapping[K, TopicPartition]) -> dict[K, TopicPartition]:
-        """Return the entries of `named` whose partition exists according to the newest known cluster metadata.
-
-        Without this, one missing partition would fail a request for all of them.
-        """
-        counts: dict[str, Collection[int]] = {}
-        for topic in {partition.topic for partition in named.values()}:
-            known = self._client.topic(topic)
-            counts[topic] = known.partitions if known else ()
-        return {each: partition for each, partition in named.items() if partition.partition in counts[partition.topic]}
-
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the current high watermarks of the partitions whose leaders answer.
+        """Return the current high watermarks of the partitions that exist and whose leaders answer.
 
         Raises:
             BrokerError: no broker can be asked.
         """
-        return self._each(LATEST, partitions)
+        names = {partition.topic for partition in partitions}
+        topics = {name: topic for name in names if (topic := self._client.topic(name)) is not None}
+        # One missing partition would fail the request for all of them.
+        return self._offsets(LATEST, [partition for partition in partitions if _exists(topics, partition)])
 
     def local_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return each partition's first offset on its leader's own disk, for leaders that answer; -1: none is there.
@@ -131,102 +120,107 @@ class TieredSegments:
         Raises:
             BrokerError: no broker can be asked.
         """
-        return self._each(EARLIEST_LOCAL, partitions)
+        return self._offsets(EARLIEST_LOCAL, partitions)
 
-    def _each(self, special: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        silent = self._faulty.are_silent(partitions)
-        answer = self._log_ends.special_offsets(special, set(partitions) - silent, PATIENCE_MS)
-        if answer.faults:
-            self._faulty.tell(answer.faults.keys(), answer.faults)
-        return answer.found
+    def _offsets(self, special: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        silent = self._faulty.silent_among(partitions)
+        offsets = self._offset_reader.special_offsets(special, set(partitions) - silent, PATIENCE_MS)
+        if offsets.faults:
+            self._faulty.record(offsets.faults.keys(), offsets.faults)
+        return offsets.found
 
     def visible(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, Visible]:
-        """Return the segments that count, sorted and disjoint, by partition.
+        """Return each partition's visible segments (see `lineage`), sorted by offset and disjoint.
 
-        A partition is left out if its segments cannot be found out, or if its topic no longer has the given id.
+        Partitions are left out whose segments cannot be found out, or whose topic no longer has the id in `partitions`.
 
         Args:
             partitions: topic ids by partition.
         """
-        self._look(partitions)
-        known = partitions.keys() - self._faulty.are_silent(partitions)
+        self._refresh(partitions)
+        known = partitions.keys() - self._faulty.silent_among(partitions)
         with self._lock:
-            seen = {each: self._seen[each][1] for each in known & self._seen.keys()}
-        return {each: view.visible for each, view in seen.items() if view.topic_id == partitions[each]}
+            views = {partition: self._views[partition][1] for partition in known & self._views.keys()}
+        return {partition: view.visible for partition, view in views.items() if view.topic_id == partitions[partition]}
 
-    def _look(self, partitions: Mapping[TopicPartition, UUID]) -> None:
-        """Refresh the known segments of partitions that are out of date, except partitions whose leader is silent.
+    def _refresh(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        """Read the segments of those `partitions` (topic ids by partition) whose known segments are out of date.
 
-        Partitions that another thread is refreshing are waited for.
+        Wait for partitions that other threads are reading. Silent partitions are neither read nor waited for.
         """
-        look: Future[None] = Future()
-        silent = self._faulty.are_silent(partitions)
+        refreshed: Future[None] = Future()
+        silent = self._faulty.silent_among(partitions)
         with self._lock:
             oldest = time.monotonic() - self._fresh_seconds
-            stale = [each for each, topic_id in partitions.items() if not self._is_fresh(each, topic_id, oldest)]
-            others = {self._looks[each] for each in stale if each in self._looks and each not in silent}
-            wanted = [each for each in stale if each not in self._looks and each not in silent]
-            self._looks.update(dict.fromkeys(wanted, look))
-        if again := self._faulty.to_be_tried(silent):
-            self._retries.submit(self._retry, again)
+            stale = [
+                partition
+                for partition, topic_id in partitions.items()
+                if partition not in silent and not self._is_fresh(partition, topic_id, oldest)
+            ]
+            others = {self._refreshing[partition] for partition in stale if partition in self._refreshing}
+            mine = [partition for partition in stale if partition not in self._refreshing]
+            self._refreshing.update(dict.fromkeys(mine, refreshed))
+        if due := self._faulty.due_for_retry(silent):
+            self._retries.submit(self._retry, due)
         try:
-            if wanted:
-                self._find(wanted)
+            if mine:
+                self._read(mine)
         finally:
             with self._lock:
-                for each in wanted:
-                    del self._looks[each]
-            look.set_result(None)
+                for partition in mine:
+                    del self._refreshing[partition]
+            refreshed.set_result(None)
         for other in others:
             other.result()
 
     def _retry(self, partitions: Collection[TopicPartition]) -> None:
         try:
-            self._find(partitions)
+            self._read(partitions)
         except TieredStreamError as error:
             log.warning("partitions without a leader cannot be asked for: %s", error)
 
-    def _find(self, partitions: Collection[TopicPartition]) -> None:
+    def _read(self, partitions: Collection[TopicPartition]) -> None:
         try:
-            answer = self._locator.look(partitions)
+            views = self._locator.look(partitions)
         except UnknownTopicError:
             topics = self._client.metadata()
-            answer = self._locator.look([each for each in partitions if _exists(topics, each)])
+            views = self._locator.look([partition for partition in partitions if _exists(topics, partition)])
         now = time.monotonic()
         with self._lock:
-            for each in partitions:
-                self._seen.pop(each, None)
-            self._seen.update({each: (now, view) for each, view in answer.found.items()})
-        self._faulty.tell(partitions, answer.faults)
+            for partition in partitions:
+                self._views.pop(partition, None)
+            self._views.update({partition: (now, view) for partition, view in views.found.items()})
+        self._faulty.record(partitions, views.faults)
 
     def _is_fresh(self, partition: TopicPartition, topic_id: UUID, oldest: float) -> bool:
         # Another topic id than the known one means that the topic was deleted and created again.
-        seen = self._seen.get(partition)
-        return seen is not None and seen[0] >= oldest and seen[1].topic_id == topic_id
+        read_at, view = self._views.get(partition, (oldest, None))
+        return view is not None and read_at >= oldest and view.topic_id == topic_id
 
     def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
-        """Ask brokers in one round for what `location` needs of these offset ranges in read_committed mode.
+        """Ask brokers in one round for the transactions that `location` needs for these ranges in read_committed mode.
 
-        Later calls of `location` then need no requests of their own for it.
+        Later calls of `location` then need no requests of their own.
         """
         self._locator.expect(visible, ranges)
 
     def location(
-        self, visible: Visible, at: int, wanted: OffsetRange, topic_id: UUID, committed: bool
+        self, visible: Visible, at: int, offsets: OffsetRange, topic_id: UUID, committed: bool
     ) -> SegmentLocation:
-        """Return the bytes that hold the offset range `wanted` of the segment `visible[at]`.
+        """Return the location of `offsets` in the segment `visible[at]`: the bytes that hold them.
 
         Args:
             committed: include the aborted transactions of the range.
 
         Raises:
-            StorageError, BrokerError, CorruptDataError: an index, or an offset behind the tier, cannot be read.
-            DataLossError: the segment belongs to a topic with another id.
+            StorageError, CorruptDataError: an index cannot be read.
+            BrokerError: the transactions at the end of the tier cannot be asked for.
+            DataLossError: the segment belongs to a topic with another id than `topic_id`.
         """
         segment = visible[at].segment
         if segment.topic_id != topic_id:
             raise DataLossError(f"{segment.topic_partition} is not of the topic {topic_id} any more")
-        return self._locator.location(visible, at, wanted, committed=committed)
+        return self._locator.location(visible, at, offsets, committed=committed)
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         """Cut a location where record batches begin, into parts of about `target_bytes` (see `Locator.cut`)."""

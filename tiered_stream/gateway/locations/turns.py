@@ -1,7 +1,7 @@
 """Fair turns of work for many clients: clients with the least recent work go first, heavy clients leave room to others.
 
-Few threads locate segments for all clients. So a client that asks for much gets several short responses: while other
-clients wait, its turn ends after a moment, and its response makes it ask again for the rest.
+Few threads locate segments for all clients. So a client that asks for many segments gets several short responses: while
+other clients wait, its turn ends after 50 ms, and its response makes it ask again for the rest.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _HEAVY_SECONDS = 0.2
 _HALF_LIFE_SECONDS = 1.0
 
 
-class Spent:
-    """CPU seconds of recent work for one client, with a half-life of 1 s.
+class RecentWork:
+    """Counter of the CPU seconds that threads have worked for one client; the count halves every second.
 
-    Time in which the work waits, for a broker or for the interpreter's lock, does not count: while others attack, an
-    honest client's work waits for most of its turn.
+    Time in which a thread waits, for a broker or for the interpreter's lock, does not count: while others attack, an
+    honest client's threads wait for most of its turns.
     """
 
     def __init__(self) -> None:
@@ -32,14 +32,14 @@ class Spent:
         self._at = time.monotonic()
 
     def seconds(self) -> float:
-        """Return the CPU seconds of recent work, decayed up to now."""
+        """Return the count as of now."""
         now = time.monotonic()
         self._seconds *= 0.5 ** ((now - self._at) / _HALF_LIFE_SECONDS)
         self._at = now
         return self._seconds
 
     def add(self, seconds: float) -> None:
-        """Add CPU seconds of work that the client has just had."""
+        """Add CPU seconds that a thread has just worked for the client."""
         self._seconds = self.seconds() + seconds
 
 
@@ -58,13 +58,13 @@ class Turns:
         self._waiting: dict[bool, list[tuple[float, int, asyncio.Future[None]]]] = {True: [], False: []}
 
     def others_wait(self) -> bool:
-        """Return whether a client waits for a turn."""
+        """Return whether any client waits for a turn."""
         return any(self._waiting.values())
 
     @asynccontextmanager
-    async def turn(self, spent: Spent) -> AsyncIterator[None]:
-        """Wait for a turn, which lasts until the context ends; the caller adds its work to the client's `spent`."""
-        seconds = spent.seconds()
+    async def turn(self, recent_work: RecentWork) -> AsyncIterator[None]:
+        """Wait for a turn, which lasts until the context ends; the caller adds to the client's `recent_work`."""
+        seconds = recent_work.seconds()
         heavy = seconds > _HEAVY_SECONDS
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting[heavy], (seconds, next(self._order), granted))
@@ -80,6 +80,7 @@ class Turns:
             self._grant()
 
     def _grant(self) -> None:
+        """Start the turns of waiting clients while turns are free: clients with little recent work first."""
         for heavy in (False, True):
             line = self._waiting[heavy]
             while line and (line[0][2].done() or (self._free and (self._free_heavy or not heavy))):

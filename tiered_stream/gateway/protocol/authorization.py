@@ -11,7 +11,7 @@ the gateway asks nothing with its own login.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -24,7 +24,7 @@ from tiered_stream.broker.wire.location_messages import (
     LocationFetchResponse,
 )
 from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES, FrameError
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition
 
 _BEYOND_ANY_LOG = (1 << 63) - 1
 _OFFSET_OUT_OF_RANGE = 1
@@ -38,46 +38,54 @@ _OFFSET_NOT_AVAILABLE = 78  # retriable: the client asks again, because the log'
 
 @dataclass(frozen=True, slots=True)
 class ReadablePartition:
-    """Partition that the client may read: the wanted offsets from `start` to `end` (exclusive), and the log's end.
+    """Partition that the client may read: the requested offsets from `start` to `end` (exclusive), and the log's end.
 
     `log_end_offset` is the last stable offset for read_committed, else the high watermark.
     """
 
-    partition: TopicIdIndex
+    partition: TopicIdPartition
     start: int
     end: int
     log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionAnswer:
-    """Encoded segment locations of one partition (None: no segments), complete up to the offset `located_end`."""
+class PartitionResponse:
+    """Encoded segment locations of one partition (None: no segments), complete up to `located_end` (exclusive)."""
 
     segments: bytes | None
     located_end: int
 
 
-def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdIndex, int]) -> bytes:
+def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdPartition, int]) -> bytes:
     """Return the Fetch that asks the broker for authorization, with the client's own header.
 
-    Each partition is asked at its end offset in `log_ends`, or else at the client's own offset.
+    The Fetch starts at the partition's end offset in `log_ends`, or at the client's own offset if it is not there.
     """
-    topics = [
-        FetchTopic(topic.topic_id, [_at_end(topic.topic_id, each, log_ends) for each in topic.partitions])
+
+    def at_end(topic_id: UUID | None, partition: FetchPartition) -> FetchPartition:
+        offset = partition.fetch_offset
+        if topic_id is not None:
+            offset = log_ends.get(TopicIdPartition(topic_id, partition.partition), offset)
+        return FetchPartition(partition.partition, partition.current_leader_epoch, offset)
+
+    return _fetch(request, [
+        FetchTopic(topic.topic_id, [at_end(topic.topic_id, partition) for partition in topic.partitions])
         for topic in request.message.topics
-    ]
-    fetch = LocationFetchRequest(topics=topics, isolation_level=request.message.isolation_level)
-    return request.header + fetch.encode_body(request.head.api_version)
+    ])  # fmt: skip
 
 
 def read_probe(request: LocationRequest, topics: Collection[UUID]) -> bytes:
     """Return the Fetch that shows whether the client may READ the topics, with the client's own header."""
-    asked = [
+    return _fetch(request, [
         FetchTopic(topic.topic_id, [FetchPartition(topic.partitions[0].partition, -1, _BEYOND_ANY_LOG)])
         for topic in request.message.topics
         if topic.topic_id in topics and topic.partitions
-    ]
-    fetch = LocationFetchRequest(topics=asked, isolation_level=request.message.isolation_level)
+    ])  # fmt: skip
+
+
+def _fetch(request: LocationRequest, topics: Sequence[FetchTopic[FetchPartition]]) -> bytes:
+    fetch = LocationFetchRequest(topics=topics, isolation_level=request.message.isolation_level)
     return request.header + fetch.encode_body(request.head.api_version)
 
 
@@ -87,16 +95,21 @@ def readable_topics(content: bytes) -> set[UUID]:
     Raises:
         FrameError: the content is not a Fetch response.
     """
-    message = _fetch_response(content)
+    message = fetch_response(content)
     return {
         topic.topic_id
         for topic in message.responses
-        for answer in topic.partitions
-        if not message.error_code and topic.topic_id is not None and answer.error_code in _AFTER_AUTHORIZATION
+        for partition in topic.partitions
+        if not message.error_code and topic.topic_id is not None and partition.error_code in _AFTER_AUTHORIZATION
     }
 
 
-def _fetch_response(content: bytes) -> LocationFetchResponse:
+def fetch_response(content: bytes) -> LocationFetchResponse:
+    """Decode a Fetch response of a flexible version from its correlation id on.
+
+    Raises:
+        FrameError: the content is not a Fetch response.
+    """
     body = Reader(content, CORRELATION_ID_BYTES)
     try:
         body.tags()
@@ -105,14 +118,7 @@ def _fetch_response(content: bytes) -> LocationFetchResponse:
         raise FrameError(f"not a Fetch answer: {error}") from error
 
 
-def _at_end(topic_id: UUID | None, partition: FetchPartition, log_ends: Mapping[TopicIdIndex, int]) -> FetchPartition:
-    offset = partition.fetch_offset
-    if topic_id is not None:
-        offset = log_ends.get(TopicIdIndex(topic_id, partition.partition), offset)
-    return FetchPartition(partition.partition, partition.current_leader_epoch, offset)
-
-
-class AuthorizationAnswer:
+class AuthorizationResponse:
     """Response of the broker to `authorization_request`, into which locations are filled.
 
     Raises:
@@ -122,67 +128,63 @@ class AuthorizationAnswer:
     def __init__(self, request: LocationRequest, content: bytes) -> None:
         self._request = request
         self._correlation_id = content[:CORRELATION_ID_BYTES]
-        self._message = _fetch_response(content)
+        self._message = fetch_response(content)
+        self._partitions = {
+            TopicIdPartition(topic.topic_id, partition.partition_index): partition
+            for topic in self._message.responses
+            for partition in topic.partitions
+            if topic.topic_id is not None
+        }
 
     def readable(self) -> list[ReadablePartition]:
-        """Return the wanted partitions for which the broker has no error, with offsets from their log start on."""
-        if self._message.error_code:
-            return []
-        wanted = self._request.wanted
+        """Return the requested partitions for which the broker has no error, with offsets from the log start on."""
         return [
-            ReadablePartition(where, start, max(start, wanted[where][1]), self._log_end(answer))
-            for topic in self._message.responses
-            for answer in topic.partitions
-            if topic.topic_id is not None and not answer.error_code
-            for where in [TopicIdIndex(topic.topic_id, answer.partition_index)]
-            if where in wanted
-            for start in [max(wanted[where][0], answer.log_start_offset)]
+            ReadablePartition(partition, start, max(start, self._request.ranges[partition][1]), self._log_end(response))
+            for partition, response in self._partitions.items()
+            if not self._message.error_code and not response.error_code and partition in self._request.ranges
+            for start in [max(self._request.ranges[partition][0], response.log_start_offset)]
         ]
 
-    def results(self, answers: Collection[TopicIdIndex]) -> Counter[str]:
+    def results(self, located: Collection[TopicIdPartition]) -> Counter[str]:
         """Count the client's partitions by result: "answered", "refused" by the broker, "throttled", or "failed".
 
         If the client has used up its quota, the broker's response has a throttle time and no partitions.
 
         Args:
-            answers: the partitions that get locations.
+            located: the partitions that get locations.
         """
-        codes = {
-            TopicIdIndex(topic.topic_id, each.partition_index): each.error_code
-            for topic in self._message.responses
-            if topic.topic_id is not None
-            for each in topic.partitions
-        }
-        whole = self._message.error_code
-        throttled = whole == _THROTTLING_QUOTA_EXCEEDED or (not whole and self._message.throttle_time_ms > 0)
+        error_code = self._message.error_code
+        throttled = error_code == _THROTTLING_QUOTA_EXCEEDED or (not error_code and self._message.throttle_time_ms > 0)
         return Counter(
-            "answered" if where in answers
-            else "refused" if codes.get(where)
-            else "throttled" if throttled and where not in codes
+            "answered" if partition in located
+            else "refused" if partition in self._partitions and self._partitions[partition].error_code
+            else "throttled" if throttled and partition not in self._partitions
             else "failed"
-            for where in self._request.asked or self._request.wanted
+            for partition in self._request.requested or self._request.ranges
         )  # fmt: skip
 
-    def encode(self, answers: Mapping[TopicIdIndex, PartitionAnswer]) -> list[bytes]:
-        """Return the response for the client, in pieces; partitions that are not in `answers` get no locations."""
+    def encode(self, locations: Mapping[TopicIdPartition, PartitionResponse]) -> list[bytes]:
+        """Return the response for the client, in pieces; partitions that are not in `locations` get none."""
         topics = [
-            FetchTopic(topic.topic_id, [self._filled(topic.topic_id, each, answers) for each in topic.partitions])
+            FetchTopic(
+                topic.topic_id, [self._filled(topic.topic_id, response, locations) for response in topic.partitions]
+            )
             for topic in self._message.responses
         ]
         return [self._correlation_id, NO_TAGS, *replace(self._message, responses=topics).pieces()]
 
-    def _log_end(self, answer: LocatedPartition) -> int:
-        return answer.last_stable_offset if self._request.committed else answer.high_watermark
+    def _log_end(self, response: LocatedPartition) -> int:
+        return response.last_stable_offset if self._request.committed else response.high_watermark
 
     def _filled(
-        self, topic_id: UUID | None, answer: LocatedPartition, answers: Mapping[TopicIdIndex, PartitionAnswer]
+        self, topic_id: UUID | None, response: LocatedPartition, locations: Mapping[TopicIdPartition, PartitionResponse]
     ) -> LocatedPartition:
-        where = topic_id and TopicIdIndex(topic_id, answer.partition_index)
-        if not where or where not in self._request.wanted:
-            return answer
-        if answer.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the log end that we asked at, not the client's offset
-            return replace(answer, error_code=_OFFSET_NOT_AVAILABLE)
-        found = answers.get(where)
-        if not found:
-            return answer
-        return replace(answer, remote_log_segments=found.segments or b"", located_end_offset=found.located_end)
+        partition = topic_id and TopicIdPartition(topic_id, response.partition_index)
+        if not partition or partition not in self._request.ranges:
+            return response
+        if response.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the end that we asked at, not the client's offset
+            return replace(response, error_code=_OFFSET_NOT_AVAILABLE)
+        located = locations.get(partition)
+        if located is None:
+            return response
+        return replace(response, remote_log_segments=located.segments or b"", located_end_offset=located.located_end)

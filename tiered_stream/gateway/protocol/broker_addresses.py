@@ -1,7 +1,7 @@
 """Replacement of brokers' addresses in responses by the gateway's addresses. No I/O.
 
-Only the addresses are read and replaced; all other bytes are passed on unchanged. In Metadata and DescribeCluster the
-brokers come first, so the cost does not depend on the number of partitions. Kafka defines the fields of each version in
+Only the addresses are read and replaced; all other bytes are passed on unchanged. In Metadata the brokers come first,
+so the cost does not depend on the number of partitions. Kafka defines the fields of each version in
 `clients/src/main/resources/common/message/*Response.json`.
 """
 
@@ -12,13 +12,13 @@ from struct import Struct
 
 from tiered_stream.broker.wire.flexible_versions import Reader, uvarint
 from tiered_stream.gateway.protocol.endpoints import Address, Advertise
-from tiered_stream.gateway.protocol.reader_apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
+from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES
+from tiered_stream.gateway.protocol.reader_apis import FIND_COORDINATOR, METADATA
 
-_BROKERS = 1  # DescribeCluster's endpoint type; controllers are not reached through the gateway
-_INT8, _INT16, _INT32 = Struct(">b"), Struct(">h"), Struct(">i")
+_INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
-class _Answer:
+class _AddressReplacer:
     """Cursor that moves through a response and replaces the addresses in it.
 
     Raises (all methods):
@@ -56,73 +56,57 @@ class _Answer:
         port = self.int32()
         if node_id < 0 or not host:
             return
-        told = self._advertise(node_id, Address(host, port))
-        encoded = told.host.encode()
+        advertised = self._advertise(node_id, Address(host, port))
+        encoded = advertised.host.encode()
         length = uvarint(len(encoded) + 1) if self.flexible else _INT16.pack(len(encoded))
-        self._put(start, length + encoded + _INT32.pack(told.port))
+        self._substitute(start, length + encoded + _INT32.pack(advertised.port))
 
     def content(self) -> bytes:
         """Return the whole response with the replaced addresses."""
         return b"".join([*self._pieces, self.reader.data[self._copied :]])
 
     def _length(self) -> int:
+        """Read the length of a string, in bytes; 0 for a null string."""
         return max(0, self.reader.uvarint() - 1 if self.flexible else int(self.reader.unpack(_INT16)[0]))
 
-    def _put(self, start: int, by: bytes) -> None:
-        """Replace the bytes between `start` and the current position by `by`."""
-        self._pieces += self.reader.data[self._copied : start], by
+    def _substitute(self, start: int, replacement: bytes) -> None:
+        """Replace the bytes between `start` and the current position."""
+        self._pieces += self.reader.data[self._copied : start], replacement
         self._copied = self.reader.position
 
 
-def _metadata(answer: _Answer, version: int) -> None:
+def _metadata(response: _AddressReplacer, version: int) -> None:
     def broker() -> None:
-        answer.address()
+        response.address()
         if version >= 1:
-            answer.text()  # rack
-        answer.tags()
+            response.text()  # rack
+        response.tags()
 
-    answer.reader.skip(4 * (version >= 3))  # throttle time
-    answer.array(broker)
+    response.reader.skip(4 * (version >= 3))  # throttle time
+    response.array(broker)
 
 
-def _find_coordinator(answer: _Answer, version: int) -> None:
+def _find_coordinator(response: _AddressReplacer, version: int) -> None:
     def coordinator() -> None:
-        answer.text()  # key
-        answer.address()
-        answer.reader.skip(2)  # error code
-        answer.text()  # error message
-        answer.tags()
+        response.text()  # key
+        response.address()
+        response.reader.skip(2)  # error code
+        response.text()  # error message
+        response.tags()
 
-    answer.reader.skip(4 * (version >= 1))  # throttle time
+    response.reader.skip(4 * (version >= 1))  # throttle time
     if version >= 4:
-        answer.array(coordinator)
+        response.array(coordinator)
         return
-    answer.reader.skip(2)  # error code
+    response.reader.skip(2)  # error code
     if version >= 1:
-        answer.text()  # error message
-    answer.address()
+        response.text()  # error message
+    response.address()
 
 
-def _describe_cluster(answer: _Answer, version: int) -> None:
-    def broker() -> None:
-        answer.address()
-        answer.text()  # rack
-        answer.reader.skip(version >= 2)  # whether it is fenced
-        answer.tags()
-
-    answer.reader.skip(4 + 2)  # throttle time, error code
-    answer.text()  # error message
-    if version >= 1 and answer.reader.unpack(_INT8) != (_BROKERS,):
-        return
-    answer.text()  # cluster id
-    answer.reader.skip(4)  # controller
-    answer.array(broker)
-
-
-_LAYOUTS: dict[int, tuple[Callable[[_Answer, int], None], range, int]] = {
+_LAYOUTS: dict[int, tuple[Callable[[_AddressReplacer, int], None], range, int]] = {
     METADATA: (_metadata, range(14), 9),
     FIND_COORDINATOR: (_find_coordinator, range(7), 3),
-    DESCRIBE_CLUSTER: (_describe_cluster, range(3), 0),
 }
 """For each API: the function that reads a response, the versions with addresses, and the first flexible version."""
 
@@ -130,12 +114,12 @@ VERSIONS = {api_key: versions for api_key, (_, versions, _) in _LAYOUTS.items()}
 """Versions whose addresses can be replaced, by API; newer versions are not known."""
 
 
-def with_addresses(api_key: int, version: int, content: bytes, header_bytes: int, advertise: Advertise) -> bytes:
+def with_addresses(api_key: int, version: int, content: bytes, advertise: Advertise) -> bytes:
     """Return a broker's response with the gateway's addresses in place of the brokers'.
 
     Args:
         version: one of `VERSIONS`.
-        header_bytes: size of the correlation id at the beginning; tagged fields follow it in a flexible version.
+        content: correlation id and body of the broker's response.
         advertise: maps a broker to the gateway's address for it.
 
     Raises:
@@ -143,7 +127,7 @@ def with_addresses(api_key: int, version: int, content: bytes, header_bytes: int
         ConfigurationError: `advertise` raised it, because two brokers would share a port.
     """
     replace_in, _, first_flexible = _LAYOUTS[api_key]
-    answer = _Answer(Reader(content, header_bytes), version >= first_flexible, advertise)
-    answer.tags()
-    replace_in(answer, version)
-    return answer.content()
+    response = _AddressReplacer(Reader(content, CORRELATION_ID_BYTES), version >= first_flexible, advertise)
+    response.tags()
+    replace_in(response, version)
+    return response.content()

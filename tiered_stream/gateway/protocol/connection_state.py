@@ -14,27 +14,24 @@ from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
 
-from tiered_stream.broker.wire.flexible_versions import Reader
-from tiered_stream.broker.wire.location_messages import FIRST_VERSION, LocationFetchRequest, LocationFetchResponse
+from tiered_stream.broker.wire.location_messages import FIRST_VERSION, LocationFetchRequest
 from tiered_stream.gateway.protocol import rewrite
-from tiered_stream.gateway.protocol.authorization import read_probe, readable_topics
+from tiered_stream.gateway.protocol.authorization import fetch_response, read_probe, readable_topics
 from tiered_stream.gateway.protocol.frames import (
-    CORRELATION_ID_BYTES,
     HEAD_BYTES,
     FrameError,
     RequestHead,
     client_id,
     correlation_id,
-    request_head,
     request_header,
     with_correlation_id,
 )
-from tiered_stream.gateway.protocol.location_requests import LARGEST_REQUEST, LocationRequest, TopicIdIndex, may_ask
+from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, LocationRequest, TopicIdPartition
 from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH
 
 _CORRELATION_IDS = 1 << 31
-_MOST_READABLE = 10_000  # readable topics that a connection remembers; beyond this number it forgets all of them
-_LARGEST_API_VERSIONS = 16 << 10  # bytes for client id, software name and version, with room to spare
+_MAX_READABLE_TOPICS = 10_000  # readable topics that a connection remembers; beyond this number it forgets all of them
+_MAX_API_VERSIONS_BYTES = 16 << 10  # bytes for client id, software name and version, with room to spare
 
 
 class Handling(Enum):
@@ -52,14 +49,13 @@ class Pending:
     """Request that has no response yet.
 
     `correlation_id` is the gateway's own, and `head` has the client's. `locations` is the location request that the
-    response is for, if any. `held`: bytes of memory that the request keeps until its response.
+    response is for; None if it is for another request.
     """
 
     head: RequestHead
     correlation_id: int
     handling: Handling
     locations: LocationRequest | None = None
-    held: int = 0
 
 
 class ConnectionState:
@@ -78,71 +74,56 @@ class ConnectionState:
 
     @staticmethod
     def bytes_needed(head: RequestHead, size: int) -> int:
-        """Return how many bytes of a request of `size` bytes must be read before `request` can decide about it.
+        """Return how many bytes of a request of `size` bytes must be read before the request can be handled.
+
+        Only ApiVersions and Fetch requests of moderate size are read whole.
 
         Raises:
             FrameError: the gateway does not pass on this API or version.
         """
         rewrite.check_version(head.api_key, head.api_version)
-        largest = {API_VERSIONS: _LARGEST_API_VERSIONS, FETCH: LARGEST_REQUEST}.get(head.api_key, 0)
-        return size if size <= largest else HEAD_BYTES
+        max_bytes = {API_VERSIONS: _MAX_API_VERSIONS_BYTES, FETCH: MAX_REQUEST_BYTES}.get(head.api_key, 0)
+        return size if size <= max_bytes else HEAD_BYTES
 
-    @staticmethod
-    def may_ask(head: RequestHead, content: bytes) -> bool:
-        """Return whether a request may ask for locations. `content`: its first `bytes_needed` bytes."""
-        return head.api_key == FETCH and may_ask(head, content)
-
-    def request(self, content: bytes) -> tuple[bytes, bool]:
-        """Return the bytes to send to the broker in place of `content`, and whether the request may ask for locations.
-
-        If True, the caller must find out whether the request does, and send what `locate` returns instead, before the
-        next request.
+    def forward(self, head: RequestHead, content: bytes) -> bytes:
+        """Register a request that is passed on, and return the bytes to send to the broker in place of `content`.
 
         Args:
-            content: the first `bytes_needed` bytes of a request.
-
-        Raises:
-            FrameError: the gateway does not pass on this API or version.
+            content: the first `bytes_needed` bytes of the request, or more.
         """
-        head = request_head(content)
-        rewrite.check_version(head.api_key, head.api_version)
-        sent = with_correlation_id(content, self._next_correlation_id())
-        if self.may_ask(head, content):
-            return sent, True
+        forwarded = with_correlation_id(content, self._next_correlation_id())
         if rewrite.is_too_new(head.api_key, head.api_version):
-            sent = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
+            forwarded = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
         rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
         self._await(head, Handling.REWRITE if rewritten else Handling.PASS)
-        return sent, False
+        return forwarded
 
-    def locate(self, head: RequestHead, content: bytes, wanted: LocationRequest | None, held: int = 0) -> bytes:
-        """Return the Fetch to send to the broker for a request that may ask for locations (see `request`).
+    def authorize(self, request: LocationRequest, fetch: bytes) -> bytes:
+        """Register a location request, and return the bytes to send to the broker for it.
 
         Args:
-            content: the Fetch, with the client's header: the client's own, or the one that asks for authorization.
-            wanted: the location request; None: the Fetch asks for records only, and its response is passed on.
-            held: bytes of memory that the request keeps until its response.
+            fetch: the Fetch that asks for authorization.
         """
-        sent = with_correlation_id(content, self._next_correlation_id())
-        self._await(head, Handling.LOCATE if wanted else Handling.PASS, wanted, held)
-        return sent
+        content = with_correlation_id(fetch, self._next_correlation_id())
+        self._await(request.head, Handling.LOCATE, request)
+        return content
 
-    def topics_to_probe(self, wanted: LocationRequest) -> set[UUID]:
-        """Return the requested topics that this connection is not yet known to be authorized to read."""
-        return wanted.topics() - self._readable
+    def topics_to_probe(self, request: LocationRequest) -> set[UUID]:
+        """Return the request's topics for which no response has shown yet that the client may READ them."""
+        return request.topics() - self._readable
 
-    def may_read(self, wanted: LocationRequest) -> list[TopicIdIndex]:
-        """Return the requested partitions whose topics this connection is known to be authorized to read."""
-        return [each for each in wanted.wanted if each.topic_id in self._readable]
+    def may_read(self, request: LocationRequest) -> list[TopicIdPartition]:
+        """Return the request's partitions of topics for which a response has shown that the client may READ them."""
+        return [partition for partition in request.ranges if partition.topic_id in self._readable]
 
-    def probe_topics(self, head: RequestHead, wanted: LocationRequest, held: int) -> bytes:
-        """Return a request whose response shows which of `topics_to_probe` the client may read."""
-        sent = with_correlation_id(read_probe(wanted, self.topics_to_probe(wanted)), self._next_correlation_id())
-        self._await(head, Handling.PROBE, wanted, held)
-        return sent
+    def probe_topics(self, request: LocationRequest) -> bytes:
+        """Register and return a Fetch whose response shows which of `topics_to_probe` the client may READ."""
+        content = with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
+        self._await(request.head, Handling.PROBE, request)
+        return content
 
-    def probe(self) -> bytes:
-        """Return an empty Fetch, which a broker answers without an error only after the client has logged in.
+    def probe_login(self) -> bytes:
+        """Register and return an empty Fetch, which brokers answer without an error only after the client's login.
 
         The responses to the login itself do not show whether it is complete: that depends on the SASL mechanism.
         """
@@ -154,48 +135,43 @@ class ConnectionState:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         return self._correlation_id
 
-    def _await(
-        self, head: RequestHead, handling: Handling, wanted: LocationRequest | None = None, held: int = 0
-    ) -> None:
-        self._in_flight.append(Pending(head, self._correlation_id, handling, wanted, held))
+    def _await(self, head: RequestHead, handling: Handling, request: LocationRequest | None = None) -> None:
+        self._in_flight.append(Pending(head, self._correlation_id, handling, request))
 
-    def response(self, head: bytes) -> Pending:
-        """Return the pending request whose response begins with the four bytes `head`; `answered` removes it.
+    def match_response(self, head: bytes) -> Pending:
+        """Return the oldest pending request, whose response begins with the four bytes `head`.
+
+        The request stays pending until `complete`.
 
         Raises:
             FrameError: the response does not belong to the oldest pending request.
         """
-        found = correlation_id(head)
-        if not self._in_flight or self._in_flight[0].correlation_id != found:
-            raise FrameError(f"a response to request {found} of this connection, which was not asked next")
+        number = correlation_id(head)
+        if not self._in_flight or self._in_flight[0].correlation_id != number:
+            raise FrameError(f"a response to request {number} of this connection, which was not asked next")
         return self._in_flight[0]
 
-    def topics_probed(self, content: bytes) -> None:
+    def record_topics(self, content: bytes) -> None:
         """Remember which topics the client may read, from the response to `probe_topics`.
 
         Raises:
             FrameError: the content is not a Fetch response.
         """
-        if len(self._readable) > _MOST_READABLE:
+        if len(self._readable) > _MAX_READABLE_TOPICS:
             self._readable.clear()
         self._readable |= readable_topics(content)
 
-    def probed(self, content: bytes) -> bool:
-        """Read the response to `probe`; return whether the client has logged in.
+    def record_login(self, content: bytes) -> bool:
+        """Read the response to `probe_login`; return whether the client has logged in.
 
         While a login is incomplete, brokers answer the probe with an error and then close the connection.
 
         Raises:
             FrameError: the content is not a Fetch response.
         """
-        body = Reader(content, CORRELATION_ID_BYTES)
-        try:
-            body.tags()
-            self.logged_in = LocationFetchResponse.decode_body(body).error_code == 0
-        except ValueError as error:
-            raise FrameError(f"not a Fetch answer of version {FIRST_VERSION}: {error}") from error
+        self.logged_in = fetch_response(content).error_code == 0
         return self.logged_in
 
-    def answered(self) -> None:
+    def complete(self) -> None:
         """Remove the oldest pending request, because its response has been handled."""
         self._in_flight.popleft()

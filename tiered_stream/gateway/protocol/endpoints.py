@@ -27,7 +27,7 @@ Advertise = Callable[[int, Address], Address]
 class Endpoints:
     """Registry of brokers and their gateway ports. Thread-safe.
 
-    Broker n has port `first_port` + n modulo `ports`, on the host `advertised_host`.
+    Broker n has port `first_port` + n modulo `ports` on the gateway's host `advertised_host`.
     """
 
     def __init__(self, advertised_host: str, first_port: int, ports: int) -> None:
@@ -35,8 +35,8 @@ class Endpoints:
         self._first_port = first_port
         self._ports = ports
         self._lock = threading.Lock()
-        self._brokers: dict[int, Address] = {}
-        self._node_at: dict[int, int] = {}
+        self._brokers: dict[int, tuple[int, Address]] = {}
+        """Node id and own address of each known broker, by its gateway port."""
 
     def learn(self, node_id: int, broker: Address) -> Address:
         """Remember a broker's own address, and return the gateway's address that clients use for the broker.
@@ -44,34 +44,36 @@ class Endpoints:
         Raises:
             ConfigurationError: two brokers would share a port.
         """
-        port = self._first_port + node_id % self._ports
+        port = self._port(node_id)
         with self._lock:
-            holder = self._node_at.setdefault(port, node_id)
+            holder, _ = self._brokers.setdefault(port, (node_id, broker))
             if holder != node_id:
                 raise ConfigurationError(
                     f"gateway.broker.ports: brokers {holder} and {node_id} would share port {port}; "
                     "make the range longer"
                 )
-            self._brokers[node_id] = broker
+            self._brokers[port] = node_id, broker
         return Address(self._host, port)
 
     def keep(self, node_ids: Collection[int]) -> None:
-        """Forget all brokers except these, and free the ports of the forgotten ones."""
+        """Forget all brokers except `node_ids`, and free the ports of the forgotten brokers."""
         with self._lock:
-            self._node_at = {port: node_id for port, node_id in self._node_at.items() if node_id in node_ids}
-            self._brokers = {node_id: at for node_id, at in self._brokers.items() if node_id in node_ids}
+            self._brokers = {port: broker for port, broker in self._brokers.items() if broker[0] in node_ids}
 
     def broker(self, node_id: int) -> Address:
-        """Return the last known own address of a broker.
+        """Return the last known own address of broker `node_id`.
 
         Raises:
             ConnectionRefusedError: the broker is not known any more.
         """
-        known = self._brokers.get(node_id)
-        if known is None:
+        holder, address = self._brokers.get(self._port(node_id), (None, None))
+        if holder != node_id or address is None:
             raise ConnectionRefusedError(f"broker {node_id} has gone")
-        return known
+        return address
 
     def nodes(self) -> dict[int, int]:
         """Return the gateway's port of each known broker, by node id."""
-        return {node_id: port for port, node_id in list(self._node_at.items())}
+        return {node_id: port for port, (node_id, _) in list(self._brokers.items())}
+
+    def _port(self, node_id: int) -> int:
+        return self._first_port + node_id % self._ports

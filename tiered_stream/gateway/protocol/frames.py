@@ -42,19 +42,21 @@ class RequestHead:
 
 
 def frame(content: bytes) -> bytes:
-    """Return the content with its size, an int32, in front."""
+    """Return the frame of `content`: its size as an int32, then the content."""
     return _SIZE.pack(len(content)) + content
 
 
-def frame_size(data: bytes, largest: int) -> int:
+def frame_size(data: bytes, max_size: int) -> int:
     """Return the content size of a frame from its first four bytes, `data`.
 
     Raises:
-        FrameError: the size is above `largest`, or too small for a correlation id.
+        FrameError: the size is above `max_size`, or too small for a correlation id.
     """
     (size,) = _SIZE.unpack(data)
-    if not _CORRELATION_ID.size <= size <= largest:
-        raise FrameError(f"a frame of {size} bytes, of {largest} at most; is the peer's security protocol another one?")
+    if not _CORRELATION_ID.size <= size <= max_size:
+        raise FrameError(
+            f"a frame of {size} bytes, of {max_size} at most; is the peer's security protocol another one?"
+        )
     return int(size)
 
 
@@ -79,18 +81,18 @@ def correlation_id(content: bytes) -> int:
     return int(_CORRELATION_ID.unpack_from(content)[0])
 
 
-def with_correlation_id(content: bytes, number: int) -> bytes:
-    """Return a request's content with its correlation id replaced by `number`."""
-    return content[: HEAD_BYTES - CORRELATION_ID_BYTES] + correlation_id_bytes(number) + content[HEAD_BYTES:]
+def with_correlation_id(content: bytes, correlation_id: int) -> bytes:
+    """Return a request's content with its correlation id replaced by `correlation_id`."""
+    return content[: HEAD_BYTES - CORRELATION_ID_BYTES] + correlation_id_bytes(correlation_id) + content[HEAD_BYTES:]
 
 
-def correlation_id_bytes(number: int) -> bytes:
+def correlation_id_bytes(correlation_id: int) -> bytes:
     """Return a correlation id as the four bytes with which a response's content begins."""
-    return _CORRELATION_ID.pack(number)
+    return _CORRELATION_ID.pack(correlation_id)
 
 
 def body_of_flexible(content: bytes) -> Reader:
-    """Return a reader that stands behind the header of a request of a flexible version.
+    """Return a reader of a request of a flexible version, positioned after the request's header.
 
     Raises:
         ValueError: the header is cut off.

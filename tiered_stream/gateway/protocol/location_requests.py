@@ -12,19 +12,19 @@ from tiered_stream.gateway.protocol.reader_apis import FETCH
 from tiered_stream.gateway.protocol.rewrite import NEWEST_VERSIONS
 from tiered_stream.model import STORAGE_FORMAT
 
-LARGEST_REQUEST = 4 << 20
+MAX_REQUEST_BYTES = 4 << 20
 """Maximum bytes of a Fetch that may ask for locations, which is enough for about 100,000 partitions."""
 
-LEAST_PART_BYTES, LARGEST_PART_BYTES = 64 << 10, 1 << 31
+MIN_PART_BYTES, MAX_PART_BYTES = 64 << 10, 1 << 31
 """Minimum and maximum size of the parts that a client may have segments cut into. No segment exceeds the maximum."""
 
-_ASKED = b"\xe0\x09\x01\x01"  # tag 1248, one byte, true
+_LOCATION_REQUESTED_TAG = b"\xe0\x09\x01\x01"  # tag 1248, one byte, true
 _READ_COMMITTED = 1
 _PARTITION_BYTES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class TopicIdIndex:
+class TopicIdPartition:
     """Partition identified as in Fetch: by topic id and partition number."""
 
     topic_id: UUID
@@ -35,40 +35,46 @@ class TopicIdIndex:
 class LocationRequest:
     """Decoded request for locations, with the fields of `broker.location_messages`.
 
-    `wanted` has the start and end offsets (end exclusive) by partition. `asked` has all partitions that the client
-    asked for if `wanted` was reduced to the partitions that can be located, else it is empty.
+    `ranges` has the start and end offsets (end exclusive) by partition. `requested` has all partitions of the client's
+    request if `ranges` was reduced to the partitions that can be located, else it is empty.
     """
 
     head: RequestHead
     header: bytes = field(repr=False)
     message: LocationFetchRequest = field(repr=False)
-    wanted: Mapping[TopicIdIndex, tuple[int, int]]
+    ranges: Mapping[TopicIdPartition, tuple[int, int]]
     committed: bool
     max_segments: int
-    local_too: bool
     part_bytes: int
-    offsets_only: bool
-    asked: Collection[TopicIdIndex] = ()
+    requested: Collection[TopicIdPartition] = ()
 
     @property
     def size(self) -> int:
         """Return the approximate size of the request in bytes."""
-        return len(self.header) + _PARTITION_BYTES * len(self.wanted)
+        return len(self.header) + _PARTITION_BYTES * len(self.ranges)
 
     def topics(self) -> set[UUID]:
-        """Return the ids of the topics with wanted partitions."""
-        return {each.topic_id for each in self.wanted}
+        """Return the ids of the topics whose partitions are in `ranges`."""
+        return {partition.topic_id for partition in self.ranges}
 
 
 def may_ask(head: RequestHead, content: bytes) -> bool:
-    """Return whether a Fetch may ask for locations, by a quick look that `location_request` must confirm."""
-    return FIRST_VERSION <= head.api_version <= NEWEST_VERSIONS[FETCH] and _ASKED in content
+    """Return whether a request may ask for locations: a quick check, which `location_request` must confirm.
+
+    `content`: the request's first `ConnectionState.bytes_needed` bytes.
+    """
+    return (
+        head.api_key == FETCH
+        and FIRST_VERSION <= head.api_version <= NEWEST_VERSIONS[FETCH]
+        and _LOCATION_REQUESTED_TAG in content
+    )
 
 
 def location_request(head: RequestHead, content: bytes) -> LocationRequest | None:
-    """Return the request for locations in a Fetch, or None if there is none or no supported storage format in common.
+    """Decode the location request in the Fetch `content`.
 
-    A Fetch that uses a fetch session (KIP-227) also gives None.
+    Return None if the Fetch asks for no locations, uses a fetch session (KIP-227), or names no storage format that the
+    gateway supports.
 
     Raises:
         FrameError: the content is not a Fetch.
@@ -83,8 +89,8 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
         return None
     if STORAGE_FORMAT not in message.supported_storage_format_versions:
         return None
-    wanted = {
-        TopicIdIndex(topic.topic_id, partition.partition): (
+    ranges = {
+        TopicIdPartition(topic.topic_id, partition.partition): (
             partition.fetch_offset,
             max(partition.fetch_offset, partition.remote_log_segment_end_offset),
         )
@@ -96,15 +102,13 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
         head,
         header,
         message,
-        wanted,
+        ranges,
         committed=message.isolation_level == _READ_COMMITTED,
         max_segments=max(1, message.max_remote_log_segments),
-        local_too=message.local_segments_wanted,
         part_bytes=_part_bytes(message.remote_log_segment_part_bytes),
-        offsets_only=message.offsets_only,
     )
 
 
-def _part_bytes(asked: int) -> int:
-    """Return the requested part size, limited to what is allowed; 0: segments are not cut."""
-    return min(max(asked, LEAST_PART_BYTES), LARGEST_PART_BYTES) if asked > 0 else 0
+def _part_bytes(requested: int) -> int:
+    """Return the requested part size limited to the allowed sizes, in bytes, or 0 if segments are not to be cut."""
+    return min(max(requested, MIN_PART_BYTES), MAX_PART_BYTES) if requested > 0 else 0

@@ -6,40 +6,24 @@ Producers and admin clients must connect to the brokers.
 
 from __future__ import annotations
 
-from tiered_stream.broker.wire.kafka_python import api_name
-from tiered_stream.gateway.protocol.frames import FrameError
+from kafka.protocol.api_key import ApiKey
 
-FETCH, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, API_VERSIONS, DESCRIBE_CLUSTER = 1, 3, 10, 17, 18, 60
+FETCH, METADATA, FIND_COORDINATOR = ApiKey.Fetch, ApiKey.Metadata, ApiKey.FindCoordinator
+SASL_HANDSHAKE, API_VERSIONS = ApiKey.SaslHandshake, ApiKey.ApiVersions
 
 READER_APIS = frozenset(
     {
-        FETCH, 2, METADATA,  # ListOffsets
-        8, 9, FIND_COORDINATOR, 11, 12, 13, 14,  # OffsetCommit, -Fetch; JoinGroup, Heartbeat, LeaveGroup, SyncGroup
-        15,  # DescribeGroups
-        SASL_HANDSHAKE, API_VERSIONS, 36,  # SaslAuthenticate
-        23,  # OffsetForLeaderEpoch
-        32,  # DescribeConfigs: a reader's tools ask whether a topic is tiered
-        DESCRIBE_CLUSTER,
-        68, 69,  # ConsumerGroupHeartbeat, ConsumerGroupDescribe (KIP-848)
+        API_VERSIONS, SASL_HANDSHAKE, ApiKey.SaslAuthenticate, METADATA, ApiKey.ListOffsets, FETCH,
+        ApiKey.OffsetForLeaderEpoch, FIND_COORDINATOR, ApiKey.JoinGroup, ApiKey.SyncGroup, ApiKey.Heartbeat,
+        ApiKey.LeaveGroup, ApiKey.ConsumerGroupHeartbeat, ApiKey.OffsetCommit, ApiKey.OffsetFetch,
+        ApiKey.DescribeGroups, ApiKey.ConsumerGroupDescribe, ApiKey.DescribeConfigs,
     }
 )  # fmt: skip
+"""APIs of consumers and of their group tools. By DescribeConfigs, a reader's tools ask whether a topic is tiered."""
 
-SHOWN_VERSIONS = {0: (3, 3)}
+SHOWN_VERSIONS = {ApiKey.Produce: (3, 3)}
 """Versions (oldest, newest) of APIs that ApiVersions responses list although the gateway refuses them.
 
 Produce is listed for librdkafka: its consumers take a broker without Produce version 3 for one older than Kafka 0.11,
 and send Fetch requests that no current broker understands.
 """
-
-
-def check_api(api_key: int) -> None:
-    """Raise FrameError if the API is not one that readers use.
-
-    Raises:
-        FrameError: the message names the API and says what to do.
-    """
-    if api_key not in READER_APIS:
-        raise FrameError(
-            f"{api_name(api_key)} requests are refused: the gateway passes on what readers send. "
-            "Clients that write or administer connect to the brokers"
-        )

@@ -7,6 +7,7 @@ Clients are offered only the APIs that readers use. Newer Fetch responses name t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from struct import Struct
 
 from kafka.protocol.metadata import ApiVersionsRequest
@@ -24,7 +25,6 @@ from tiered_stream.gateway.protocol.reader_apis import (
     READER_APIS,
     SASL_HANDSHAKE,
     SHOWN_VERSIONS,
-    check_api,
 )
 
 _WITHOUT_ADDRESSES = {FETCH: 15}
@@ -45,7 +45,7 @@ _FEATURES_TAG = 0
 _ERROR_CODE, _COUNT, _THROTTLE_TIME_BYTES = Struct(">h"), Struct(">i"), 4
 _API, _FLEXIBLE_API = Struct(">hhh"), Struct(">hhhx")  # API key, oldest and newest version
 _FEATURE_VERSIONS = Struct(">hh")
-_FEATURE_BYTES_LEAST = 1 + _FEATURE_VERSIONS.size + len(NO_TAGS)
+_FEATURE_MIN_BYTES = 1 + _FEATURE_VERSIONS.size + len(NO_TAGS)
 
 
 def is_rewritten(api_key: int, api_version: int) -> bool:
@@ -56,13 +56,17 @@ def is_rewritten(api_key: int, api_version: int) -> bool:
 def check_version(api_key: int, api_version: int) -> None:
     """Raise FrameError for an API or version that the gateway does not offer.
 
-    Not offered are APIs that readers do not use, Fetch versions whose responses contain brokers' addresses, newer
-    versions than the gateway knows of responses that it rewrites, and SaslHandshake version 0.
+    The gateway offers no APIs that readers do not use, no Fetch versions whose responses contain brokers' addresses, no
+    unknown versions of responses that it rewrites, and no SaslHandshake version 0.
 
     Raises:
         FrameError: the API or its version is not offered.
     """
-    check_api(api_key)
+    if api_key not in READER_APIS:
+        raise FrameError(
+            f"{api_name(api_key)} requests are refused: the gateway passes on what readers send. "
+            "Clients that write or administer connect to the brokers"
+        )
     if api_version > NEWEST_VERSIONS.get(api_key, api_version) and not is_too_new(api_key, api_version):
         raise FrameError(f"{api_name(api_key)} was not offered in version {api_version}")
     if api_version < (oldest := _OLDEST_SERVED.get(api_key, api_version)):
@@ -70,7 +74,7 @@ def check_version(api_key: int, api_version: int) -> None:
 
 
 def is_too_new(api_key: int, api_version: int) -> bool:
-    """Return whether a request is an ApiVersions newer than known: the response then names the version to use."""
+    """Return whether a request is an ApiVersions request of an unknown version; its response names the known ones."""
     return api_key == API_VERSIONS and api_version > NEWEST_VERSIONS[API_VERSIONS]
 
 
@@ -97,36 +101,40 @@ def rewrite_response(
     """
     try:
         if api_key != API_VERSIONS:
-            return broker_addresses.with_addresses(api_key, api_version, content, CORRELATION_ID_BYTES, advertise)
+            return broker_addresses.with_addresses(api_key, api_version, content, advertise)
+        correlation_id, body = content[:CORRELATION_ID_BYTES], content[CORRELATION_ID_BYTES:]
         if is_too_new(api_key, api_version):
-            return _limited(content, 0, feature_version, _UNSUPPORTED_VERSION)
-        return _limited(content, api_version, feature_version, 0)
+            return correlation_id + _limited(body, 0, feature_version, _UNSUPPORTED_VERSION)
+        return correlation_id + _limited(body, api_version, feature_version, 0)
     except ConfigurationError:
         raise
     except ValueError as error:
         raise FrameError(f"not an answer to API {api_key} in version {api_version}: {error}") from error
 
 
-def _limited(content: bytes, version: int, feature_version: int, error_code: int) -> bytes:
-    """Return an ApiVersions response limited to what the gateway offers; a broker's error response is not changed.
+@lru_cache(64)
+def _limited(body: bytes, version: int, feature_version: int, error_code: int) -> bytes:
+    """Return the body of an ApiVersions response limited to what the gateway offers.
+
+    A broker's error response is not changed. The result is cached, because all clients get the same response.
 
     Args:
         error_code: written into the response in place of the broker's 0.
     """
-    reader = Reader(content, CORRELATION_ID_BYTES)
+    reader = Reader(body)
     if reader.unpack(_ERROR_CODE) != (0,):
-        return content
-    head = content[:CORRELATION_ID_BYTES] + _ERROR_CODE.pack(error_code)
+        return body
+    head = _ERROR_CODE.pack(error_code)
     if version < _FIRST_FLEXIBLE_API_VERSIONS:
         (count,) = reader.unpack(_COUNT)
         apis = [_API.pack(*api) for api in _offered(_API.iter_unpack(reader.take(max(0, count) * _API.size)))]
-        return head + _COUNT.pack(len(apis)) + b"".join(apis) + content[reader.position :]
+        return head + _COUNT.pack(len(apis)) + b"".join(apis) + body[reader.position :]
     apis = [_FLEXIBLE_API.pack(*api) for api in _offered(reader.structs(_FLEXIBLE_API))]
     throttle_time = reader.take(_THROTTLE_TIME_BYTES)
     tags = reader.tags()
-    feature = _feature(LOCATION_FEATURE, 1, feature_version)
-    others = Reader(tags.get(_FEATURES_TAG, compact_array([]))).array(_FEATURE_BYTES_LEAST, _read_feature)
-    tags[_FEATURES_TAG] = compact_array([*(_feature(*each) for each in others if each[0] != LOCATION_FEATURE), feature])
+    features = Reader(tags.get(_FEATURES_TAG, compact_array([]))).array(_FEATURE_MIN_BYTES, _read_feature)
+    others = [_feature(*entry) for entry in features if entry[0] != LOCATION_FEATURE]
+    tags[_FEATURES_TAG] = compact_array([*others, _feature(LOCATION_FEATURE, 1, feature_version)])
     return head + compact_array(apis) + throttle_time + tagged_fields(tags)
 
 
@@ -134,12 +142,12 @@ def _offered(apis: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]
     limited = []
     for key, oldest, newest in apis:
         if key in READER_APIS:
-            least, most = _OLDEST_SERVED.get(key, 0), NEWEST_VERSIONS.get(key, newest)
+            min_version, max_version = _OLDEST_SERVED.get(key, 0), NEWEST_VERSIONS.get(key, newest)
         elif key in SHOWN_VERSIONS:
-            least, most = SHOWN_VERSIONS[key]
+            min_version, max_version = SHOWN_VERSIONS[key]
         else:
             continue
-        limited.append((key, max(oldest, least), min(newest, most)))
+        limited.append((key, max(oldest, min_version), min(newest, max_version)))
     return [(key, oldest, newest) for key, oldest, newest in limited if oldest <= newest]
 
 

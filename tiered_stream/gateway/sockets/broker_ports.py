@@ -26,8 +26,8 @@ class BrokerPorts:
         self._endpoints = endpoints
         self._serve = serve
         self._listeners: dict[int, Listener] = {}
-        self._taken: dict[int, str] = {}
-        self._shared: dict[int, str] = {}
+        self._faults: dict[int, str] = {}
+        """Reason why clients cannot reach a broker through the gateway, by node id."""
         self._opening = asyncio.Lock()
 
     async def follow(self, brokers: Mapping[int, Address]) -> None:
@@ -36,51 +36,45 @@ class BrokerPorts:
         Args:
             brokers: addresses of all current brokers, by node id.
         """
-        self._endpoints.keep(brokers.keys())
-        shared: dict[int, str] = {}
-        for node_id, broker in brokers.items():
-            try:
-                self._endpoints.learn(node_id, broker)
-            except ConfigurationError as error:
-                shared[node_id] = str(error)
-        _warn(shared, self._shared)
-        self._shared = shared
         async with self._opening:
-            await self._close_others()
-            self._taken, before = {}, self._taken
-            await self._open_missing()
-            _warn(self._taken, before)
+            known, self._faults = self._faults, {}
+            self._endpoints.keep(brokers.keys())
+            for node_id, broker in brokers.items():
+                try:
+                    self._endpoints.learn(node_id, broker)
+                except ConfigurationError as error:
+                    self._faults[node_id] = str(error)
+            for node_id in self._listeners.keys() - self._endpoints.nodes().keys():
+                listener = self._listeners.pop(node_id)
+                log.info("broker %d has gone: port %d is free", node_id, listener.port)
+                await listener.close()
+            await self._open_missing(known)
 
     async def open(self) -> None:
         """Open the ports of known brokers that have no listener yet, except ports that failed before."""
         if self._missing():
             async with self._opening:
-                before = dict(self._taken)
-                await self._open_missing()
-                _warn(self._taken, before)
+                await self._open_missing(dict(self._faults))
 
     def _missing(self) -> dict[int, int]:
+        """Return the ports to open, by node id."""
         nodes = self._endpoints.nodes()
-        return {node: port for node, port in nodes.items() if node not in self._listeners and node not in self._taken}
+        return {node: port for node, port in nodes.items() if node not in self._listeners and node not in self._faults}
 
-    async def _open_missing(self) -> None:
+    async def _open_missing(self, known_faults: Mapping[int, str]) -> None:
         for node_id, port in self._missing().items():
             try:
                 self._listeners[node_id] = await self._serve(node_id, port)
             except OSError as error:
                 reason = error.strerror or error
-                self._taken[node_id] = f"port {port} cannot be listened on ({reason}); it is tried again"
-
-    async def _close_others(self) -> None:
-        for node_id in self._listeners.keys() - self._endpoints.nodes().keys():
-            listener = self._listeners.pop(node_id)
-            log.info("broker %d has gone: port %d is free", node_id, listener.port)
-            await listener.close()
+                self._faults[node_id] = f"port {port} cannot be listened on ({reason}); it is tried again"
+        for node_id, fault in self._faults.items():
+            if known_faults.get(node_id) != fault:
+                log.warning("broker %d is not reached through the gateway: %s", node_id, fault)
 
     def faults(self) -> list[str]:
         """Return one line for each broker that clients cannot reach through the gateway, with the reason."""
-        faults = sorted({**self._taken, **self._shared}.items())
-        return [f"broker {node_id} is not reached: {reason}" for node_id, reason in faults]
+        return [f"broker {node_id} is not reached: {reason}" for node_id, reason in sorted(self._faults.items())]
 
     def __str__(self) -> str:
         return ", ".join(str(listener.port) for listener in self._listeners.values())
@@ -89,9 +83,3 @@ class BrokerPorts:
         """Stop accepting connections on all broker ports."""
         for listener in self._listeners.values():
             await listener.close()
-
-
-def _warn(faults: Mapping[int, str], before: Mapping[int, str]) -> None:
-    for node_id, reason in faults.items():
-        if before.get(node_id) != reason:
-            log.warning("broker %d is not reached through the gateway: %s", node_id, reason)

@@ -10,15 +10,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.gateway.log_rate_limit import LogRateLimit
 from tiered_stream.gateway.protocol.frames import FrameError
 from tiered_stream.gateway.sockets.frame_memory import MemoryShortError
 from tiered_stream.gateway.sockets.relay import Relay, RelayServices
-from tiered_stream.gateway.sockets.streams import StreamOpener, Streams, let_go
-from tiered_stream.gateway.sparse_log import Sparse
+from tiered_stream.gateway.sockets.streams import StreamOpener, Streams, clear_traceback_frames
 
 log = logging.getLogger(__name__)
-log.addFilter(Sparse())
+log.addFilter(LogRateLimit())
 
 Connect = Callable[[], Awaitable[Streams]]
 """Function that opens a connection to a broker."""
@@ -27,13 +26,13 @@ Connect = Callable[[], Awaitable[Streams]]
 class ClientConnections:
     """All client connections of a gateway, used from one event loop."""
 
-    def __init__(self, settings: GatewaySettings, services: RelayServices, opener: StreamOpener) -> None:
-        self._settings = settings
+    def __init__(self, services: RelayServices, opener: StreamOpener) -> None:
+        self._settings = services.settings
         self._services = services
         self._opener = opener
         self._metrics = services.metrics
         self._relays: dict[asyncio.Task[str], Relay | None] = {}
-        self._from: Counter[str] = Counter()
+        self._by_ip: Counter[str] = Counter()
 
     def accept(self, connect: Connect, connection: socket.socket, client: str) -> None:
         """Serve a connection from the IP address `client`, or close it at once if there are too many connections.
@@ -45,10 +44,10 @@ class ClientConnections:
         settings = self._settings
         if len(self._relays) >= settings.max_connections:
             self._refuse(connection, client, f"gateway.max.connections is {settings.max_connections}")
-        elif self._from[client] >= settings.max_connections_per_ip:
+        elif self._by_ip[client] >= settings.max_connections_per_ip:
             self._refuse(connection, client, f"gateway.max.connections.per.ip is {settings.max_connections_per_ip}")
         else:
-            self._from[client] += 1
+            self._by_ip[client] += 1
             task = asyncio.create_task(self._serve(connect, connection, client))
             self._relays[task] = None
             task.add_done_callback(partial(self._ended, connection, client))
@@ -75,21 +74,21 @@ class ClientConnections:
         settings, streams = self._settings, list[Streams]()
         try:
             tls = settings.listener_tls.context() if settings.listener_tls else None
-            streams.append(await self._opener.accepted(connection, tls, settings.setup_seconds))
+            streams.append(await self._opener.accept(connection, tls, settings.setup_seconds))
             streams[0].transport.pause_reading()  # until the broker is connected
             streams.append(await connect())
             streams[0].transport.resume_reading()
             await self._relay(*streams).run()
             return "shutdown"
         except Exception as error:  # noqa: BLE001 - also what nobody expects ends this connection only
-            let_go(error)
+            clear_traceback_frames(error)
             if isinstance(error, MemoryShortError):
                 streams[0].transport.abort()  # a normal close would keep the unread bytes in memory
             return _reason(error, client, len(streams))
         finally:
             if len(streams) == 1:
                 streams[0].transport.abort()
-            await asyncio.gather(*(each.close() for each in streams))
+            await asyncio.gather(*(stream.close() for stream in streams))
 
     def _relay(self, client: Streams, broker: Streams) -> Relay:
         task = asyncio.current_task()
@@ -100,9 +99,9 @@ class ClientConnections:
     def _ended(self, connection: socket.socket, client: str, task: asyncio.Task[str]) -> None:
         connection.close()
         del self._relays[task]
-        self._from[client] -= 1
-        if not self._from[client]:
-            del self._from[client]
+        self._by_ip[client] -= 1
+        if not self._by_ip[client]:
+            del self._by_ip[client]
         self._metrics.connections.set(len(self._relays))
         self._metrics.closed.labels("shutdown" if task.cancelled() else task.result()).inc()
 

@@ -8,10 +8,10 @@ import socket
 from collections.abc import Callable
 from typing import Self
 
-from tiered_stream.gateway.sparse_log import Sparse
+from tiered_stream.gateway.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
-log.addFilter(Sparse())
+log.addFilter(LogRateLimit())
 
 _BACKLOG = 1024
 _RETRY_SECONDS = 1.0
@@ -30,7 +30,7 @@ class Listener:
     def __init__(self, listening: list[socket.socket], accept: Accept) -> None:
         self.port = int(listening[0].getsockname()[1])
         self._listening = listening
-        self._tasks = [asyncio.create_task(_accept(each, accept)) for each in listening]
+        self._tasks = [asyncio.create_task(_accept(listening_socket, accept)) for listening_socket in listening]
 
     @classmethod
     async def open(cls, host: str, port: int, accept: Accept) -> Self:
@@ -40,15 +40,15 @@ class Listener:
             OSError: the host is unknown or the port is taken.
         """
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         listening: list[socket.socket] = []
         try:
-            for family, *_, address in dict.fromkeys(found):
+            for family, *_, address in dict.fromkeys(addresses):
                 listening.append(socket.create_server(address, family=family, backlog=_BACKLOG))
                 listening[-1].setblocking(False)
         except BaseException:
-            for each in listening:
-                each.close()
+            for listening_socket in listening:
+                listening_socket.close()
             raise
         return cls(listening, accept)
 
@@ -57,8 +57,8 @@ class Listener:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for each in self._listening:
-            each.close()
+        for listening_socket in self._listening:
+            listening_socket.close()
 
 
 async def _accept(listening: socket.socket, accept: Accept) -> None:

@@ -14,7 +14,8 @@ _OTHERS = 256  # the gateway's own connections, threads, ports and files
 def connections_allowed(wanted: int, ports: int) -> int:
     """Raise the soft limit of open files (`ulimit -n`) as needed; return how many connections are allowed.
 
-    The result is `wanted`, unless the hard limit is too low for it and for `ports`; it is at least one.
+    The result is `wanted`, unless the hard limit is too low for these connections and for `ports` listening ports. It
+    is at least 1.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _PER_CONNECTION * wanted + ports + _OTHERS

@@ -10,14 +10,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 
 from tiered_stream.gateway.counters import GatewayMetrics
-from tiered_stream.gateway.locations.location_answers import LARGEST_ANSWER_BYTES
+from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.gateway.locations.location_responses import MAX_RESPONSE_BYTES
 from tiered_stream.gateway.locations.location_workers import LocationWorkers
-from tiered_stream.gateway.locations.turns import Spent
+from tiered_stream.gateway.locations.turns import RecentWork
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling, Pending
-from tiered_stream.gateway.protocol.endpoints import Address, Advertise
+from tiered_stream.gateway.protocol.endpoints import Advertise
 from tiered_stream.gateway.protocol.frames import (
     CORRELATION_ID_BYTES,
     HEAD_BYTES,
@@ -29,47 +30,35 @@ from tiered_stream.gateway.protocol.frames import (
     frame_size,
     request_head,
 )
-from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, may_ask
 from tiered_stream.gateway.protocol.rewrite import rewrite_response
-from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError
-from tiered_stream.gateway.sockets.streams import CHUNK_BYTES, Streams, chunks, let_go
+from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError, Reservation
+from tiered_stream.gateway.sockets.streams import CHUNK_BYTES, Streams, chunks, clear_traceback_frames
 
-_LARGEST_RESPONSE = (1 << 31) - 1
-_LARGEST_IN_LOOP = 64 << 10  # bytes; rewriting takes about 2 ms in the event loop, a thread rewrites larger responses
+_MAX_RESPONSE_SIZE = (1 << 31) - 1
+_MAX_IN_LOOP_BYTES = 64 << 10  # bytes; rewriting takes about 2 ms in the event loop, a thread rewrites larger responses
 _GRACE_SECONDS = 0.2
 # Bytes of memory for each byte of a frame that is read whole, and for each byte of a location request. A location
 # request costs more: it is decoded and replaced by another Fetch, and the broker's response is decoded, too.
 _COPIES, _LOCATED = 4, 32
-_ANSWER_BYTES = 256 << 10  # reserved for encoded segments with each location request; more is used only if it is free
+_RESPONSE_BYTES = 256 << 10  # reserved for encoded segments with each location request; more is used only if it is free
 _SMALL_BYTES = 16 << 10  # largest part of a request that is read without a reservation to find out its kind
 
 
 @dataclass(frozen=True, slots=True)
-class RelayLimits:
-    """Limits from the fields of the same names in `GatewaySettings`; sizes in bytes, times in seconds."""
-
-    login_asked: bool
-    request_bytes: int
-    login_bytes: int
-    in_flight: int
-    unread_bytes: int
-    shutdown_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class RelayServices:
-    """Objects and limits that all connections of a gateway share.
+    """Objects and settings that all connections of a gateway share.
 
     `advertise` maps a broker's address to the gateway's, `listen` opens ports for the brokers that `advertise` has
     seen, and `feature_version` is the version of `LOCATION_FEATURE` that clients are offered.
     """
 
+    settings: GatewaySettings
     advertise: Advertise
     listen: Callable[[], Awaitable[None]]
     feature_version: int
     locations: LocationWorkers
     memory: FrameMemory
-    limits: RelayLimits
     metrics: GatewayMetrics
 
 
@@ -80,16 +69,17 @@ class Relay:
         self._client = client
         self._broker = broker
         self._services = services
-        self._limits = services.limits
-        self._state = ConnectionState(logged_in=not services.limits.login_asked)
+        self._settings = services.settings
+        self._state = ConnectionState(logged_in=not services.settings.login_asked)
         self._draining = asyncio.Event()
         self._answered = asyncio.Event()
-        self._spent = Spent()
+        self._recent_work = RecentWork()
         self._locating_since = 0.0
         """Time (`perf_counter`) when the current location request arrived; a connection has at most one at a time."""
+        self._location_memory: Reservation | None = None
+        """Memory of the current location request and its response."""
         self._needs_login = ""
         self._evicted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._memory = services.memory.share(self._evicted)
 
     async def run(self) -> None:
         """Relay until a connection ends or fails; return without an error only after `drain`.
@@ -101,7 +91,7 @@ class Relay:
             ConfigurationError: two brokers would share a port.
         """
         ends: list[asyncio.Future[None]] = [
-            *(asyncio.create_task(each) for each in (self._requests(), self._responses(), self._drained())),
+            *(asyncio.create_task(task) for task in (self._requests(), self._responses(), self._drained())),
             self._evicted,
         ]
         try:
@@ -110,8 +100,7 @@ class Relay:
             for end in ends:
                 end.cancel()
             for error in await asyncio.gather(*ends, return_exceptions=True):
-                let_go(error)
-            self._memory.give_back(self._memory.held)
+                clear_traceback_frames(error)
         for task in done:
             task.result()
 
@@ -122,89 +111,99 @@ class Relay:
     async def _drained(self) -> None:
         await self._draining.wait()
         while True:
-            await self._answered_but(0)
+            await self._wait_until_in_flight(0)
             # Some clients drop a response that arrives together with the end of the connection.
             await asyncio.sleep(_GRACE_SECONDS)
             if not self._state.in_flight:
                 return
 
-    async def _answered_but(self, requests: int) -> None:
-        """Wait until at most `requests` requests of this connection still have no response."""
-        while self._state.in_flight > requests:
+    async def _wait_until_in_flight(self, limit: int) -> None:
+        """Wait until at most `limit` requests of this connection still have no response."""
+        while self._state.in_flight > limit:
             self._answered.clear()
             await self._answered.wait()
 
     async def _requests(self) -> None:
-        client, broker, state, memory = self._client.reader, self._broker.writer, self._state, self._memory
+        client, state = self._client.reader, self._state
         while True:
             await asyncio.sleep(0)
-            await self._answered_but(self._limits.in_flight - 1)
-            size = frame_size(await self._next_size(), self._limits.request_bytes)
+            await self._wait_until_in_flight(self._settings.in_flight - 1)
+            size = frame_size(await self._next_size(), self._settings.request_bytes)
             content = await client.readexactly(min(HEAD_BYTES, size))
             head = request_head(content)
-            if size > self._limits.login_bytes:
-                await self._logged_in(f"a request of {size:,} bytes (gateway.sasl.server.max.receive.size)")
+            if size > self._settings.login_bytes:
+                await self._wait_for_login(f"a request of {size:,} bytes (gateway.sasl.server.max.receive.size)")
             needed = state.bytes_needed(head, size)
-            held = 0
-            if needed > _SMALL_BYTES:  # a request that may ask for locations, and is read whole
-                await self._logged_in("a request for locations")
-                held = await self._reserve_request(needed)
-            content += await client.readexactly(needed - len(content))
-            if state.may_ask(head, content):
-                held = held or await self._reserve_request(needed)
-                await self._locate(head, content, held)
-                continue
-            passed, _ = state.request(content)
-            broker.write((len(passed) + size - needed).to_bytes(SIZE_BYTES, "big") + passed)
-            await (broker.drain() if held else self._taken(broker))
-            memory.give_back(held)
-            memory.wait_for()
-            await self._copy(client, broker, size - needed)
-            self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(passed) + size - needed)
+            if needed <= _SMALL_BYTES:
+                content += await client.readexactly(needed - len(content))
+                if not may_ask(head, content):
+                    await self._pass_on(head, content, size)
+                    continue
+            await self._locate(head, content, needed)
 
-    async def _reserve_request(self, size: int) -> int:
-        """Reserve the memory for a location request of `size` bytes and for its response; return the reserved bytes.
+    async def _pass_on(self, head: RequestHead, content: bytes, size: int, *, reserved: bool = False) -> None:
+        """Pass on a request of `size` bytes that begins with `content`, and copy the rest of it.
+
+        Args:
+            reserved: memory for `content` is reserved.
+        """
+        broker = self._broker.writer
+        forwarded = self._state.forward(head, content)
+        size += len(forwarded) - len(content)
+        broker.write(size.to_bytes(SIZE_BYTES, "big") + forwarded)
+        await self._wait_until_read(broker, reserved=reserved)
+        await self._copy(self._client.reader, broker, size - len(forwarded))
+        self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + size)
+
+    async def _locate(self, head: RequestHead, content: bytes, size: int) -> None:
+        """Read a Fetch of `size` bytes that may ask for locations, pass it on, and wait until it has its response.
 
         First wait until no other request of the connection is in flight. Otherwise an earlier response could wait for
         memory that this request holds.
-        """
-        await self._answered_but(0)
-        held = await self._memory.reserve(_LOCATED * size + _ANSWER_BYTES)
-        self._memory.wait_for(moving=size)
-        return held
-
-    async def _locate(self, head: RequestHead, content: bytes, held: int) -> None:
-        """Pass on a Fetch that may ask for locations, and wait until the client has its response.
 
         Args:
-            held: bytes of memory that are reserved for the request.
+            content: the bytes of the request that were read before.
         """
-        state, locations, memory = self._state, self._services.locations, self._memory
-        self._locating_since = time.perf_counter()
-        await self._logged_in("a request for locations")
-        state.request(content)
-        with memory.at_work():
-            wanted = await locations.wanted(head, content, self._spent)
-        found = None
-        if wanted is not None:
-            if state.topics_to_probe(wanted):
-                await self._send(state.probe_topics(head, wanted, held))
-            with memory.at_work():
-                found = await locations.authorization(wanted, state.may_read(wanted), self._spent)
-        if found is None:
-            memory.give_back(held)
-            await self._send(state.locate(head, content, None))
-        else:
-            await self._send(state.locate(head, found[1], found[0], held))
+        await self._wait_for_login("a request for locations")
+        await self._wait_until_in_flight(0)
+        needed = _LOCATED * size + _RESPONSE_BYTES
+        async with self._services.memory.reserve(self._evicted, needed, size) as memory:
+            content += await self._client.reader.readexactly(size - len(content))
+            self._locating_since = time.perf_counter()
+            self._location_memory = memory
+            authorization = None
+            if may_ask(head, content):
+                authorization = await self._authorization(head, content, memory)
+            if authorization is None:
+                memory.expect_peer(size)
+                await self._pass_on(head, content, size, reserved=True)
+            else:
+                await self._send(self._state.authorize(*authorization), memory)
 
-    async def _send(self, content: bytes) -> None:
+    async def _authorization(
+        self, head: RequestHead, content: bytes, memory: Reservation
+    ) -> tuple[LocationRequest, bytes] | None:
+        """Return the location request in `content` and the Fetch that asks the broker for authorization.
+
+        Return None if `content` is to be passed on unchanged.
+        """
+        state, locations = self._state, self._services.locations
+        memory.expect_gateway()
+        request = await locations.decode(head, content, self._recent_work)
+        if request is None:
+            return None
+        if state.topics_to_probe(request):
+            await self._send(state.probe_topics(request), memory)
+        memory.expect_gateway()
+        return await locations.authorization(request, state.may_read(request), self._recent_work)
+
+    async def _send(self, content: bytes, memory: Reservation) -> None:
         """Send the broker a complete request, and wait until no request is in flight."""
-        broker = self._broker.writer
-        self._memory.wait_for(broker=True)
-        broker.write(frame(content))
-        await broker.drain()
+        memory.expect_broker()
+        self._broker.writer.write(frame(content))
+        await self._broker.writer.drain()
         self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(content))
-        await self._answered_but(0)
+        await self._wait_until_in_flight(0)
 
     async def _next_size(self) -> bytes:
         """Read the four size bytes of the client's next request.
@@ -215,41 +214,40 @@ class Relay:
             return await self._client.reader.readexactly(SIZE_BYTES)
         except asyncio.IncompleteReadError as error:
             if not error.partial:
-                async with asyncio.timeout(self._limits.shutdown_seconds):
-                    await self._answered_but(0)
+                async with asyncio.timeout(self._settings.shutdown_seconds):
+                    await self._wait_until_in_flight(0)
             raise
 
-    async def _logged_in(self, what: str) -> None:
+    async def _wait_for_login(self, request: str) -> None:
         """Wait until a probe shows that the broker has accepted the client's login, unless that is known already.
 
         Args:
-            what: the request that needs a login, for the error message if the probe fails.
+            request: name of the request that needs a login, for the error message if the probe fails.
         """
         if not self._state.logged_in:
-            self._needs_login = what
-            self._broker.writer.write(frame(self._state.probe()))
-            await self._answered_but(0)
+            self._needs_login = request
+            self._broker.writer.write(frame(self._state.probe_login()))
+            await self._wait_until_in_flight(0)
 
     async def _responses(self) -> None:
         broker, client, state = self._broker.reader, self._client.writer, self._state
         while True:
             await asyncio.sleep(0)
-            size = frame_size(await self._next_response_size(), _LARGEST_RESPONSE)
-            content = await broker.readexactly(CORRELATION_ID_BYTES)
-            pending = state.response(content)
-            self._memory.wait_for()
-            content = correlation_id_bytes(pending.head.correlation_id)
+            size = frame_size(await self._next_response_size(), _MAX_RESPONSE_SIZE)
+            pending = state.match_response(await broker.readexactly(CORRELATION_ID_BYTES))
+            start = correlation_id_bytes(pending.head.correlation_id)
             if pending.handling is Handling.PASS:
-                client.write(size.to_bytes(SIZE_BYTES, "big") + content)
-                await self._copy(broker, client, size - len(content))
+                client.write(size.to_bytes(SIZE_BYTES, "big") + start)
+                await self._copy(broker, client, size - len(start))
+            elif pending.locations is not None:
+                size = await self._location_response(pending, pending.locations, start, size)
             else:
-                size = await self._whole_response(pending, size)
+                size = await self._whole_response(pending, start, size)
             self._services.metrics.requests.labels(pending.handling.value).inc()
             self._services.metrics.bytes.labels("to_client").inc(SIZE_BYTES + size)
-            state.answered()
+            state.complete()
             if pending.handling is Handling.LOCATE:
                 self._services.metrics.location_seconds.observe(time.perf_counter() - self._locating_since)
-                self._memory.give_back(pending.held)
             self._answered.set()
 
     async def _next_response_size(self) -> bytes:
@@ -262,71 +260,75 @@ class Relay:
             await asyncio.sleep(_GRACE_SECONDS)
             raise
 
-    async def _whole_response(self, pending: Pending, size: int) -> int:
+    async def _whole_response(self, pending: Pending, start: bytes, size: int) -> int:
         """Read a response whole, send the client its rewritten form, and return the bytes sent, without the size field.
 
-        Return 0 for the response to a probe, which the client does not get.
-        """
-        held = await self._reserve_response(pending, size)
-        content = correlation_id_bytes(pending.head.correlation_id)
-        content += await self._broker.reader.readexactly(size - len(content))
-        if pending.handling is Handling.PROBE:
-            self._probed(pending, content)
-            self._memory.give_back(held)
-            return 0
-        room = self._memory.extend(LARGEST_ANSWER_BYTES) if pending.locations else 0
-        pieces = await self._made_over(pending, content, _ANSWER_BYTES + room)
-        made = sum(map(len, pieces))
-        self._memory.wait_for(moving=made)
-        unused = max(0, min(room, _ANSWER_BYTES + room - made))
-        self._memory.give_back(unused)
-        writer = self._client.writer
-        writer.write(made.to_bytes(SIZE_BYTES, "big"))
-        for chunk in chunks(pieces):
-            writer.write(chunk)
-            await (writer.drain() if held or pending.held else self._taken(writer))
-        self._memory.give_back(held + room - unused)
-        return made
+        Return 0 for the response to the login's probe, which the client does not get.
 
-    async def _reserve_response(self, pending: Pending, size: int) -> int:
-        """Reserve the memory to read a response whole, beyond what its request holds; return the bytes reserved now.
+        Args:
+            start: correlation id with which the client's response begins.
+            size: size of the broker's response, in bytes.
+        """
+        services = self._services
+        async with services.memory.reserve(self._evicted, _COPIES * size, size) as memory:
+            content = start + await self._broker.reader.readexactly(size - len(start))
+            if pending.handling is Handling.PROBE:
+                if not self._state.record_login(content):
+                    raise FrameError(f"{self._needs_login} before a login")
+                return 0
+            content = await self._rewritten(pending.head, content)
+            memory.expect_peer(len(content))
+            return await self._write([content], reserved=memory.size > 0)
+
+    async def _location_response(self, pending: Pending, request: LocationRequest, start: bytes, size: int) -> int:
+        """Read the broker's response to a location request, send it to the client with locations, and return its size.
+
+        Use the request's own memory. Return 0 for the response to the probe of topics, which the client does not get.
 
         Raises:
-            MemoryShortError: the memory is not available.
+            MemoryShortError: the broker's response is larger than the memory for it.
         """
-        needed = _COPIES * size
-        if not pending.held:
-            return await self._memory.reserve(needed)
-        more = needed - pending.held // 2
-        if more <= 0:
-            return 0
-        held = self._memory.extend(more)
-        if held < more:
-            self._memory.give_back(held)
+        memory = self._location_memory
+        assert memory is not None
+        missing = _COPIES * size - memory.size // 2
+        if missing > 0 and memory.extend(missing) < missing:
             raise MemoryShortError(f"a response of {size:,} bytes to a location request (gateway.queued.max.bytes)")
-        return held
+        memory.expect_peer(size)
+        content = start + await self._broker.reader.readexactly(size - len(start))
+        if pending.handling is Handling.PROBE:
+            self._state.record_topics(content)
+            return 0
+        before = memory.size
+        max_bytes = _RESPONSE_BYTES + memory.extend(MAX_RESPONSE_BYTES)
+        memory.expect_gateway()
+        pieces = await self._services.locations.response(request, content, max_bytes, self._recent_work)
+        size = sum(map(len, pieces))
+        memory.shrink(before + max(0, size - _RESPONSE_BYTES))
+        memory.expect_peer(size)
+        return await self._write(pieces, reserved=True)
 
-    def _probed(self, pending: Pending, content: bytes) -> None:
-        if pending.locations is not None:
-            self._state.topics_probed(content)
-        elif not self._state.probed(content):
-            raise FrameError(f"{self._needs_login} before a login")
+    async def _write(self, pieces: Sequence[bytes], *, reserved: bool) -> int:
+        """Send the client a response as fast as it reads, and return the response's size in bytes.
 
-    async def _made_over(self, pending: Pending, content: bytes, most_bytes: int) -> Sequence[bytes]:
-        """Return the response for the client in pieces, with at most `most_bytes` bytes of encoded segments."""
-        services, head = self._services, pending.head
-        if pending.locations is not None:
-            with self._memory.at_work():
-                return await services.locations.answer(pending.locations, content, most_bytes, self._spent)
-        if head.api_key == API_VERSIONS:
-            number, rest = content[:CORRELATION_ID_BYTES], content[CORRELATION_ID_BYTES:]
-            return number, _api_versions(head.api_version, rest, services.feature_version)
+        Args:
+            reserved: memory for the response is reserved.
+        """
+        size, writer = sum(map(len, pieces)), self._client.writer
+        writer.write(size.to_bytes(SIZE_BYTES, "big"))
+        for chunk in chunks(pieces):
+            writer.write(chunk)
+            await self._wait_until_read(writer, reserved=reserved)
+        return size
+
+    async def _rewritten(self, head: RequestHead, content: bytes) -> bytes:
+        """Return the broker's response with the gateway's addresses or API versions."""
+        services = self._services
         rewrite = partial(
             rewrite_response, head.api_key, head.api_version, content, services.advertise, services.feature_version
         )
-        made = await asyncio.to_thread(rewrite) if len(content) > _LARGEST_IN_LOOP else rewrite()
+        rewritten = await asyncio.to_thread(rewrite) if len(content) > _MAX_IN_LOOP_BYTES else rewrite()
         await services.listen()
-        return (made,)
+        return rewritten
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int) -> None:
         while count:
@@ -335,30 +337,18 @@ class Relay:
                 raise asyncio.IncompleteReadError(b"", count)
             count -= len(data)
             writer.write(data)
-            await self._taken(writer)
+            await self._wait_until_read(writer)
 
-    async def _taken(self, writer: asyncio.StreamWriter) -> None:
-        """Wait until the peer's unread bytes are within the limit; until then they count as the connection's memory."""
-        unread = self._limits.unread_bytes
-        if writer.transport.get_write_buffer_size() <= unread:
+    async def _wait_until_read(self, writer: asyncio.StreamWriter, *, reserved: bool = False) -> None:
+        """Wait until the peer's unread bytes are within the limit; until then they have a reservation of their own.
+
+        Args:
+            reserved: memory for these bytes is reserved already.
+        """
+        unread = self._settings.unread_bytes
+        if reserved or writer.transport.get_write_buffer_size() <= unread:
             await writer.drain()
             return
         # The sender's stream may have buffered as many bytes ahead.
-        async with self._memory.unread(2 * (unread + CHUNK_BYTES)):
+        async with self._services.memory.reserve(self._evicted, 2 * (unread + CHUNK_BYTES)):
             await writer.drain()
-
-
-@lru_cache(64)
-def _api_versions(api_version: int, content: bytes, feature_version: int) -> bytes:
-    """Rewrite an ApiVersions response, given and returned without its correlation id.
-
-    The result is cached, because it is the same for all clients and often needed.
-    """
-    response = bytes(CORRELATION_ID_BYTES) + content
-    return rewrite_response(API_VERSIONS, api_version, response, _names_no_broker, feature_version)[
-        CORRELATION_ID_BYTES:
-    ]
-
-
-def _names_no_broker(node_id: int, _: Address) -> Address:
-    raise FrameError(f"ApiVersions with a broker {node_id}")

@@ -44,7 +44,7 @@ class Streams:
             finally:
                 self.transport.abort()
         if error := self.reader.exception():
-            error.with_traceback(None)  # its traceback holds this running frame, which `let_go` could not clear
+            error.with_traceback(None)  # it holds this running frame, which `clear_traceback_frames` cannot clear
 
 
 class StreamOpener:
@@ -53,7 +53,7 @@ class StreamOpener:
     def __init__(self, unread_bytes: int) -> None:
         self._unread_bytes = unread_bytes
 
-    async def accepted(self, connection: socket.socket, tls: ssl.SSLContext | None, seconds: float) -> Streams:
+    async def accept(self, connection: socket.socket, tls: ssl.SSLContext | None, seconds: float) -> Streams:
         """Return the streams of an accepted connection; with `tls`, its TLS handshake may take `seconds`.
 
         Raises:
@@ -65,7 +65,7 @@ class StreamOpener:
         )
         return self._bounded(reader, protocol, transport)
 
-    async def opened(self, host: str, port: int, tls: ssl.SSLContext | None, seconds: float) -> Streams:
+    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, seconds: float) -> Streams:
         """Connect to `host` and `port` within `seconds`, TLS handshake included, and return the streams.
 
         Raises:
@@ -107,7 +107,7 @@ def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-def let_go(error: BaseException | None) -> None:
+def clear_traceback_frames(error: BaseException | None) -> None:
     """Clear the stack frames in the tracebacks of an error and of its causes.
 
     The frames refer to the streams, and a stream keeps the error that ended it. Without clearing, this cycle would keep

@@ -55,16 +55,16 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         self._open_segments: SingleFlightCache[str, _OpenSegment] = SingleFlightCache(_CACHED_MANIFESTS)
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        wanted = ByteRange(start, segment.size if end == -1 else end)
+        byte_range = ByteRange(start, segment.size if end == -1 else end)
         key = self._key(segment, ".log")
         opened = self._open(segment)
-        if wanted.end > segment.size:
-            raise CorruptDataError(f"{self._store.describe(key)} holds {segment.size} bytes of log, not {wanted}")
-        if not wanted:
+        if byte_range.end > segment.size:
+            raise CorruptDataError(f"{self._store.describe(key)} holds {segment.size} bytes of log, not {byte_range}")
+        if not byte_range:
             return b""
         if not opened.manifest.is_transformed:
-            return self._store.get(key, wanted)
-        return self._fetch_chunks(key, opened, wanted)
+            return self._store.get(key, byte_range)
+        return self._fetch_chunks(key, opened, byte_range)
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         if segment.transaction_index_empty:
@@ -72,38 +72,43 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         if not types:
             return {}
         opened = self._open(segment)
-        places = {each: place for each, place in opened.manifest.indexes.items() if each in types}
-        if not places:
+        ranges = {index_type: place for index_type, place in opened.manifest.indexes.items() if index_type in types}
+        if not ranges:
             return {}
         # Read all indexes by one GET (KAFKA-15805), because the bytes between them are few.
-        key, start = self._key(segment, ".indexes"), min(place.start for place in places.values())
-        wanted = ByteRange(start, max(place.end for place in places.values()))
-        self._limits.index.check(len(wanted), f"the bytes of indexes in {self._store.describe(key)}")
-        for each in SNAPSHOTS & places.keys():
-            self._limits.snapshot.check(len(places[each]), f"the {each.value} index in {self._store.describe(key)}")
-        data = memoryview(self._store.get(key, wanted))
+        key, start = self._key(segment, ".indexes"), min(index.start for index in ranges.values())
+        byte_range = ByteRange(start, max(index.end for index in ranges.values()))
+        self._limits.index.check(len(byte_range), f"the bytes of indexes in {self._store.describe(key)}")
+        for index_type in SNAPSHOTS & ranges.keys():
+            self._limits.snapshot.check(
+                len(ranges[index_type]), f"the {index_type.value} index in {self._store.describe(key)}"
+            )
+        data = memoryview(self._store.get(key, byte_range))
         return {
-            each: self._plain_index(key, each, opened, data[place.start - start : place.end - start])
-            for each, place in places.items()
+            index_type: self._plain_index(key, index_type, opened, data[index.start - start : index.end - start])
+            for index_type, index in ranges.items()
         }
 
-    def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
+    def request_ranges(
+        self, segment: RemoteLogSegment, byte_range: ByteRange, request_bytes: int
+    ) -> Sequence[ByteRange]:
         manifest = self._open(segment).manifest
-        return cut(wanted, request_bytes, manifest.chunks.original_chunk_size if manifest.is_transformed else 1)
+        return cut(byte_range, request_bytes, manifest.chunks.original_chunk_size if manifest.is_transformed else 1)
 
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
         key = self._key(segment, ".rsm-manifest")
-        told = self._open_segments.get(key, lambda: self._read_manifest(key)).manifest.segment
-        if told is None:  # an early plugin version wrote the manifest
+        described = self._open_segments.get(key, lambda: self._read_manifest(key)).manifest.segment
+        if described is None:  # an early plugin version wrote the manifest
             return None
-        if (told.segment_id, told.topic_id) != (segment.segment_id, segment.topic_id):
-            raise CorruptDataError(f"{self._store.describe(key)} is of another segment: {told.segment_id}")
-        return replace(told, custom_metadata=segment.custom_metadata)
+        if (described.segment_id, described.topic_id) != (segment.segment_id, segment.topic_id):
+            raise CorruptDataError(f"{self._store.describe(key)} is of another segment: {described.segment_id}")
+        return replace(described, custom_metadata=segment.custom_metadata)
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
-        """Return a signed URL of the log, or None also if the log was compressed or encrypted.
+        """Return a signed URL of the log.
 
-        The reader of the URL could not decompress or decrypt the log.
+        Return None if the store cannot sign, or if the log was compressed or encrypted, because a reader of the URL
+        could not restore it.
         """
         if self._open(segment).manifest.is_transformed:
             return None
@@ -122,11 +127,15 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         self._store.close()
 
     def _key(self, segment: RemoteLogSegment, suffix: str) -> str:
-        where = parse_custom_metadata(segment.custom_metadata)
-        prefix = self._key_prefix if where.object_prefix is None else where.object_prefix
-        return prefix + (main_path(segment) if where.object_key is None else where.object_key) + suffix
+        metadata = parse_custom_metadata(segment.custom_metadata)
+        prefix = self._key_prefix if metadata.object_prefix is None else metadata.object_prefix
+        return prefix + (main_path(segment) if metadata.object_key is None else metadata.object_key) + suffix
 
     def _open(self, segment: RemoteLogSegment) -> _OpenSegment:
+        """Return the segment's manifest, from the cache or the store, once it fits the segment's metadata.
+
+        Raises: the errors of `fetch_log_segment`.
+        """
         key = self._key(segment, ".rsm-manifest")
         opened = self._open_segments.get(key, lambda: self._read_manifest(key))
         manifest, name = opened.manifest, self._store.describe(key)
@@ -147,12 +156,12 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         cipher = self._key_ring.cipher(manifest.encryption, name) if manifest.encryption else None
         return _OpenSegment(manifest, cipher)
 
-    def _fetch_chunks(self, key: str, opened: _OpenSegment, wanted: ByteRange) -> bytes:
-        """Return the log's bytes `wanted`, by one GET of the chunks that hold them."""
+    def _fetch_chunks(self, key: str, opened: _OpenSegment, byte_range: ByteRange) -> bytes:
+        """Return the bytes `byte_range` of the log, restored from the chunks that hold them; send one GET."""
         index = opened.manifest.chunks
-        chunks = index.covering(wanted)
-        place = index.transformed(chunks)
-        data = memoryview(self._store.get(key, place))
+        chunks = index.covering(byte_range)
+        object_range = index.transformed(chunks)
+        data = memoryview(self._store.get(key, object_range))
         log_start = index.original(chunks[0]).start
         log = allocate(index.original(chunks[-1]).end - log_start, np.uint8)
         for chunk in chunks:
@@ -160,10 +169,10 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
             self._restore_chunk(
                 f"chunk {chunk} of {self._store.describe(key)}",
                 opened,
-                data[transformed.start - place.start : transformed.end - place.start],
+                data[transformed.start - object_range.start : transformed.end - object_range.start],
                 log[original.start - log_start : original.end - log_start],
             )
-        return log[wanted.start - log_start : wanted.end - log_start].tobytes()
+        return log[byte_range.start - log_start : byte_range.end - log_start].tobytes()
 
     def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: Buffer) -> None:
         """Decrypt and decompress the chunk `data` into `log`. Raises CorruptDataError if the chunk is malformed."""
@@ -186,6 +195,6 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
 
 
 def main_path(segment: RemoteLogSegment) -> str:
-    """Return the keys of the segment's objects without prefix and suffix (Aiven: `ObjectKeyFactory`)."""
+    """Return the common part of the keys of the segment's objects: no prefix, no suffix (Aiven: `ObjectKeyFactory`)."""
     folder = f"{segment.topic_partition.topic}-{uuid_to_text(segment.topic_id)}/{segment.topic_partition.partition}"
     return f"{folder}/{segment.base_offset:020d}-{uuid_to_text(segment.segment_id)}"

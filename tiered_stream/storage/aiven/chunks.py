@@ -1,4 +1,4 @@
-"""Maps bytes of a log to the chunks of a transformed segment, and to bytes of the segment's object.
+"""Mapping of a log's bytes to the chunks of a transformed segment, and to bytes of the segment's object.
 
 The Aiven plugin cuts a log into chunks of equal size (the last may be smaller), transforms each chunk separately, and
 writes the chunks one after another into the object. Its manifest gives the transformed sizes in one of two forms: two
@@ -63,26 +63,26 @@ class ChunkIndex:
 
     @property
     def largest(self) -> int:
-        """Largest number of bytes of one chunk, in the object or restored."""
+        """Size in bytes of the largest chunk, whether in the object or restored."""
         restored = min(self.original_chunk_size, self.original_file_size)
         return max(restored, int(np.diff(self.positions).max(initial=0)))
 
-    def covering(self, wanted: ByteRange) -> range:
-        """Return the numbers of the chunks that hold the log's bytes `wanted`, which must not be empty."""
-        return range(wanted.start // self.original_chunk_size, (wanted.end - 1) // self.original_chunk_size + 1)
+    def covering(self, byte_range: ByteRange) -> range:
+        """Return the numbers of the chunks that hold the bytes `byte_range` (not empty) of the log."""
+        return range(byte_range.start // self.original_chunk_size, (byte_range.end - 1) // self.original_chunk_size + 1)
 
     def original(self, chunk: int) -> ByteRange:
-        """Return the byte range of the log that `chunk` holds."""
+        """Return the byte range of the log that the chunk with the number `chunk` holds."""
         start = chunk * self.original_chunk_size
         return ByteRange(start, min(start + self.original_chunk_size, self.original_file_size))
 
     def transformed(self, chunks: range) -> ByteRange:
-        """Return the byte range of the object that holds `chunks`."""
+        """Return the byte range of the object that holds the chunks with the numbers `chunks`."""
         return ByteRange(int(self.positions[chunks.start]), int(self.positions[chunks.stop]))
 
 
 def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
-    """Return the number of chunks of a log.
+    """Return the number of chunks of a log of `original_file_size` bytes.
 
     Raises:
         ValueError: a size is out of range, or the log has more than `MAX_CHUNKS` chunks.
@@ -122,5 +122,5 @@ def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
 
 
 def positions(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the position in the object at which each chunk begins, and then the object's size."""
+    """Return the position in the object at which each chunk begins, followed by the object's size, in bytes."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))

@@ -1,4 +1,4 @@
-"""Reads and writes the custom metadata of a segment by the Aiven plugin (`custom.metadata.fields.include`).
+"""Decoder and encoder of the Aiven plugin's custom metadata of a segment (`custom.metadata.fields.include`).
 
 The bytes are a section of Kafka's tagged fields (Aiven: `SegmentCustomMetadataSerde`):
 
@@ -24,14 +24,22 @@ _OBJECT_KEY = 2
 
 @dataclass(frozen=True, slots=True)
 class SegmentCustomMetadata:
-    """Place of a segment's objects; None in a field: the configuration, or the segment's own ids, give the value."""
+    """Keys of a segment's objects, as far as its custom metadata names them.
+
+    `object_prefix` is None if the plugin's `key.prefix` holds, and `object_key` if the key follows from the segment's
+    ids (see `main_path`).
+    """
 
     object_prefix: str | None = None
     object_key: str | None = None
 
 
 def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
-    """Parse the fields in `data` and skip unknown ones. Raises CorruptDataError if `data` has another form."""
+    """Parse the fields in `data` (None: no fields), and skip unknown ones.
+
+    Raises:
+        CorruptDataError: `data` has another form.
+    """
     if not data:
         return SegmentCustomMetadata()
     try:
@@ -46,7 +54,7 @@ def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
 
 
 def custom_metadata(object_prefix: str) -> bytes:
-    """Return custom metadata that holds only the key prefix with which a segment was written."""
+    """Encode custom metadata that holds only the key prefix with which a segment was written."""
     text = object_prefix.encode()
     field = _encoded(len(text) + 1) + text
     return _encoded(1) + _encoded(_OBJECT_PREFIX) + _encoded(len(field)) + field

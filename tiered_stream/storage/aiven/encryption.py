@@ -103,7 +103,7 @@ def _load(rsm_config: Mapping[str, str], key_pair_id: str) -> RSAPrivateKey:
 
 
 def unwrap(encrypted: bytes, private_key: RSAPrivateKey) -> bytes:
-    """Decrypt by RSAES-OAEP (RFC 8017, 7.1.2) with SHA3-512, a hash that `cryptography` does not support for OAEP.
+    """Decrypt a data key by RSAES-OAEP (RFC 8017, 7.1.2) with SHA3-512, which `cryptography` does not support for OAEP.
 
     Raises:
         ValueError: decryption failed; the message is the same for all reasons, so that an attacker learns nothing.

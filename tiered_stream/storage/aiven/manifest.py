@@ -1,4 +1,4 @@
-"""Parser of the Aiven plugin's `.rsm-manifest`: JSON that describes a segment's transformation and places. No I/O.
+"""Parser of the Aiven plugin's `.rsm-manifest`: JSON that describes a segment's chunks, indexes and transformation.
 
     version                    "1"
     chunkIndex                 originalChunkSize, originalFileSize, and by its type
@@ -76,6 +76,7 @@ class SegmentManifest:
 
     @property
     def is_transformed(self) -> bool:
+        """True if the segment's chunks are compressed or encrypted."""
         return self.compression or self.encryption is not None
 
 
@@ -128,11 +129,11 @@ def _chunk_index(json: _Json) -> ChunkIndex:
 def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
     indexes = {}
     for name, index_type in _INDEX_NAMES.items():
-        place = json.get(name)
-        if place is None and name == "transaction":
+        index = json.get(name)
+        if index is None and name == "transaction":
             continue
-        place = _checked(place, dict, f"segmentIndexes.{name}")
-        start, size = _java_int(place, "position"), _java_int(place, "size")
+        index = _checked(index, dict, f"segmentIndexes.{name}")
+        start, size = _java_int(index, "position"), _java_int(index, "size")
         if start + size > MAX_BYTES:
             raise ValueError(f"segmentIndexes.{name} ends at byte {start + size}, further than indexes may")
         indexes[index_type] = ByteRange(start, start + size)
@@ -186,6 +187,7 @@ def _leader_epochs(json: _Json) -> tuple[LeaderEpoch, ...]:
 
 
 def _get(json: _Json, name: str, kind: type[_T]) -> _T:
+    """Return the field `name`. Raises ValueError if it is missing or not of type `kind`."""
     return _checked(json.get(name), kind, name)
 
 

@@ -39,7 +39,7 @@ _REFUSED = (400, 401, 403)  # S3 answers 400 to temporary credentials that have 
 
 
 class _RefusedError(Exception):
-    """The service does not accept the signed URL, or no longer accepts it."""
+    """Refusal of a signed URL by the service, which does not accept it, or no longer accepts it."""
 
 
 class SignedRequests:
@@ -51,15 +51,21 @@ class SignedRequests:
         self._time = request_time
         self.busy_answers = 0
 
-    def get(self, url: str, wanted: ByteRange) -> bytes:
-        """Return exactly the bytes of `wanted`. Raises _RefusedError, StorageError and CorruptDataError."""
+    def get(self, url: str, byte_range: ByteRange) -> bytes:
+        """Return exactly the bytes `byte_range` of the object that `url` names.
+
+        Raises:
+            SignedLocationError: the URL leads to a host that is not allowed.
+            _RefusedError: the service does not accept the URL.
+            StorageError, CorruptDataError: the object is missing, out of reach or too short.
+        """
         self._hosts.check(parse_signed_url(url))
         self._time.begin()
         broken = 0
         with muted("urllib3"):  # urllib3 logs URLs
             while True:
                 try:
-                    return self._get_once(url, wanted)
+                    return self._get_once(url, byte_range)
                 except (StorageConnectTimeoutError, StorageReadTimeoutError):
                     if not self._time.repeats_after_timeout():
                         raise
@@ -67,33 +73,35 @@ class SignedRequests:
                     # The connection may break in the body, and urllib3's own retries do not cover bodies.
                     broken += 1
                     if broken == ATTEMPTS or self._time.is_over:
-                        raise StorageUnavailableError(f"{_shown(url)}: the connection broke {broken} times") from error
+                        raise StorageUnavailableError(
+                            f"{_without_credential(url)}: the connection broke {broken} times"
+                        ) from error
 
-    def _get_once(self, url: str, wanted: ByteRange) -> bytes:
+    def _get_once(self, url: str, byte_range: ByteRange) -> bytes:
         """Send one GET and return the bytes. Raises _RefusedError, ProtocolError, StorageError and CorruptDataError."""
         try:
             response = self._connections.request(
-                "GET", url, headers={"Range": f"bytes={wanted.start}-{wanted.end - 1}"}, preload_content=False,
+                "GET", url, headers={"Range": f"bytes={byte_range.start}-{byte_range.end - 1}"}, preload_content=False,
                 decode_content=False, redirect=False,
             )  # fmt: skip
-            tried = response.retries.history if response.retries else ()
-            self.busy_answers += sum(each.status in SLOW_DOWN for each in tried)
+            attempts = response.retries.history if response.retries else ()
+            self.busy_answers += sum(attempt.status in SLOW_DOWN for attempt in attempts)
             try:
-                _check(url, wanted, response)
+                _check(url, byte_range, response)
                 data = response.read()  # `_check` has compared the length
             except BaseException:
                 response.close()
                 raise
             response.release_conn()
         except http.HTTPError as error:
-            raise self._mapped(error, url) from None
-        if len(data) != len(wanted):
-            raise too_short(_shown(url), wanted, wanted.start + len(data))
+            raise self._mapped_error(error, url) from None
+        if len(data) != len(byte_range):
+            raise too_short(_without_credential(url), byte_range, byte_range.start + len(data))
         return data
 
-    def _mapped(self, error: http.HTTPError, url: str) -> Exception:
+    def _mapped_error(self, error: http.HTTPError, url: str) -> Exception:
         reason = error.reason if isinstance(error, http.MaxRetryError) else error
-        name = _shown(url)
+        name = _without_credential(url)
         if isinstance(reason, http.ConnectTimeoutError):
             return StorageConnectTimeoutError(f"no connection for {name} within kafka.fetch.remote.connect.timeout.ms")
         if isinstance(reason, http.ReadTimeoutError):
@@ -123,12 +131,12 @@ def open_requests(
 class PresignedFetcher(RemoteStorageFetcher):
     """Fetcher that reads the logs of the segments in `urls` by their signed URLs.
 
-    Indexes have no signed URLs: `others` reads them.
+    Indexes have no signed URLs: `unsigned` reads them.
 
     Args:
         renew: returns a newly signed URL of a segment, or None if there is none; raises BrokerError. It is called when
             a URL is refused, because the URL may have expired.
-        others: fetcher for segments that have no URL, and for indexes.
+        unsigned: fetcher for segments that have no URL, and for indexes.
     """
 
     def __init__(
@@ -136,87 +144,89 @@ class PresignedFetcher(RemoteStorageFetcher):
         urls: Mapping[UUID, str],
         renew: Callable[[RemoteLogSegment], str | None],
         requests: SignedRequests,
-        others: RemoteStorageFetcher | None = None,
+        unsigned: RemoteStorageFetcher | None = None,
     ) -> None:
         self._urls = dict(urls)
         self._renew = renew
         self._lock = Lock()
         self._requests = requests
-        self._others = others
+        self._unsigned = unsigned
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
         url = self._urls.get(segment.segment_id)
         if url is None:
             return self._fetcher_without_url(segment).fetch_log_segment(segment, start, end)
-        wanted = ByteRange(start, segment.size if end == -1 else end)
-        if not wanted:
+        byte_range = ByteRange(start, segment.size if end == -1 else end)
+        if not byte_range:
             return b""
         try:
-            return self._requests.get(url, wanted)
+            return self._requests.get(url, byte_range)
         except _RefusedError:
             url = self._renewed(segment, url)
         try:
-            return self._requests.get(url, wanted)
+            return self._requests.get(url, byte_range)
         except _RefusedError as error:
             raise StorageAccessError(
-                f"{_shown(url)} is refused, though its location was just signed: {error}"
+                f"{_without_credential(url)} is refused, though its location was just signed: {error}"
             ) from None
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         return self._fetcher_without_url(segment).fetch_indexes(segment, types)
 
     def busy_answers(self) -> int:
-        return self._requests.busy_answers + (self._others.busy_answers() if self._others else 0)
+        return self._requests.busy_answers + (self._unsigned.busy_answers() if self._unsigned else 0)
 
     def describe(self, segment: RemoteLogSegment) -> str:
         url = self._urls.get(segment.segment_id)
-        return _shown(url) if url is not None else self._fetcher_without_url(segment).describe(segment)
+        return _without_credential(url) if url is not None else self._fetcher_without_url(segment).describe(segment)
 
     def _fetcher_without_url(self, segment: RemoteLogSegment) -> RemoteStorageFetcher:
-        if self._others is None:
+        if self._unsigned is None:
             raise StorageAccessError(
                 f"segment {segment.segment_id} of {segment.topic_partition} has no signed location, and no "
                 "remote.storage.uri says how to read it"
             )
-        return self._others
+        return self._unsigned
 
     def _renewed(self, segment: RemoteLogSegment, refused: str) -> str:
-        """Return a URL other than the refused one; threads that need it at the same time share one request."""
+        """Return a new URL of the segment in place of the refused one; threads share one call of `renew` for it."""
         with self._lock:
             if self._urls[segment.segment_id] == refused:
                 try:
                     url = self._renew(segment)
                 except BrokerError as error:
-                    reason = f"{_shown(refused)} has expired and was not signed anew: {error}"
+                    reason = f"{_without_credential(refused)} has expired and was not signed anew: {error}"
                     raise StorageAccessError(reason) from error
                 if url is None:
-                    raise StorageObjectNotFoundError(f"{_shown(refused)}: the segment has no signed location any more")
+                    raise StorageObjectNotFoundError(
+                        f"{_without_credential(refused)}: the segment has no signed location any more"
+                    )
                 self._urls[segment.segment_id] = url
             return self._urls[segment.segment_id]
 
 
-def _check(url: str, wanted: ByteRange, response: urllib3.BaseHTTPResponse) -> None:
-    status, name = response.status, _shown(url)
+def _check(url: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse) -> None:
+    status, name = response.status, _without_credential(url)
     if status in _REFUSED:
         raise _RefusedError(f"status {status}")
     if status == 404:
         raise StorageObjectNotFoundError(f"{name} does not exist")
     if status == 416:
-        raise too_short(name, wanted, wanted.start)
+        raise too_short(name, byte_range, byte_range.start)
     if status in BUSY:
         raise StorageUnavailableError(f"{name}: status {status} to each of {ATTEMPTS} requests")
-    if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-"):
-        raise StorageError(f"{name}: status {status} to a request for {wanted}: the service does not honour ranges")
+    if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):
+        raise StorageError(f"{name}: status {status} to a request for {byte_range}: the service does not honour ranges")
     length = response.headers.get("Content-Length", "")
     if not length.isdecimal() or len(length) > _MAX_DIGITS:
         raise StorageError(f"{name}: the service did not give the length of its answer")
     if "Transfer-Encoding" in response.headers:  # a chunked response may be longer than Content-Length
         raise StorageError(f"{name}: the service sends an answer in chunks, whose length it does not say")
-    if int(length) != len(wanted):
-        raise too_short(name, wanted, wanted.start + int(length))
+    if int(length) != len(byte_range):
+        raise too_short(name, byte_range, byte_range.start + int(length))
 
 
-def _shown(url: str) -> str:
+def _without_credential(url: str) -> str:
     """Return host and path of the URL, because its query holds the credential."""
     try:
         return str(parse_signed_url(url))

@@ -24,7 +24,7 @@ _RETRIES = urllib3.Retry(
     total=ATTEMPTS - 1, connect=0, read=0, other=0, redirect=False, status_forcelist=BUSY, raise_on_status=False,
     backoff_factor=0.1, backoff_jitter=0.2, respect_retry_after_header=False,
 )  # fmt: skip
-_MOST_ADDRESSES = 4
+_MAX_ADDRESSES = 4
 """Maximum number of addresses tried for one host name; each may take `kafka.fetch.remote.connect.timeout.ms`."""
 
 
@@ -65,10 +65,10 @@ class _Connection(TimedConnection):
         """Return the addresses of the host's name. Raises SignedLocationError if one of them is not allowed."""
         host = self.host.strip("[]")
         try:
-            found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[:_MOST_ADDRESSES]
+            infos = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[:_MAX_ADDRESSES]
         except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long
             raise NameResolutionError(host, self, socket.gaierror(str(error))) from error
-        addresses = [str(address[0]) for *_, address in found]
+        addresses = [str(address[0]) for *_, address in infos]
         for address in addresses:
             self.hosts.check_address(host, address)
         return iter(addresses)

@@ -34,10 +34,10 @@ It includes the older names with a hyphen before the region.
 """
 
 _LOCALHOST = ("127.0.0.1", "::1")
-_EMBEDDING = ip_network("64:ff9b::/96")  # NAT64 (RFC 6052): the last four bytes are an IPv4 address
+_NAT64 = ip_network("64:ff9b::/96")  # NAT64 (RFC 6052): the last four bytes are an IPv4 address
 _SPECIAL = tuple(
-    ip_network(each)
-    for each in (
+    ip_network(network)
+    for network in (
         "0.0.0.0/8",  # this host
         # Metadata services without a link-local address: AWS, Google, Oracle (two), Alibaba, Azure.
         "fd00:ec2::/32", "fd20:ce::/32", "fd00:c1::/32", "192.0.0.192/32", "100.100.100.200/32", "168.63.129.16/32",
@@ -46,7 +46,7 @@ _SPECIAL = tuple(
 
 
 class SignedUrl(NamedTuple):
-    """The parts of a signed location that are not secret."""
+    """Parts of a signed location that are not secret; the query, which holds the credential, is left out."""
 
     scheme: str
     host: str
@@ -55,7 +55,7 @@ class SignedUrl(NamedTuple):
 
     @property
     def origin(self) -> str:
-        return _as_origin(self.scheme, self.host, self.port)
+        return _format_origin(self.scheme, self.host, self.port)
 
     def __str__(self) -> str:
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
@@ -64,10 +64,10 @@ class SignedUrl(NamedTuple):
 
 def parse_signed_url(url: str) -> SignedUrl:
     """Parse a signed location. Raises SignedLocationError if it is no URL, or has parts that no signed location has."""
-    found = _URL.fullmatch(url) if len(url) <= _MAX_URL else None
-    if found is None:
+    match = _URL.fullmatch(url) if len(url) <= _MAX_URL else None
+    if match is None:
         raise SignedLocationError("the signed location is no URL of http or https, of host, path and query alone")
-    scheme, host, port, path = found.groups()
+    scheme, host, port, path = match.groups()
     return SignedUrl(scheme, host.lower(), int(port) if port is not None else _PORTS[scheme], path)
 
 
@@ -93,9 +93,9 @@ class SignedHosts:
             )
 
     def check_address(self, host: str, address: str) -> None:
-        """Raise SignedLocationError if the host's address is special and is not itself listed as an allowed host."""
+        """Raise SignedLocationError if an address of the host is special (see `_is_special`) and not itself allowed."""
         ip = ip_address(address.partition("%")[0])
-        if any(map(_is_special, _meant(ip))) and ip not in self._named_addresses():
+        if any(map(_is_special, _embedded_addresses(ip))) and ip not in self._named_addresses():
             raise SignedLocationError(
                 f"{host} stands for {address}, a loopback, link-local, metadata or other special address: nothing was "
                 "sent to it. If it is your storage, name that address in remote.signed.location.hosts"
@@ -103,8 +103,8 @@ class SignedHosts:
 
     def _by_wildcard(self, url: SignedUrl) -> bool:
         labels = url.host.split(".")
-        above = (".".join(labels[count:]) for count in range(1, len(labels)))
-        return any(_as_origin(url.scheme, f"*.{host}", url.port) in self.origins for host in above)
+        parents = (".".join(labels[count:]) for count in range(1, len(labels)))
+        return any(_format_origin(url.scheme, f"*.{host}", url.port) in self.origins for host in parents)
 
     def _is_aws(self, url: SignedUrl) -> bool:
         if self.aws_bucket is None or (url.scheme, url.port) != ("https", 443):
@@ -121,40 +121,45 @@ class SignedHosts:
     def _named_addresses(self) -> Iterator[IPv4Address | IPv6Address]:
         for origin in self.origins:
             host = (urlsplit(origin).hostname or "").removeprefix("*.")
-            for each in _LOCALHOST if host == "localhost" else (host,):
+            for address in _LOCALHOST if host == "localhost" else (host,):
                 try:
-                    yield ip_address(each)
+                    yield ip_address(address)
                 except ValueError:  # the host is a name
                     continue
 
 
 def signed_hosts(options: StorageOptions) -> SignedHosts:
-    """Return the allowed hosts: the user's list, and the storage's endpoint, with and without the bucket before it."""
+    """Return the allowed hosts: the user's list, and the storage's endpoint with and without the bucket before it.
+
+    Without an endpoint, AWS's host names of the bucket are allowed.
+    """
     uri, endpoint = urlsplit(options.uri or "s3:"), options.s3_endpoint_url
     bucket = uri.netloc if uri.scheme in ("s3", "s3a") else None
     origins = [_origin_of(url) for url in options.signed_hosts]
     if endpoint is not None:
-        origins += [_origin_of(endpoint), _origin_of(endpoint, below=f"{bucket or '*'}.")]
+        origins += [_origin_of(endpoint), _origin_of(endpoint, subdomain=f"{bucket or '*'}.")]
     return SignedHosts(tuple(origins), bucket if endpoint is None else None)
 
 
-def _origin_of(url: str, below: str = "") -> str:
+def _origin_of(url: str, subdomain: str = "") -> str:
     parts = urlsplit(url)
     host = parts.hostname or ""
-    return _as_origin(parts.scheme, f"[{host}]" if ":" in host else below + host, parts.port or _PORTS[parts.scheme])
+    return _format_origin(
+        parts.scheme, f"[{host}]" if ":" in host else subdomain + host, parts.port or _PORTS[parts.scheme]
+    )
 
 
-def _as_origin(scheme: str, host: str, port: int) -> str:
+def _format_origin(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://{host}:{port}"
 
 
-def _meant(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield the addresses that `ip` stands for, because an IPv6 address may hold an IPv4 address."""
+def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """Yield the addresses that packets to `ip` may reach: `ip` itself, or IPv4 addresses that it holds."""
     if ip.version == 4:
         yield ip
     elif ip.ipv4_mapped:
         yield ip.ipv4_mapped
-    elif ip in _EMBEDDING:
+    elif ip in _NAT64:
         yield IPv4Address(ip.packed[-4:])
     else:
         yield ip
@@ -162,6 +167,7 @@ def _meant(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]
 
 
 def _is_special(ip: IPv4Address | IPv6Address) -> bool:
+    """Return whether only this machine, its network link, or its cloud's metadata service answers at the address."""
     return (
         ip.is_loopback
         or ip.is_link_local

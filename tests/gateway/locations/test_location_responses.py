@@ -18,17 +18,17 @@ from tests.storage.segment import segment
 from tiered_stream.broker.wire.location_messages import decode_segments
 from tiered_stream.errors import StorageUnavailableError
 from tiered_stream.gateway.counters import GatewayMetrics
-from tiered_stream.gateway.locations import location_answers
-from tiered_stream.gateway.locations.location_answers import LocationAnswers
+from tiered_stream.gateway.locations import location_responses
+from tiered_stream.gateway.locations.location_responses import LocationResponses
 from tiered_stream.gateway.locations.signing import LocationSigner
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.gateway.protocol.authorization import ReadablePartition
-from tiered_stream.gateway.protocol.location_requests import TopicIdIndex
+from tiered_stream.gateway.protocol.location_requests import TopicIdPartition
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
-WHERE = TopicIdIndex(TOPIC_ID, 3)
+WHERE = TopicIdPartition(TOPIC_ID, 3)
 REQUEST = asked(location_fetch({3: (0, 30)}, local_segments_wanted=True))
 READABLE = [ReadablePartition(WHERE, 0, 30, 30)]
 
@@ -80,14 +80,14 @@ class Segments:
         ]
 
 
-def answers(segments: Segments, metrics: GatewayMetrics, kept_bytes: int = 1 << 20) -> LocationAnswers:
+def answers(segments: Segments, metrics: GatewayMetrics, kept_bytes: int = 1 << 20) -> LocationResponses:
     nobody = LocationSigner(cast(RemoteStorageFetcher, None), 0, Counter("made", "", registry=None))
-    return LocationAnswers(cast(TieredSegments, segments), nobody, kept_bytes, metrics)
+    return LocationResponses(cast(TieredSegments, segments), nobody, kept_bytes, metrics)
 
 
-def named(made: LocationAnswers) -> list[int]:
+def named(made: LocationResponses) -> list[int]:
     """The first offsets of the segments that an answer names; it must be complete."""
-    (answer,) = made.answer(REQUEST, READABLE).values()
+    (answer,) = made.locate(REQUEST, READABLE).values()
     assert answer.located_end == 30
     return [each.start_offset for each in decode_segments(answer.segments or b"\x01")]
 
@@ -145,7 +145,7 @@ def test_what_is_kept_stays_within_its_bytes_however_often_segments_come() -> No
     def ask() -> None:
         segments.tier(range(0, 3000, 10))
         start = next(starts)
-        made.answer(REQUEST, [ReadablePartition(WHERE, start, start + 10, 3000)])
+        made.locate(REQUEST, [ReadablePartition(WHERE, start, start + 10, 3000)])
 
     assert grown(ask, 200) < 1 << 20, "that, and one list of the segments"
 
@@ -156,7 +156,7 @@ def test_a_query_that_asks_for_new_offsets_again_and_again_leaves_nothing_where_
 
     def ask() -> None:
         start = next(starts)
-        made.answer(REQUEST, [ReadablePartition(WHERE, start, start + 10, start + 10)])
+        made.locate(REQUEST, [ReadablePartition(WHERE, start, start + 10, start + 10)])
 
     assert grown(ask, 200) < 20_000
 
@@ -178,12 +178,12 @@ def test_an_answer_names_no_more_and_asks_no_more_of_the_storage_than_it_may_and
     ]
     segments.bytes = ByteRange(0, LARGE)
     made = answers(segments, GatewayMetrics())
-    (answer,) = made.answer(WITH_PARTS_OF_A_BYTE, [ReadablePartition(WHERE, 0, 1_000_000, 1_000_000)]).values()
+    (answer,) = made.locate(WITH_PARTS_OF_A_BYTE, [ReadablePartition(WHERE, 0, 1_000_000, 1_000_000)]).values()
     named = decode_segments(answer.segments or b"")
     assert len(named) <= 1_000 + 64 and segments.requests < 2_000
     assert named[0].start_offset == 0 and named[-1].end_offset == answer.located_end < 1_000_000
     assert all(before.end_offset == after.start_offset for before, after in pairwise(named))
-    (rest,) = made.answer(
+    (rest,) = made.locate(
         WITH_PARTS_OF_A_BYTE, [ReadablePartition(WHERE, answer.located_end, 1_000_000, 1_000_000)]
     ).values()
     assert decode_segments(rest.segments or b"")[0].start_offset == answer.located_end
@@ -194,18 +194,18 @@ def test_an_answer_ends_where_its_bytes_do() -> None:
     segments.tier(range(0, 10 * MANY, 10))
     made, metrics = answers(segments, GatewayMetrics()), [ReadablePartition(WHERE, 0, 10 * MANY, 10 * MANY)]
     request = asked(location_fetch({3: (0, 10 * MANY)}, local_segments_wanted=True, max_remote_log_segments=MANY))
-    (whole,) = made.answer(request, metrics).values()
+    (whole,) = made.locate(request, metrics).values()
     assert whole.located_end == 10 * MANY and len(whole.segments or b"") > 100_000
-    for most_bytes in (1, 50_000):  # though the whole answer is kept
-        (answer,) = made.answer(request, metrics, most_bytes).values()
+    for max_bytes in (1, 50_000):  # though the whole answer is kept
+        (answer,) = made.locate(request, metrics, max_bytes).values()
         assert answer.segments and 0 < len(answer.segments) < 60_000
         assert 0 < answer.located_end < 10 * MANY
 
 
 def test_a_long_answer_ends_when_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(location_answers, "TURN_SECONDS", 0)
+    monkeypatch.setattr(location_responses, "TURN_SECONDS", 0)
     segments = Segments()
     made = answers(segments, GatewayMetrics())
-    (answer,) = made.answer(REQUEST, READABLE, others_wait=lambda: True).values()
+    (answer,) = made.locate(REQUEST, READABLE, others_wait=lambda: True).values()
     assert answer.located_end == 10, "something is named in any case"
     assert named(made) == [0, 10, 20]

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from tiered_stream.gateway.sparse_log import Sparse
+from tiered_stream.gateway.log_rate_limit import LogRateLimit
 
 
 def test_one_line_of_a_kind_passes_and_the_next_one_counts_the_rest(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     log = logging.getLogger("tests.sparse")
-    sparse = Sparse(lambda: now)
+    sparse = LogRateLimit(lambda: now)
     log.addFilter(sparse)
     try:
         for number in range(1000):

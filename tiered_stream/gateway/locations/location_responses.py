@@ -1,0 +1,349 @@
+"""Segment locations for responses to location requests, encoded, and cached as long as they are valid."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from cachetools import TTLCache
+
+from tiered_stream.broker.wire.location_messages import (
+    RemoteLogSegmentLocation,
+    encode_segments,
+)
+from tiered_stream.errors import BrokerError, TieredStreamError
+from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.locations.signing import LocationSigner
+from tiered_stream.gateway.locations.tiered_segments import TieredSegments
+from tiered_stream.gateway.locations.turns import TURN_SECONDS
+from tiered_stream.gateway.protocol.authorization import PartitionResponse, ReadablePartition
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.segment_metadata_locator import Visible, overlapping
+from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.process.heap_and_gc import collection_paused
+
+log = logging.getLogger(__name__)
+
+MAX_SEGMENTS = 100_000
+"""Maximum number of segment locations in one response."""
+
+MAX_RESPONSE_BYTES = 64 << 20
+"""Maximum size of the encoded segment locations in one response."""
+
+_MAX_REQUESTS = 1_000  # storage requests that one response may cost
+_PARTS_AT_ONCE = 64  # parts that are cut off a segment before the budget is checked again
+_COARSE_PARTS = 8  # a large segment is first cut into about this many parts, and only the first of them is cut further
+_ENTRY_BYTES = 160  # bytes of an encoded segment location without its fields of variable length
+_EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
+_MAX_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
+_NOT_LOCAL = -1  # earliest local offset of a leader that has nothing of the log on its own disk
+_CACHED_RESPONSE_BYTES = 800  # memory of a cached response without its encoded segments, as measured
+_CUT_ABOVE = 1.5  # times the wanted part size: smaller segments are left whole
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedResponse:
+    """Cached response for a partition, with the number of its segments and the segment that shows its validity.
+
+    `newest` is the partition's last visible segment. All visible segments become new objects when one of them changes,
+    so the same object means that the response is still valid. Each response would keep an old list of the partition's
+    segments alive if it referred to all of them.
+    """
+
+    newest: VisibleSegment
+    response: PartitionResponse
+    count: int
+
+    def fits(self, visible: Visible, budget: _Budget) -> bool:
+        """Return whether the response is valid for the visible segments, and within the budget."""
+        if not visible or visible[-1] is not self.newest:
+            return False
+        return self.count <= budget.segments and len(self.response.segments or b"") <= budget.bytes
+
+
+@dataclass(slots=True)
+class _Budget:
+    """Limits that are left for a response: segments, their encoded bytes, storage requests, and time.
+
+    A part of a segment counts as a storage request. A response always has at least one segment, so that a client that
+    keeps asking for the rest makes progress.
+    """
+
+    segments: int
+    bytes: int
+    others_wait: Callable[[], bool]
+    requests: int = _MAX_REQUESTS
+    began: float = field(default_factory=time.monotonic)
+    begun: bool = False
+
+    def is_spent(self) -> bool:
+        """Return whether a limit is reached, so that the response must end. False before its first segment."""
+        if not self.begun:
+            return False
+        if min(self.segments, self.bytes, self.requests) <= 0:
+            return True
+        seconds = time.monotonic() - self.began
+        return seconds > _MAX_SECONDS or (seconds > TURN_SECONDS and self.others_wait())
+
+    def spend(self, segments: int, size: int, requests: int = 0) -> None:
+        """Subtract segment locations that were added to the response, their bytes, and their storage requests."""
+        self.begun = True
+        self.segments -= segments
+        self.bytes -= size
+        self.requests -= requests
+
+
+@dataclass(frozen=True, slots=True)
+class _TieredRange:
+    """Tiered offsets of one readable partition that a response is to locate, and the partition's visible segments."""
+
+    readable: ReadablePartition
+    offsets: OffsetRange
+    visible: Visible
+
+
+@dataclass(slots=True)
+class _Located:
+    """Segment locations found so far for one partition's response.
+
+    `end` is the offset where an incomplete response ends (None: it is complete). `has_holes` is True if a segment in
+    between could not be located. Such a response is not cached, so that the next request tries again.
+    """
+
+    segments: list[RemoteLogSegmentLocation] = field(default_factory=list)
+    end: int | None = None
+    has_holes: bool = False
+
+
+class LocationResponses:
+    """Builder and cache of partitions' responses with segment locations. Thread-safe.
+
+    Args:
+        segments: finds segments and their bytes.
+        signer: signs their URLs.
+        cache_bytes: maximum memory of the cached responses.
+        requests_made: returns how many storage requests the calling thread has made.
+    """
+
+    def __init__(
+        self,
+        segments: TieredSegments,
+        signer: LocationSigner,
+        cache_bytes: int,
+        metrics: GatewayMetrics,
+        requests_made: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._segments = segments
+        self._signer = signer
+        self._requests_made = requests_made
+        self._lock = threading.Lock()
+        lifetime = signer.fresh_seconds if signer.enabled else float("inf")
+        self._cache: TTLCache[tuple[object, ...], _CachedResponse] = TTLCache(
+            cache_bytes, lifetime, time.monotonic, _cached_bytes
+        )
+        self._metrics = metrics
+
+    def log_ends(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
+        """Return the current end offsets of the partitions that exist and whose leaders answer.
+
+        The gateway asks the brokers with its own login, so callers pass only topics that the client may read.
+
+        Raises:
+            BrokerError: the brokers cannot be asked.
+        """
+        topic_partitions = self._topic_partitions(partitions)
+        ends = self._segments.log_ends(list(topic_partitions.values()))
+        return {by_id: ends[partition] for by_id, partition in topic_partitions.items() if partition in ends}
+
+    def locate(
+        self,
+        request: LocationRequest,
+        readable: Collection[ReadablePartition],
+        max_bytes: int = MAX_RESPONSE_BYTES,
+        others_wait: Callable[[], bool] = lambda: False,
+    ) -> dict[TopicIdPartition, PartitionResponse]:
+        """Return encoded segment locations of each readable partition, and the offset up to which they are complete.
+
+        Partitions that do not exist, or whose segments cannot be found out, are left out.
+
+        Args:
+            readable: the partitions that the client may read.
+            max_bytes: maximum bytes of encoded segments in the response.
+            others_wait: returns whether other clients wait for their turn; the response is then kept short.
+
+        Raises:
+            BrokerError: the brokers cannot be asked.
+        """
+        partitions = self._topic_partitions([partition.partition for partition in readable])
+        visible = self._segments.visible({partition: by_id.topic_id for by_id, partition in partitions.items()})
+        local_starts = dict.fromkeys(partitions.values(), _NOT_LOCAL)
+        if not request.message.local_segments_wanted:
+            local_starts = self._segments.local_starts(list(partitions.values()))
+        budget = _Budget(min(request.max_segments, MAX_SEGMENTS), max_bytes, others_wait)
+        ranges: dict[TopicPartition, _TieredRange] = {}
+        for readable_partition in readable:
+            partition = partitions.get(readable_partition.partition)
+            if partition in visible and partition in local_starts:
+                offsets = _tiered_offsets(readable_partition, visible[partition], local_starts[partition])
+                ranges[partition] = _TieredRange(readable_partition, offsets, visible[partition])
+        if request.committed and not request.message.offsets_only:
+            uncached = {
+                partition: tiered.offsets
+                for partition, tiered in ranges.items()
+                if len(tiered.offsets) and self._cached(request, tiered, budget) is None
+            }
+            self._segments.expect(visible, uncached)
+        with collection_paused():  # not earlier: garbage of other threads is collected while brokers are asked
+            return {tiered.readable.partition: self._partition(request, tiered, budget) for tiered in ranges.values()}
+
+    def _cached(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _CachedResponse | None:
+        """Return the cached response for a partition, or None if none is valid and within the budget."""
+        with self._lock:
+            cached = self._cache.get(_cache_key(request, tiered))
+        return cached if cached is not None and cached.fits(tiered.visible, budget) else None
+
+    def _topic_partitions(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, TopicPartition]:
+        """Return the partitions with their topics' names; partitions of topics that do not exist are left out."""
+        names = self._segments.topic_names({partition.topic_id for partition in partitions})
+        return {
+            by_id: TopicPartition(names[by_id.topic_id], by_id.partition)
+            for by_id in partitions
+            if by_id.topic_id in names
+        }
+
+    def _partition(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> PartitionResponse:
+        """Return one partition's response from the cache, or else locate its segments and cache the response."""
+        if cached := self._cached(request, tiered, budget):
+            budget.spend(cached.count, len(cached.response.segments or b""))
+            return cached.response
+        located = self._locate(request, tiered, budget)
+        end = max(tiered.readable.end, tiered.offsets.start) if located.end is None else located.end
+        response = PartitionResponse(encode_segments(located.segments) if located.segments else None, end)
+        count = len(located.segments)
+        self._metrics.segments.inc(count)
+        if count and located.end is None and not located.has_holes:
+            with self._lock, suppress(ValueError):  # raised for a response that is larger than the whole cache
+                self._cache[_cache_key(request, tiered)] = _CachedResponse(tiered.visible[-1], response, count)
+        return response
+
+    def _locate(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _Located:
+        """Locate the offsets of `tiered` segment by segment, until the budget is spent or a broker fails."""
+        located = _Located()
+        for at in overlapping(tiered.visible, tiered.offsets):
+            part = tiered.offsets.intersect(tiered.visible[at].offsets)
+            try:
+                position = self._locate_part(request, tiered, at, part, budget, located.segments)
+            except TieredStreamError as error:  # the client reads this segment's offsets from the broker
+                located.has_holes = True
+                self._metrics.failed_segments.inc()
+                log.warning("no location for %s of %s: %s", part, tiered.visible[at].segment.topic_partition, error)
+                if isinstance(error, BrokerError):  # later segments would fail on the same broker's answer
+                    break
+                continue
+            if position < part.end:
+                located.end = position if located.segments else tiered.offsets.start
+                break
+        return located
+
+    def _locate_part(
+        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
+        located: list[RemoteLogSegmentLocation],
+    ) -> int:  # fmt: skip
+        """Append locations of the offsets `part` of the segment `tiered.visible[at]` to `located`.
+
+        Return the offset where they end: before the end of `part` if the budget is spent.
+        """
+        position = part.start
+        while position < part.end and not budget.is_spent():
+            entries: list[RemoteLogSegmentLocation] = []
+            before = self._requests_made()
+            try:
+                entries = self._entries(request, tiered, at, OffsetRange(position, part.end), budget)
+            finally:
+                # An additional part costs no storage request, but work, so it counts as a request.
+                requests = self._requests_made() - before + max(0, len(entries) - 1)
+                budget.spend(len(entries), sum(map(_entry_bytes, entries)), requests)
+            located += entries
+            position = entries[-1].end_offset
+        return position
+
+    def _entries(
+        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget
+    ) -> list[RemoteLogSegmentLocation]:
+        """Return one location of the offsets `part`, or several of its beginning if the client wants segments cut."""
+        if request.message.offsets_only:
+            return [_entry(SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0)), None)]
+        topic_id = tiered.readable.partition.topic_id
+        location = self._segments.location(tiered.visible, at, part, topic_id, request.committed)
+        url = self._signer.sign(location.segment)
+        if request.part_bytes and len(location.bytes) > _CUT_ABOVE * request.part_bytes:
+            return [_entry(cut, url) for cut in self._cut(location, request.part_bytes, budget)]
+        return [_entry(location, url)]
+
+    def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
+        """Return the first parts of a location, of about `part_bytes` each: only as many as the budget allows."""
+        limit = max(1, min(_PARTS_AT_ONCE, budget.segments, budget.requests))
+        while len(location.bytes) > _CUT_ABOVE * limit * part_bytes:
+            coarse = self._segments.cut(location, max(limit * part_bytes, len(location.bytes) // _COARSE_PARTS))
+            budget.requests -= len(coarse) - 1
+            if len(coarse) == 1:  # the offset index has no offset to cut at
+                break
+            location = coarse[0]
+        return self._segments.cut(location, part_bytes)[:limit]
+
+
+def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
+    """Return an upper estimate of the encoded size of a segment location, in bytes."""
+    texts = (entry.remote_log_segment_custom_metadata, entry.signed_remote_log_segment_location)
+    lists = _EPOCH_BYTES * len(entry.leader_epochs) + _TRANSACTION_BYTES * len(entry.aborted_transactions)
+    return _ENTRY_BYTES + sum(len(text) for text in texts if text) + lists
+
+
+def _tiered_offsets(readable: ReadablePartition, visible: Visible, local_start: int) -> OffsetRange:
+    """Return the requested offsets that are tiered and inside the log, and not on the leader's own disk.
+
+    Args:
+        local_start: first offset on the leader's own disk; -1: leave out no offset because of the disk.
+    """
+    end = min(readable.end, readable.log_end_offset, visible[-1].offsets.end if visible else 0)
+    if local_start != _NOT_LOCAL:
+        end = min(end, local_start)
+    return OffsetRange(readable.start, max(readable.start, end))
+
+
+def _cache_key(request: LocationRequest, tiered: _TieredRange) -> tuple[object, ...]:
+    """Return the cache key of a partition's response: everything that it depends on except the segments."""
+    return (
+        tiered.readable.partition, tiered.offsets.start, tiered.offsets.end, tiered.readable.end,
+        request.committed, request.part_bytes, request.message.offsets_only,
+    )  # fmt: skip
+
+
+def _cached_bytes(cached: _CachedResponse) -> int:
+    return _CACHED_RESPONSE_BYTES + len(cached.response.segments or b"")
+
+
+def _entry(location: SegmentLocation, url: str | None) -> RemoteLogSegmentLocation:
+    segment = location.segment
+    return RemoteLogSegmentLocation(
+        remote_log_segment_id=segment.segment_id,
+        remote_log_segment_custom_metadata=segment.custom_metadata,
+        signed_remote_log_segment_location=url,
+        storage_format_version=STORAGE_FORMAT,
+        base_offset=segment.base_offset,
+        last_offset=segment.end_offset,
+        size_in_bytes=segment.size,
+        start_offset=location.offsets.start,
+        end_offset=location.offsets.end,
+        start_position=location.bytes.start,
+        end_position=location.bytes.end,
+        following_offset_min=location.following[0] if location.following else -1,
+        following_offset_max=location.following[1] if location.following else -1,
+        leader_epochs=segment.leader_epochs,
+        aborted_transactions=location.aborted_transactions,
+    )
