@@ -1,50 +1,24 @@
-"""Offsets and transactions that a part of a log is said to have, held against its bytes."""
+"""Offsets that a part of a log is said to have, held against its bytes."""
 
 from __future__ import annotations
-
-import struct
 
 import pytest
 
 from tests.records import hostile
-from tests.records.batches import marker_batch, transactional_batch, with_attributes
-from tests.stack.batches import ProducerState, record_batch
+from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.model import AbortedTransaction
-from tiered_stream.records.checks import PartBounds, PartCheck
+from tiered_stream.records.checks import PartBounds
 from tiered_stream.records.decoder import RecordBatchDecoder
-from tiered_stream.records.header import CONTROL_BIT
-
-ANYWHERE = PartBounds(0, 1 << 40)
-P, Q = 5, 6
 
 
 def plain(offset: int, records: int = 1) -> bytes:
     return record_batch([Record(value=b"v")] * records, base_offset=offset)
 
 
-def by(producer_id: int, offset: int) -> bytes:
-    return transactional_batch([Record(value=b"v")], offset, producer_id)
-
-
-def commit(producer_id: int, offset: int) -> bytes:
-    return marker_batch(offset, producer_id, commit=True)
-
-
-def abort(producer_id: int, offset: int) -> bytes:
-    return marker_batch(offset, producer_id, commit=False)
-
-
-def read(
-    *batches: bytes,
-    bounds: PartBounds = ANYWHERE,
-    aborted: tuple[AbortedTransaction, ...] | None = (),
-    offsets: tuple[int, int] = (0, 1 << 40),
-) -> list[int]:
+def read(*batches: bytes, bounds: PartBounds, offsets: tuple[int, int] = (0, 1 << 40)) -> list[int]:
     """The offsets that are given of these batches, each fed alone."""
-    check = PartCheck(bounds, offsets, aborted)
-    decoder = RecordBatchDecoder("orders", 0, *offsets, aborted=aborted or (), part_check=check)
+    decoder = RecordBatchDecoder("orders", 0, *offsets, bounds=bounds)
     read = [offset for data in batches for rows in decoder.feed(data) for offset in rows.column("offset").to_pylist()]
     decoder.finish()
     return read
@@ -72,103 +46,6 @@ def test_batches_elsewhere_than_said_are_refused(bounds: PartBounds, message: st
 
 def test_a_part_without_a_batch_has_no_first() -> None:
     assert read(b"", bounds=PartBounds(10, 20, first=10)) == []
-
-
-def test_transactions_that_became_what_the_list_says_are_read() -> None:
-    log = by(P, 0), by(Q, 1), commit(P, 2), by(P, 3), abort(P, 4), by(P, 5), commit(Q, 6), by(Q, 7)
-    aborted = AbortedTransaction(P, 3, 4), AbortedTransaction(Q, 7, 90)
-    assert read(*log, aborted=aborted, offsets=(0, 8)) == [0, 1, 5]
-
-
-def test_an_abort_marker_of_a_producer_that_wrote_nothing_needs_no_entry() -> None:
-    assert read(abort(P, 0), by(P, 1), commit(P, 2), abort(P, 3)) == [1]
-
-
-def test_what_lies_outside_the_offsets_is_not_looked_at() -> None:
-    log = by(P, 0), abort(P, 1), plain(2), by(Q, 3), abort(Q, 4)
-    assert read(*log, offsets=(2, 4)) == [2, 3]
-    assert read(*log, offsets=(1, 3)) == [2]
-
-
-def test_records_of_a_producer_outside_its_transactions_are_no_part_of_them() -> None:
-    idempotent = record_batch([Record(value=b"v")], state=ProducerState(P, 0, 0), base_offset=0)
-    assert read(idempotent, by(P, 1), abort(P, 2), aborted=(AbortedTransaction(P, 1, 2),)) == [0]
-
-
-def test_read_uncommitted_looks_at_no_marker() -> None:
-    assert read(by(P, 0), abort(P, 1), aborted=None) == [0]
-
-
-@pytest.mark.parametrize(
-    "aborted",
-    [
-        (),  # an entry is missing
-        (AbortedTransaction(Q, 1, 6),),  # another producer
-        (AbortedTransaction(P, 2, 6),),  # later than its first record
-        (AbortedTransaction(P, 0, 5),),  # before its marker
-        (AbortedTransaction(P, 0, 7),),
-        (AbortedTransaction(P, 1, 6), AbortedTransaction(P, 7, 8)),  # a committed one
-        (AbortedTransaction(P, 7, 30),),
-        (AbortedTransaction(P, 1, 6), AbortedTransaction(Q, 9, 9)),  # no marker there
-        (AbortedTransaction(P, 0, 6),),  # earlier than its first record
-    ],
-)
-def test_a_list_that_does_not_fit_the_markers_is_refused(aborted: tuple[AbortedTransaction, ...]) -> None:
-    log = plain(0), by(P, 1), plain(2), by(P, 3), plain(4, 2), abort(P, 6), by(P, 7), commit(P, 8), plain(9)
-    with pytest.raises(CorruptDataError, match="do not agree"):
-        read(*log, aborted=aborted, offsets=(0, 10))
-
-
-@pytest.mark.parametrize(
-    "batches",
-    [
-        (plain(0), by(P, 4), abort(P, 6), plain(7)),
-        (by(P, 4), abort(P, 6), plain(7)),
-        (abort(P, 6), plain(7)),
-        (plain(7),),
-        (plain(0),),
-        (),
-    ],
-)
-def test_a_transaction_whose_first_batch_was_compacted_away_is_read(batches: tuple[bytes, ...]) -> None:
-    """Wherever in the part that was: between batches, before the first or after the last of them."""
-    reaches = 6 if abort(P, 6) in batches else 20
-    plain_ones = [offset for offset, batch in ((0, plain(0)), (7, plain(7))) if batch in batches]
-    assert read(*batches, aborted=(AbortedTransaction(P, 2, reaches),), offsets=(0, 8)) == plain_ones
-
-
-def test_a_commit_marker_inside_an_aborted_transaction_is_refused() -> None:
-    with pytest.raises(CorruptDataError, match="producer 5's transaction at offset 1"):
-        read(plain(0), commit(P, 1), aborted=(AbortedTransaction(P, 0, 90),))
-
-
-def test_a_transaction_that_begins_before_the_offsets_or_goes_on_behind_them_is_looked_for_inside_alone() -> None:
-    log = by(P, 2), plain(3), abort(P, 4), by(Q, 5), plain(6)
-    aborted = AbortedTransaction(P, 0, 4), AbortedTransaction(Q, 5, 7), AbortedTransaction(P, 7, 9)
-    assert read(*log, aborted=aborted, offsets=(2, 7)) == [3, 6]
-
-
-def test_a_marker_is_missed_also_at_the_first_of_the_offsets() -> None:
-    with pytest.raises(CorruptDataError, match="producer 5's marker at offset 2"):
-        read(plain(2), plain(3), aborted=(AbortedTransaction(P, 0, 2),), offsets=(2, 4))
-    assert read(abort(P, 2), plain(3), aborted=(AbortedTransaction(P, 0, 2),), offsets=(2, 4)) == [3]
-
-
-def test_a_marker_of_another_kind_ends_no_transaction() -> None:
-    """Kafka has control records that are neither COMMIT nor ABORT, such as LEADER_CHANGE."""
-    record = transactional_batch([Record(struct.pack(">hh", 0, 2), b"")], 1, P)
-    other = with_attributes(record, int.from_bytes(record[21:23], "big") | CONTROL_BIT)
-    log = by(P, 0), other, by(P, 2), abort(P, 3), plain(4)
-    assert read(*log, aborted=(AbortedTransaction(P, 0, 3),), offsets=(0, 5)) == [4]
-
-
-def test_a_commit_marker_whose_records_lie_before_the_part_is_read() -> None:
-    assert read(commit(P, 3), plain(4), offsets=(3, 5)) == [4]
-
-
-def test_an_abort_marker_is_refused_if_its_transaction_is_said_to_end_beyond_the_part() -> None:
-    with pytest.raises(CorruptDataError, match="producer 5's transaction at offset 6"):
-        read(by(P, 1), abort(P, 6), plain(7), aborted=(AbortedTransaction(P, 1, 9),), offsets=(0, 8))
 
 
 @pytest.mark.parametrize("following", [(15, 15), (15, 16), (14, 15)])

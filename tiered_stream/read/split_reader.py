@@ -29,11 +29,11 @@ from tiered_stream.model import (
     Split,
 )
 from tiered_stream.observe.metrics import ReadMetrics, send
-from tiered_stream.options.choices import Fallback, IsolationLevel
+from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.read.task_storage import TaskStorage
-from tiered_stream.records.checks import PartBounds, PartCheck
+from tiered_stream.records.checks import PartBounds
 from tiered_stream.records.compiled import release_compiler
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
 from tiered_stream.records.transactions import aborted_in_fetched
@@ -198,19 +198,18 @@ class SplitReader:
         return reader.earliest([partition])[partition]
 
     def _location_decoder(self, location: SegmentLocation) -> RecordBatchDecoder:
-        committed = self._options.isolation_level is IsolationLevel.READ_COMMITTED
-        aborted = location.aborted_transactions
-        offsets = location.offsets.start, location.offsets.end
-        check = PartCheck(_bounds(location), offsets, aborted if committed else None)
-        return self._decoder(location.offsets, aborted, check)
+        segment = location.segment
+        first = location.offsets.start if location.bytes.start else None
+        bounds = PartBounds(segment.base_offset, segment.end_offset, first, location.following)
+        return self._decoder(location.offsets, location.aborted_transactions, bounds)
 
     def _decoder(
-        self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...], check: PartCheck | None = None
+        self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...], bounds: PartBounds | None = None
     ) -> RecordBatchDecoder:
         partition = self._split.topic_partition
         return RecordBatchDecoder(
             partition.topic, partition.partition, offsets.start, offsets.end, aborted=aborted,
-            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
+            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, bounds=bounds,
             max_rows=self._max_rows, limits=self._options.limits,
             columns=None if self._columns is None else tuple({**dict.fromkeys(self._columns), "timestamp": None}),
         )  # fmt: skip
@@ -230,12 +229,6 @@ def _in(timestamps: pa.Array, times: TimeRange) -> pa.Array:
     micros = timestamps.cast(pa.int64())
     inside = pc.greater_equal(micros, min(times.from_ms * 1000, _INT64_MAX))
     return inside if times.to_ms is None else pc.and_(inside, pc.less(micros, min(times.to_ms * 1000, _INT64_MAX)))
-
-
-def _bounds(location: SegmentLocation) -> PartBounds:
-    segment = location.segment
-    first = location.offsets.start if location.bytes.start else None
-    return PartBounds(segment.base_offset, segment.end_offset, first, location.following)
 
 
 def _check_formats(locations: Sequence[SegmentLocation]) -> None:
