@@ -82,7 +82,10 @@ class IndexedTier(MadeUpTier):
 
     new_from = 25
 
-    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
+    def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
+        return [self._since(location) for location in locations]
+
+    def _since(self, location: SegmentLocation) -> SegmentLocation | None:
         offsets = location.offsets.intersect(OffsetRange(self.new_from, 1000))
         bytes_ = self.log(location.segment).bytes_of(offsets)
         return SegmentLocation(location.segment, offsets, bytes_) if len(offsets) else None

@@ -91,19 +91,6 @@ class BrokerLocator(Locator):
             )
         return signed
 
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        found = self._ask(ranges, self._ends_terms)
-        return {
-            partition: tuple(
-                # If a range ends inside a segment, the segment's part of the response ends there too.
-                location.offsets.end
-                for location in locations
-                if location.offsets.end < ranges[partition].end
-                or location.offsets.end == location.segment.end_offset + 1
-            )
-            for partition, locations in found.items()
-        }
-
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         found = self._ask(ranges, self._ends_terms)
         return {each: tuple(VisibleSegment(of.segment, of.offsets) for of in found[each]) for each in ranges}
@@ -124,10 +111,6 @@ class BrokerLocator(Locator):
                 if fitting:
                     ends[partition] = fitting[-1].offsets.end
         return ends
-
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        (parts,) = self.cut_all([(location, target_bytes)])
-        return parts
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
         """Cut the locations, with one round of requests for all cuts into parts of similar size.

@@ -24,7 +24,7 @@ from tiered_stream.errors import (
     UnsupportedDataError,
 )
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.storage_check import check_place
+from tiered_stream.locate.storage_check import check_place, gives
 from tiered_stream.model import RemoteLogSegment, TopicPartition
 from tiered_stream.process.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -47,13 +47,19 @@ class SegmentsLeftOut:
 
     Args:
         segments: segments of the planning, by partition, ascending.
+        falls_back: segments may be left to the brokers.
     """
 
     def __init__(
-        self, fetcher: RemoteStorageFetcher, segments: Mapping[TopicPartition, Sequence[VisibleSegment]]
+        self,
+        fetcher: RemoteStorageFetcher,
+        segments: Mapping[TopicPartition, Sequence[VisibleSegment]],
+        *,
+        falls_back: bool,
     ) -> None:
         self._fetcher = fetcher
         self._segments = segments
+        self._falls_back = falls_back
         self._lock = threading.Lock()
         self._counts: Counter[TopicPartition] = Counter()
         self._reasons: dict[TopicPartition, tuple[int, StorageError]] = {}
@@ -62,13 +68,14 @@ class SegmentsLeftOut:
         self._access: SingleFlightCache[None, bool] = SingleFlightCache(1)
         self._placed: SingleFlightCache[None, None] = SingleFlightCache(1)
 
-    def unless_storage_fails(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`, or None if the storage does not give what `work` needs of the segment.
+    def attempt(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
+        """Return the result of `work`, or None if the segment is left to the brokers because the storage fails.
 
         Raises:
             StorageAccessError: the storage refuses access, and also to the indexes of other segments.
             StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: the settings lead to a place that does not have the segments.
+            StorageError: `work` raises it, and no segment may be left to the brokers.
         """
         error: StorageError | None = None
         if self._out_of_reach < _OUT_OF_REACH:
@@ -77,35 +84,20 @@ class SegmentsLeftOut:
             except StorageBucketNotFoundError:
                 raise
             except StorageError as failure:
-                if isinstance(failure, StorageAccessError) and not self._has_access(segment):
-                    raise
                 if isinstance(failure, StorageObjectNotFoundError):
                     self._check_place(segment, failure)
+                if not self._falls_back or (isinstance(failure, StorageAccessError) and not self._has_access(segment)):
+                    raise
                 error = failure
         with self._lock:
             self._counts[segment.topic_partition] += 1
             self._out_of_reach += isinstance(error, StorageUnavailableError)
-            told = self._reasons.get(segment.topic_partition)
-            if error is not None and (told is None or segment.base_offset < told[0]):
+            first = self._reasons.get(segment.topic_partition)
+            if error is not None and (first is None or segment.base_offset < first[0]):
                 self._reasons[segment.topic_partition] = segment.base_offset, error
         return None
 
-    def or_fail(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T:
-        """Return the result of `work`; used if no segment may be left to the brokers.
-
-        Raises:
-            ConfigurationError: the settings lead to a place that does not have the segments.
-            StorageError: `work` raises it.
-        """
-        try:
-            return work()
-        except StorageBucketNotFoundError:
-            raise
-        except StorageObjectNotFoundError as missing:
-            self._check_place(segment, missing)
-            raise
-
-    def tell(self) -> None:
+    def report(self) -> None:
         """Log how many segments were left to the brokers, and why."""
         for partition, count in self._counts.items():
             _, reason = self._reasons.get(partition) or next(iter(self._reasons.values()))
@@ -135,27 +127,16 @@ class SegmentsLeftOut:
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
         """Return whether the storage gives another segment's index, or this segment's log if there is no other one."""
-        return self._access.get(None, lambda: self._is_let_in(refused))
+        return self._access.get(None, lambda: self._gives_another(refused))
 
-    def _is_let_in(self, refused: RemoteLogSegment) -> bool:
-        others = [each for each in self._newest() if each.segment_id != refused.segment_id][:_WITNESSES]
-        fetcher, offset_index = self._fetcher, (IndexType.OFFSET,)
-        indexes = (partial(fetcher.fetch_indexes, each, offset_index) for each in others)
-        return any(map(_is_given, indexes)) if others else _is_given(partial(fetcher.fetch_log_segment, refused, 0, 1))
+    def _gives_another(self, refused: RemoteLogSegment) -> bool:
+        others = [segment for segment in self._newest() if segment.segment_id != refused.segment_id][:_WITNESSES]
+        if not others:
+            return gives(partial(self._fetcher.fetch_log_segment, refused, 0, 1))
+        return any(gives(partial(self._fetcher.fetch_indexes, segment, (IndexType.OFFSET,))) for segment in others)
 
     def _newest(self) -> list[RemoteLogSegment]:
         """Return the first and last two segments of each partition; the newest, least likely deleted, come first."""
         ends = [each.segment for of in self._segments.values() for each in (*of[:1], *of[-2:])]
         unique = {segment.segment_id: segment for segment in ends}
         return sorted(unique.values(), key=lambda segment: segment.max_timestamp, reverse=True)
-
-
-def _is_given(ask: Callable[[], object]) -> bool:
-    """Return whether the storage returns anything, valid or not."""
-    try:
-        ask()
-    except StorageError:
-        return False
-    except (CorruptDataError, UnsupportedDataError):
-        pass
-    return True

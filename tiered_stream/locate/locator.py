@@ -55,23 +55,12 @@ class Locator(ABC):
             StorageError, BrokerError, CorruptDataError: the locations cannot be determined.
         """
 
-    @abstractmethod
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        """Return the end offsets (exclusive, ascending) of tiered segments that end inside each range or at its end.
-
-        No storage request is made.
-        """
-
-    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        """Return the location without first batches known to end before any record at or after `timestamp` (ms).
-
-        Return None if the location holds no such record. Raises: the errors of `locate`.
-        """
-        return location
-
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Call `since` for all locations together and return the results in order. Raises: the errors of `locate`."""
-        return [self.since(location, timestamp) for location in locations]
+        """Return each location without first batches known to end before any record at or after `timestamp` (ms).
+
+        A location that holds no such record becomes None. Raises: the errors of `locate`.
+        """
+        return list(locations)
 
     @abstractmethod
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
@@ -91,8 +80,8 @@ class Locator(ABC):
         """
 
     @abstractmethod
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """Cut `location` where batches begin, into parts of about `target_bytes` that have exactly its offsets.
+    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
+        """Cut each location where batches begin, into parts of about so many bytes that have exactly its offsets.
 
         Adjacent parts may share the bytes of one interval of the offset index, but no more.
 
@@ -100,12 +89,8 @@ class Locator(ABC):
         """
 
     @abstractmethod
-    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Call `cut` for all pairs of location and target bytes together. Raises: the errors of `locate`."""
-
-    @abstractmethod
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location at the given ascending offsets that lie inside it; parts share bytes as those of `cut` do.
+        """Cut each location at the given ascending offsets that lie inside it; parts share bytes as in `cut_all`.
 
         A location stays whole if the bytes of its parts cannot be found.
 
@@ -130,12 +115,6 @@ class WrappedLocator(Locator):
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         return self.wrapped.locate(ranges, needed)
 
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        return self.wrapped.segment_ends(ranges)
-
-    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        return self.wrapped.since(location, timestamp)
-
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
         return self.wrapped.since_all(locations, timestamp)
 
@@ -144,9 +123,6 @@ class WrappedLocator(Locator):
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
         return self.wrapped.ends_inside(shares)
-
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        return self.wrapped.cut(location, target_bytes)
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
         return self.wrapped.cut_all(cuts)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
-from tiered_stream.errors import CorruptDataError, StorageError, naming
+from tiered_stream.errors import StorageError
 from tiered_stream.locate.aborted_transactions import find_aborted
 from tiered_stream.locate.fallback import SegmentsLeftOut
 from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
@@ -29,15 +30,15 @@ from tiered_stream.model import (
 )
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.process.heap_and_gc import collection_paused
-from tiered_stream.records.transactions import control_batches
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
 
 INDEX_REQUESTS_IN_FLIGHT = 16
 
-Visible = Sequence[VisibleSegment]
+Visible = VisibleSegments
 
+T = TypeVar("T")
 
 _Located = tuple[SegmentLocation, int | None]
 """A location, and the seam at which transactions of its offsets are still undecided (None: all are decided)."""
@@ -66,13 +67,13 @@ class SegmentMetadataLocator(Locator):
         self._positions = SegmentPositions(fetcher, self._cache)
 
     @abstractmethod
-    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         """Return the segments that count, sorted and disjoint, by partition."""
 
-    def _saw(self, visible: Mapping[TopicPartition, Visible]) -> None:
+    def _saw(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
         """Remember the segments that `segments` returned, from which a micro-batch is planned; does nothing here."""
 
-    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         """Return the segments that count, by partition; a recent result of `segments` may be used again."""
         return self.visible_of(partitions)
 
@@ -108,23 +109,10 @@ class SegmentMetadataLocator(Locator):
             )
         return locations
 
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
-        return {
-            partition: tuple(
-                part.offsets.end for part in visible.get(partition, ()) if wanted.start < part.offsets.end <= wanted.end
-            )
-            for partition, wanted in ranges.items()
-        }
-
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        try:
-            return self._positions.since(location, timestamp)
-        except StorageError as error:
-            if not self.falls_back:
-                raise
-            log.warning("segment %s is read from its start: %s", location.segment.segment_id, error)
-            return location
+        """Return what `since_all` returns for one location."""
+        work = partial(self._positions.since, location, timestamp)
+        return self._unless_storage_fails(location, work, location, "is read from its start")
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
         """Return `since` of all locations, computed in parallel because each call waits for indexes."""
@@ -136,49 +124,49 @@ class SegmentMetadataLocator(Locator):
         return {
             partition: tuple(found[at] for at in overlapping(found, wanted))
             for partition, wanted in ranges.items()
-            for found in [visible.get(partition, ())]
+            for found in [visible.get(partition, VisibleSegments())]
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
         """Return the end offset of each share by the offset indexes, without brokers or aborted transactions."""
         shared = {each: [VisibleSegment(share.segment, share.offsets)] for each, share in shares.items()}
-        left_out = SegmentsLeftOut(self._fetcher, shared)
+        # `locate` has the same failures later, and logs them.
+        left_out = SegmentsLeftOut(self._fetcher, shared, falls_back=self.falls_back)
 
         def end_of(share: SegmentShare) -> int | None:
-            ask = partial(self._positions.end_of, share)
-            # `locate` has the same failure later, and logs it.
-            return left_out.unless_storage_fails(share.segment, ask) if self.falls_back else ask()
+            return left_out.attempt(share.segment, partial(self._positions.end_of, share))
 
         ends = zip(shares, self.executor.map(end_of, shares.values()), strict=True)
         return {partition: end for partition, end in ends if end is not None}
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        return self._cut(location, lambda: self._positions.cut(location, target_bytes))
+        """Return what `cut_all` returns for one location."""
+        return self._cut(location, partial(self._positions.cut, location, target_bytes))
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
         """Cut all locations in parallel, because each cut waits for an index."""
-        return list(self.executor.map(lambda each: self.cut(*each), cuts))
+        return list(self.executor.map(lambda cut: self.cut(*cut), cuts))
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
         """Cut all locations in parallel, because each cut waits for an index."""
-
-        def cut(location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
-            return self._cut(location, lambda: self._positions.cut_at(location, offsets))
-
-        return list(self.executor.map(lambda each: cut(*each), cuts))
+        return list(self.executor.map(lambda cut: self._cut(cut[0], partial(self._positions.cut_at, *cut)), cuts))
 
     def _cut(
-        self, location: SegmentLocation, cut: Callable[[], Sequence[SegmentLocation]]
+        self, location: SegmentLocation, work: Callable[[], Sequence[SegmentLocation]]
     ) -> Sequence[SegmentLocation]:
+        return self._unless_storage_fails(location, work, [location], "stays in one split")
+
+    def _unless_storage_fails(self, location: SegmentLocation, work: Callable[[], T], otherwise: T, effect: str) -> T:
+        """Return the result of `work`, or `otherwise` if the storage fails and there are brokers to fall back to."""
         try:
-            return cut()
+            return work()
         except StorageError as error:
             if not self.falls_back:
                 raise
-            log.warning("segment %s stays in one split: %s", location.segment.segment_id, error)
-            return [location]
+            log.warning("segment %s %s: %s", location.segment.segment_id, effect, error)
+            return otherwise
 
-    def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
+    def expect(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
         """Prefetch together what `location` requests one by one for these offsets; on failure, it asks again."""
         seams = {}
         for partition, wanted in ranges.items():
@@ -188,7 +176,7 @@ class SegmentMetadataLocator(Locator):
                     seams[partition] = seam
         self._ask_ahead(seams)
 
-    def location(self, visible: Visible, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
+    def location(self, visible: VisibleSegments, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
         """Return the location of `wanted`, which lies in `visible[at]`; `committed`: with its aborted transactions.
 
         Raises: the errors of `locate`.
@@ -207,7 +195,7 @@ class SegmentMetadataLocator(Locator):
 
     def _locate_all(
         self,
-        visible: Mapping[TopicPartition, Visible],
+        visible: Mapping[TopicPartition, VisibleSegments],
         parts: Mapping[TopicPartition, range],
         ranges: PartitionRanges,
         needed: SegmentFilter,
@@ -216,16 +204,13 @@ class SegmentMetadataLocator(Locator):
 
         Parts are left out if the storage fails to give their indexes and they may be left out.
         """
-        left_out = SegmentsLeftOut(self._fetcher, visible)
+        left_out = SegmentsLeftOut(self._fetcher, visible, falls_back=self.falls_back)
 
         def locate(item: tuple[TopicPartition, int]) -> _Located | None:
             partition, index = item
-            at, wanted = parts[partition][index], ranges[partition]
-            one = partial(self._locate_one, visible[partition], at, wanted)
-            segment, offsets = visible[partition][at].segment, visible[partition][at].offsets
-            if not needed(segment):
-                return SegmentLocation(segment, wanted.intersect(offsets), ByteRange(0, 0)), None
-            return left_out.unless_storage_fails(segment, one) if self.falls_back else left_out.or_fail(segment, one)
+            at = parts[partition][index]
+            work = partial(self._locate_one, visible[partition], at, ranges[partition])
+            return left_out.attempt(visible[partition][at].segment, work)
 
         located = {each: self._wholes(visible[each], parts[each], ranges[each], needed) for each in parts}
         unknown = [
@@ -233,17 +218,17 @@ class SegmentMetadataLocator(Locator):
         ]
         for (partition, index), one in zip(unknown, self.executor.map(locate, unknown), strict=True):
             located[partition][index] = one
-        left_out.tell()
+        left_out.report()
         return {partition: [one for one in found if one is not None] for partition, found in located.items()}
 
     def _wholes(
-        self, visible: Visible, parts: range, wanted: OffsetRange, needed: SegmentFilter
+        self, visible: VisibleSegments, parts: range, wanted: OffsetRange, needed: SegmentFilter
     ) -> list[_Located | None]:
-        """Return the location of each part that is wanted whole and needs no index, and None for the other parts.
+        """Return the location of each part for which no index must be read, and None for the other parts.
 
         If all segments are needed, known locations are reused, because there may be 100,000 parts.
         """
-        if not isinstance(visible, VisibleSegments) or needed is not every_segment:
+        if needed is not every_segment:
             return [self._whole(visible, at, wanted, needed) for at in parts]
         found = visible.located[self.committed][parts.start : parts.stop]
         cut = {0, len(parts) - 1} if len(parts) else set()  # only the first and the last part may be wanted in part
@@ -251,11 +236,14 @@ class SegmentMetadataLocator(Locator):
             found[index] = self._whole(visible, parts[index], wanted, needed)
         return found
 
-    def _whole(self, visible: Visible, at: int, wanted: OffsetRange, needed: SegmentFilter) -> _Located | None:
-        """Return the location of a part that is wanted as a whole and needs no index, and cache it; None otherwise."""
+    def _whole(self, visible: VisibleSegments, at: int, wanted: OffsetRange, needed: SegmentFilter) -> _Located | None:
+        """Return the location of a part that is wanted as a whole and needs no index, and cache it; None otherwise.
+
+        The location of a segment that is not needed has the right offsets and no bytes.
+        """
         part = visible[at]
-        if not isinstance(visible, VisibleSegments) or not needed(part.segment):
-            return None
+        if not needed(part.segment):
+            return SegmentLocation(part.segment, wanted.intersect(part.offsets), ByteRange(0, 0)), None
         if wanted.start > part.offsets.start or wanted.end < part.offsets.end:
             return None
         known = visible.located[self.committed][at]
@@ -269,7 +257,7 @@ class SegmentMetadataLocator(Locator):
         """Return whether an index is needed to know the aborted transactions of a part."""
         return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
 
-    def _place(self, visible: Visible, at: int, wanted: OffsetRange) -> SegmentLocation:
+    def _place(self, visible: VisibleSegments, at: int, wanted: OffsetRange) -> SegmentLocation:
         """Return the location of the wanted offsets of a part, without aborted transactions."""
         part = visible[at]
         location = self._positions.location(part.segment, wanted.intersect(part.offsets))
@@ -277,34 +265,15 @@ class SegmentMetadataLocator(Locator):
             return replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
         return location
 
-    def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
+    def _locate_one(self, visible: VisibleSegments, at: int, wanted: OffsetRange) -> _Located:
         location = self._place(visible, at, wanted)
         if not self.committed:
             return location, None
         search = find_aborted(visible, at, location.offsets, self._cache)
-        for transaction in search.found:
-            if transaction.last_offset >= wanted.end:
-                self._check_marker(visible, transaction)
-        return with_aborted(location, search.found), search.seam
-
-    def _check_marker(self, visible: Visible, transaction: AbortedTransaction) -> None:
-        """Check that the log has the marker of a transaction that ended beyond the wanted offsets.
-
-        `records.checks` does that for markers that are read.
-        """
-        offset = transaction.last_offset
-        segment = visible[bisect_right(visible, offset, key=lambda part: part.offsets.start) - 1].segment
-        place = self._positions.location(segment, OffsetRange(offset, offset + 1)).bytes
-        data = self._fetcher.fetch_log_segment(segment, place.start, place.end)
-        with naming(segment):
-            if (offset, transaction.producer_id) not in control_batches(data):
-                raise CorruptDataError(
-                    f"its transaction index says that producer {transaction.producer_id} ended a transaction at offset "
-                    f"{offset}, but its log does not: one of the two was altered"
-                )
+        return with_aborted(location, search.transactions), search.seam
 
 
-def _overlaps_next(visible: Visible, at: int) -> bool:
+def _overlaps_next(visible: VisibleSegments, at: int) -> bool:
     """Return whether the next segment also holds offsets of this part.
 
     Its records must not stand in for this segment's if this segment ends early.
@@ -312,7 +281,7 @@ def _overlaps_next(visible: Visible, at: int) -> bool:
     return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
 
 
-def overlapping(visible: Visible, wanted: OffsetRange) -> range:
+def overlapping(visible: VisibleSegments, wanted: OffsetRange) -> range:
     """Return the indexes of the parts that share an offset with `wanted`."""
     if not len(wanted):
         return range(0)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tiered_stream.errors import (
     ConfigurationError,
+    CorruptDataError,
     StorageAccessError,
     StorageBucketNotFoundError,
     StorageError,
     StorageObjectNotFoundError,
+    UnsupportedDataError,
 )
 from tiered_stream.locate.locator import Locator, SegmentFilter, WrappedLocator, every_segment
 from tiered_stream.model import PartitionLocations, PartitionRanges, RemoteLogSegment, SegmentLocation
@@ -78,18 +81,22 @@ class CheckedStorage(WrappedLocator):
 
     def _gives_another(self, locations: Sequence[SegmentLocation]) -> bool:
         """Return whether the storage gives one of the last segments, which are the least likely to be deleted."""
-        return any(map(self._can_fetch, locations[: -_WITNESSES - 1 : -1]))
+        return any(gives(partial(self._fetch_byte, location)) for location in locations[: -_WITNESSES - 1 : -1])
 
     def _fetch_byte(self, location: SegmentLocation) -> None:
         start = location.bytes.start
         self._fetcher.fetch_log_segment(location.segment, start, min(start + 1, location.segment.size))
 
-    def _can_fetch(self, location: SegmentLocation) -> bool:
-        try:
-            self._fetch_byte(location)
-        except StorageError:
-            return False
-        return True
+
+def gives(fetch: Callable[[], object]) -> bool:
+    """Return whether the storage returns anything to `fetch`, valid or not."""
+    try:
+        fetch()
+    except StorageError:
+        return False
+    except (CorruptDataError, UnsupportedDataError):
+        pass
+    return True
 
 
 def check_place(

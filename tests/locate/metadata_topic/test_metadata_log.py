@@ -11,6 +11,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from tests.locate.metadata_topic.scripted_tier import LOG_END, ScriptedTier, segment_record
+from tests.locate.segments import segment_ends
 from tiered_stream.broker.wire.flexible_versions import compact_string
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, TieredStreamError
 from tiered_stream.locate.metadata_topic import metadata_log
@@ -62,7 +63,7 @@ def locator(
 
 def tiered(tier: ScriptedTier) -> set[TopicPartition]:
     """The partitions of which the locator knows the segment."""
-    return {partition for partition, ends in locator(tier).segment_ends(ALL).items() if ends}
+    return {partition for partition, ends in segment_ends(locator(tier), ALL).items() if ends}
 
 
 def test_all_is_known_when_all_is_well(tier: ScriptedTier) -> None:
@@ -87,8 +88,8 @@ def test_without_a_fallback_it_is_an_error_that_names_the_record(tier: ScriptedT
     tier.tell(SICK.topic, whole(tier)[:-9])
     made = locator(tier, falls_back=False)
     with pytest.raises(CorruptDataError, match="__remote_log_metadata-. at offset"):
-        made.segment_ends({SICK: OffsetRange(0, LOG_END)})
-    assert made.segment_ends(dict.fromkeys(WELL, OffsetRange(0, LOG_END)))[WELL[0]] == (10,)
+        segment_ends(made, {SICK: OffsetRange(0, LOG_END)})
+    assert segment_ends(made, dict.fromkeys(WELL, OffsetRange(0, LOG_END)))[WELL[0]] == (10,)
 
 
 def test_a_record_that_names_nobody_costs_nobody(tier: ScriptedTier) -> None:
@@ -117,7 +118,7 @@ def test_a_metadata_partition_without_a_leader_costs_the_topics_that_it_tells_of
 def test_without_a_fallback_a_partition_without_a_leader_is_an_error(tier: ScriptedTier) -> None:
     tier.leaders[SICK] = -1
     with pytest.raises(BrokerUnavailableError, match=r"topic-0-0.*no leader"):
-        locator(tier, falls_back=False).segment_ends(ALL)
+        segment_ends(locator(tier, falls_back=False), ALL)
 
 
 def test_what_a_leader_gone_costs_comes_back_with_it(tier: ScriptedTier) -> None:
@@ -259,4 +260,4 @@ def test_a_record_that_cannot_be_read_is_kept_too(kept: Kept) -> None:
 def test_who_may_not_read_the_metadata_topic_does_not_learn_of_it_from_what_was_kept(kept: Kept) -> None:
     kept.tier.refused = True
     with pytest.raises(TieredStreamError, match="READ on the topic"):
-        locator(kept.tier, falls_back=False, kept=kept.snapshots).segment_ends(ALL)
+        segment_ends(locator(kept.tier, falls_back=False, kept=kept.snapshots), ALL)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from tiered_stream.errors import DataLossError
 from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
-from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.locator import SegmentFilter, every_segment
-from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import AbortedTransaction, OffsetRange, PartitionLocations, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -37,9 +37,6 @@ class ArchiveLocator(SegmentMetadataLocator):
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         return super().locate(self._stable(ranges), needed)
 
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        return super().segment_ends(self._stable(ranges))
-
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         return super().segments(self._stable(ranges))
 
@@ -53,7 +50,7 @@ class ArchiveLocator(SegmentMetadataLocator):
         stable = {each: OffsetRange(0, of.last_stable_offset) for each, of in self._archive.partitions(ranges).items()}
         return {partition: wanted.intersect(stable.get(partition, wanted)) for partition, wanted in ranges.items()}
 
-    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         return {partition: each.visible for partition, each in self._archive.partitions(partitions).items()}
 
     def _aborted_across(

@@ -22,7 +22,7 @@ from tiered_stream.locate.metadata_topic.finished_alone import FinishedAloneSegm
 from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog, Segments
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
-from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import AbortedTransaction, PartialAnswer, RemoteLogSegment, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST
@@ -94,9 +94,9 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._views: dict[TopicPartition, View] = {}
         self._epochs: dict[TopicPartition, tuple[Segments, set[int]]] = {}
         self._seams: dict[TopicPartition, tuple[tuple[UUID, int], tuple[AbortedTransaction, ...]]] = {}
-        self._seen: tuple[float, Mapping[TopicPartition, Visible]] | None = None
+        self._seen: tuple[float, Mapping[TopicPartition, VisibleSegments]] | None = None
 
-    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         answer = self.look(partitions)
         for partition, fault in answer.faults.items():
             if not (self.falls_back and isinstance(fault, _MAY_BE_LEFT_OUT)):
@@ -104,10 +104,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             log.warning("%s is read from the broker, what is tiered of it is not known: %s", partition, fault)
         return {partition: view.visible for partition, view in answer.found.items()}
 
-    def _saw(self, visible: Mapping[TopicPartition, Visible]) -> None:
+    def _saw(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
         self._seen = time.monotonic(), visible
 
-    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         seen, self._seen = self._seen, None
         if seen and time.monotonic() - seen[0] < _SEEN_SECONDS and seen[1].keys() >= set(partitions):
             return seen[1]
