@@ -15,7 +15,7 @@ from tiered_stream.errors import StorageError
 from tiered_stream.locate.aborted_transactions import find_aborted
 from tiered_stream.locate.fallback import SegmentsLeftOut
 from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
-from tiered_stream.locate.indexes.offset_index_search import SegmentPositions
+from tiered_stream.locate.indexes.offset_index import SegmentPositions
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.model import (

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.errors import UnknownTopicError, naming
+from tiered_stream.errors import UnknownTopicError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
-from tiered_stream.locate.indexes.index_files import parse_offset_index, parse_time_index
+from tiered_stream.locate.indexes.offset_index import search_start
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.model import ByteRange, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.records.decoder import RecordBatchDecoder
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timest
         CorruptDataError, UnsupportedDataError: indexes or bytes are malformed.
     """
     segment, offsets = part.segment, part.offsets
-    start = _search_start(fetcher, part, timestamp)
+    start = search_start(fetcher, part, timestamp)
     late_enough = min(timestamp * 1000, _INT64_MAX)
     decoder = RecordBatchDecoder(
         segment.topic_partition.topic, segment.topic_partition.partition, offsets.start, offsets.end, limits=limits
@@ -149,13 +149,3 @@ def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timest
                 offset: int = batch.column("offset")[first].as_py()
                 return offset
     return None
-
-
-def _search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int:
-    """Return the byte position of a batch before which no visible record is late enough."""
-    segment = part.segment
-    indexes = fetcher.fetch_indexes(segment, (IndexType.OFFSET, IndexType.TIMESTAMP))
-    with naming(segment):
-        times = parse_time_index(indexes.get(IndexType.TIMESTAMP, b""), segment.base_offset)
-        positions = parse_offset_index(indexes.get(IndexType.OFFSET, b""), segment.base_offset, segment.size)
-    return positions.start_position(max(times.floor_offset(timestamp), part.offsets.start))

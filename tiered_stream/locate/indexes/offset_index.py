@@ -1,15 +1,21 @@
-"""Maps offsets to bytes of a segment, and finds where a large location can be cut, by the offset index alone.
+"""Parser of the offset index of a log segment, and the searches in it: bytes of offsets, and places to cut.
 
-An index entry gives the last offset of the batches that begin at its position. So another batch begins at offset + 1,
-but its byte position is only known to lie between this entry's position and the next entry's. Two parts that meet at
-that offset both read this interval, and the decoder returns each part's own records.
+An offset index (Kafka: `OffsetIndex`) has 8 bytes an entry, big-endian, sparse, both fields strictly ascending:
+
+    relative offset   int32   last offset of the batches appended together, minus the segment's base offset
+    position          int32   byte position in the segment at which the first of those batches begins
+
+So records before an entry's position have smaller offsets. The batch at the position begins at the entry's offset or
+before. Another batch begins at the entry's offset + 1, but its position is only known to lie between this entry's
+position and the next entry's. Two parts that meet at that offset both read this interval, and the decoder returns each
+part's own records.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
@@ -18,16 +24,73 @@ from cachetools import LRUCache
 
 from tiered_stream.errors import naming
 from tiered_stream.locate.indexes.index_cache import IndexCache
-from tiered_stream.locate.indexes.index_files import OffsetIndex, parse_offset_index, parse_time_index
+from tiered_stream.locate.indexes.index_files import (
+    Int64s,
+    check_entries,
+    parse_time_index,
+    read_entries,
+    without_trailing_zeros,
+)
+from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import SegmentShare
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, touching
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+
+_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 _REMEMBERED = 1 << 15
 """Number of remembered locations that end at an offset chosen by `end_of`.
 
 The plan locates them next, possibly in more segments than the index cache holds.
 """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OffsetIndex:
+    """Absolute `offsets` and byte `positions` of one segment's offset index, parallel and ascending."""
+
+    offsets: Int64s
+    positions: Int64s
+
+    def start_position(self, offset: int) -> int:
+        """Return the byte position to read from, to include the batch with `offset` (Kafka: `OffsetIndex.lookup`)."""
+        entry = int(np.searchsorted(self.offsets, offset, side="right")) - 1
+        return int(self.positions[entry]) if entry >= 0 else 0
+
+    def end_position(self, end: int, segment_size: int) -> int:
+        """Return the byte position to read up to, to include all batches with an offset below `end` (exclusive)."""
+        entry = int(np.searchsorted(self.offsets, end - 1, side="left")) + 1
+        return int(self.positions[entry]) if entry < len(self.positions) else segment_size
+
+    def following(self, position: int) -> tuple[int, int]:
+        """Return the lowest and the highest possible offset that follows the batches before byte `position`.
+
+        `position` must be the position of an entry.
+        """
+        entry = int(np.searchsorted(self.positions, position, side="left"))
+        return int(self.offsets[entry - 1]) + 1 if entry else 0, int(self.offsets[entry])
+
+
+def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> OffsetIndex:
+    """Parse the offset index of a segment that begins at `base_offset` and has `segment_size` bytes.
+
+    Raises:
+        CorruptDataError: entries are cut short, out of order or outside the segment.
+    """
+    entries = without_trailing_zeros(read_entries(data, _OFFSET_ENTRY, "offset index"))
+    offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
+    if len(entries):
+        check_entries(
+            "offset index",
+            ("an offset below the segment's base offset", offsets < 0),
+            ("offsets that do not ascend", np.diff(offsets) <= 0),
+            ("positions that do not ascend", np.diff(positions) <= 0),
+            (
+                f"positions {positions[0]} to {positions[-1]} in a segment of {segment_size} bytes",
+                (positions < 0) | (positions >= segment_size),
+            ),
+        )
+    return OffsetIndex(offsets + base_offset, positions)
 
 
 class SegmentPositions:
@@ -149,3 +212,18 @@ def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int])
             )
         )
     return parts
+
+
+def search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int:
+    """Return the byte position of a batch before which no record of `part` is at or after `timestamp` (ms).
+
+    Raises:
+        StorageError: the offset index or the time index cannot be read.
+        CorruptDataError: one of the two is malformed; the message names the segment.
+    """
+    segment = part.segment
+    indexes = fetcher.fetch_indexes(segment, (IndexType.OFFSET, IndexType.TIMESTAMP))
+    with naming(segment):
+        times = parse_time_index(indexes.get(IndexType.TIMESTAMP, b""), segment.base_offset)
+        positions = parse_offset_index(indexes.get(IndexType.OFFSET, b""), segment.base_offset, segment.size)
+    return positions.start_position(max(times.floor_offset(timestamp), part.offsets.start))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.locate.segments import segment
 from tiered_stream.locate.indexes.index_cache import IndexCache
-from tiered_stream.locate.indexes.offset_index_search import SegmentPositions
+from tiered_stream.locate.indexes.offset_index import SegmentPositions
 from tiered_stream.locate.locator import SegmentShare
 from tiered_stream.model import AbortedTransaction, ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, touching
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
