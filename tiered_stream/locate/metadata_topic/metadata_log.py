@@ -16,6 +16,7 @@ from functools import partial
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
 from tiered_stream.errors import (
@@ -31,9 +32,9 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.locate.metadata_topic.segment_table import FinishedAlone, SegmentTable, TrackedSegment
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.locate.metadata_topic.told_topic import ToldTopic, take_in, told_again
-from tiered_stream.model import PartialAnswer, RemoteLogSegment, TopicPartition
+from tiered_stream.model import PartialAnswer, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.process.heap_and_gc import collection_paused
@@ -72,8 +73,6 @@ def check_readable(client: BrokerClient) -> None:
     with suppress(OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
         fetch_records(client, first, end, isolation=_ISOLATION, max_bytes=1, max_wait_ms=0)
 
-
-Segments = tuple[RemoteLogSegment, ...]
 
 _LogKey = tuple[UUID, int, int]
 """Key of a metadata partition: the metadata topic's id, its number of partitions, and the partition's number."""
@@ -124,49 +123,20 @@ class MetadataLog:
         self._reading: SingleFlightCache[_LogKey, _ReadLog] = SingleFlightCache(0)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="metadata-topic")
 
-    def segments(
-        self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
-    ) -> PartialAnswer[TopicIdPartition, Segments]:
-        """Return the readable segments of `partitions`, up to the current high watermark.
+    def tables(
+        self, partitions: Collection[TopicIdPartition], metadata_topic: TopicMetadata
+    ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
+        """Return by partition the table that holds its segments, up to the current high watermark.
 
         A fault is the error of the metadata partition that records the partition, or of one unreadable record. The
         error of a record names the metadata partition and the offset.
 
         Args:
-            topic_id: current id of the metadata topic.
-            partition_count: current number of partitions of the metadata topic.
+            metadata_topic: the metadata topic as it is now.
 
         Raises: the errors of `BrokerOffsetReader.each`.
         """
-        told = self._tables(partitions, topic_id, partition_count)
-        return PartialAnswer({each: table.segments(each) for each, table in told.found.items()}, told.faults)
-
-    def alone(
-        self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
-    ) -> dict[TopicIdPartition, tuple[FinishedAlone, ...]]:
-        """Return the finished copies of which only an update is known, as `segments` read them; sends no request."""
-        found = {}
-        for each in partitions:
-            read = self._logs.get((topic_id, partition_count, metadata_partition(each, partition_count)))
-            topic = read.topics.get(each.topic_id.bytes) if read else None
-            if topic and (alone := topic.table.alone(each)):
-                found[each] = alone
-        return found
-
-    def tracked(
-        self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
-    ) -> PartialAnswer[TopicIdPartition, tuple[TrackedSegment, ...]]:
-        """Return the segments of `partitions` with their states, also those that are being copied or deleted.
-
-        Raises: the errors of `BrokerOffsetReader.each`.
-        """
-        told = self._tables(partitions, topic_id, partition_count)
-        return PartialAnswer({each: table.tracked(each) for each, table in told.found.items()}, told.faults)
-
-    def _tables(
-        self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
-    ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
-        """Return the segment tables of the partitions, up to the current high watermark."""
+        topic_id, partition_count = metadata_topic.topic_id, len(metadata_topic.partitions)
         for key in [key for key in list(self._logs) if key[:2] != (topic_id, partition_count)]:
             self._logs.pop(key, None)  # the metadata topic was deleted and created again
         told: dict[TopicPartition, set[TopicIdPartition]] = defaultdict(set)

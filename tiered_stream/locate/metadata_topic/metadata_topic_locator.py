@@ -19,9 +19,10 @@ from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import Lineage, VisibleSegments, visible_segments
 from tiered_stream.locate.metadata_topic.finished_alone import FinishedAloneSegments
-from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog, Segments
+from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import AbortedTransaction, PartialAnswer, RemoteLogSegment, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -55,7 +56,7 @@ class View:
 
     topic_id: UUID
     visible: VisibleSegments
-    made_from: tuple[tuple[RemoteLogSegment, ...], dict[int, int], int] = ((), {}, 0)
+    made_from: tuple[tuple[RemoteLogSegment, ...], Lineage, int] = ((), {}, 0)
 
 
 class MetadataTopicLocator(SegmentMetadataLocator):
@@ -92,7 +93,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._lineages = BrokerLineages(client, patience_ms)
         self._topic_ids: dict[str, UUID] = {}
         self._views: dict[TopicPartition, View] = {}
-        self._epochs: dict[TopicPartition, tuple[Segments, set[int]]] = {}
+        self._epochs: dict[TopicPartition, tuple[tuple[RemoteLogSegment, ...], set[int]]] = {}
         self._seams: dict[TopicPartition, tuple[tuple[UUID, int], tuple[AbortedTransaction, ...]]] = {}
         self._seen: tuple[float, Mapping[TopicPartition, VisibleSegments]] | None = None
 
@@ -127,60 +128,45 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             return PartialAnswer({}, {})
         topics = self._describe({partition.topic for partition in partitions})
         ids = {partition: topics[partition.topic].topic_id for partition in partitions}
-        told = self._told(ids, topics)
-        told.found.update(self._completed(ids, topics, told.found))
-        tiered = {partition: segments for partition, segments in told.found.items() if segments}
+        tables = self._tables(partitions, topics)
+        segments = {each.topic_partition: table.segments(each) for each, table in tables.found.items()}
+        for partition, completed in self._completed(tables.found).items():
+            segments[partition] += tuple(completed)
+        tiered = {partition: found for partition, found in segments.items() if found}
         lineages = self._lineages.of(
-            {partition: self._epochs_of(partition, segments) for partition, segments in tiered.items()},
+            {partition: self._epochs_of(partition, found) for partition, found in tiered.items()},
             {each: (ids[each], topics[each.topic].partitions[each.partition].leader_epoch) for each in tiered},
         )
         starts = self._offsets.each(EARLIEST, lineages.found, self._patience_ms)
-        views = {each: View(ids[each], VisibleSegments()) for each in told.found.keys() - tiered.keys()}
+        views = {each: View(ids[each], VisibleSegments()) for each in segments.keys() - tiered.keys()}
         for each, start in starts.found.items():
             views[each] = self._view(each, ids[each], tiered[each], lineages.found[each], start)
-        return PartialAnswer(views, {**told.faults, **lineages.faults, **starts.faults})
+        faults = {each.topic_partition: fault for each, fault in tables.faults.items()}
+        return PartialAnswer(views, {**faults, **lineages.faults, **starts.faults})
 
     def follow(self, partitions: Collection[TopicPartition]) -> None:
         """Read the metadata of all these partitions at once, so that `look` then only reads what is new.
 
         Raises: the errors of `look`.
         """
-        topics = self._describe({partition.topic for partition in partitions})
-        self._told({partition: topics[partition.topic].topic_id for partition in partitions}, topics)
+        self._tables(partitions, self._describe({partition.topic for partition in partitions}))
 
-    def _told(
-        self, ids: Mapping[TopicPartition, UUID], topics: Mapping[str, TopicMetadata]
-    ) -> PartialAnswer[TopicPartition, Segments]:
-        """Return the segments of the partitions by the metadata topic."""
-        metadata_topic = topics[REMOTE_LOG_METADATA_TOPIC]
-        partitions = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
-        told = self._log.segments(partitions, metadata_topic.topic_id, len(metadata_topic.partitions))
-        return PartialAnswer(
-            {each.topic_partition: segments for each, segments in told.found.items()},
-            {each.topic_partition: fault for each, fault in told.faults.items()},
-        )
+    def _tables(
+        self, partitions: Collection[TopicPartition], topics: Mapping[str, TopicMetadata]
+    ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
+        named = [TopicIdPartition(topics[partition.topic].topic_id, partition) for partition in partitions]
+        return self._log.tables(named, topics[REMOTE_LOG_METADATA_TOPIC])
 
     def _completed(
-        self,
-        ids: Mapping[TopicPartition, UUID],
-        topics: Mapping[str, TopicMetadata],
-        told: Mapping[TopicPartition, Segments],
-    ) -> dict[TopicPartition, Segments]:
-        """Return all segments of the partitions that have a segment of which only an update is known.
-
-        Their missing metadata is read from the storage.
-        """
-        metadata_topic = topics[REMOTE_LOG_METADATA_TOPIC]
-        partitions = [TopicIdPartition(ids[partition], partition) for partition in told]
-        alone = self._log.alone(partitions, metadata_topic.topic_id, len(metadata_topic.partitions))
+        self, tables: Mapping[TopicIdPartition, SegmentTable]
+    ) -> dict[TopicPartition, list[RemoteLogSegment]]:
+        """Return the segments of which only an update is known; the storage gives their missing metadata."""
+        alone = {each: found for each, table in tables.items() if (found := table.alone(each))}
         if not alone:
             return {}
         first = [each.topic_partition for each, of in alone.items() if any(one.end_before is None for one in of)]
         starts = self._offsets.each(EARLIEST, first, self._patience_ms).found if first else {}
-        return {
-            partition: (*told[partition], *segments)
-            for partition, segments in self._alone.complete(alone, starts).items()
-        }
+        return self._alone.complete(alone, starts)
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
         """Describe the topics and the metadata topic, as they are now."""
@@ -188,7 +174,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
         return described
 
-    def _epochs_of(self, partition: TopicPartition, segments: Segments) -> set[int]:
+    def _epochs_of(self, partition: TopicPartition, segments: tuple[RemoteLogSegment, ...]) -> set[int]:
         known = self._epochs.get(partition)
         if known is None or known[0] != segments:
             known = segments, {entry.epoch for segment in segments for entry in segment.leader_epochs}
@@ -199,7 +185,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self,
         partition: TopicPartition,
         topic_id: UUID,
-        segments: Segments,
+        segments: tuple[RemoteLogSegment, ...],
         lineage: Lineage,
         log_start_offset: int,
     ) -> View:
