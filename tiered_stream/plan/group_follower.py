@@ -35,14 +35,14 @@ class GroupFollower:
         """Commit these offsets, because all records before them are processed."""
         self._wanted = offsets
         if self._under_way is not None and self._under_way.done():
-            self._tell(self._under_way)
+            self._report(self._under_way.exception())
             self._under_way = None
         if self._under_way is None and offsets and offsets != self._sent:
             self._sent = offsets
             try:
                 self._under_way = self._offsets.start_commit(offsets)
             except TieredStreamError as error:  # the client was closed
-                self._warn(error)
+                self._report(error)
 
     def settle(self) -> None:
         """Wait for the last commits at the end of the run; each commit has a deadline."""
@@ -50,20 +50,14 @@ class GroupFollower:
             wait([self._under_way])
             self.follow(self._wanted)
 
-    def _tell(self, done: Future[None]) -> None:
-        error = done.exception()
-        if error is None:
-            self._warned = False
-        else:
-            self._warn(error)
-
-    def _warn(self, error: BaseException) -> None:
-        if not self._warned:
+    def _report(self, error: BaseException | None) -> None:
+        """Log the first of consecutive failed commits; `error` is None after a commit that did not fail."""
+        if error is not None and not self._warned:
             log.warning(
                 "the query's offsets are not committed to the consumer group %s, and lag tools do not see how far it "
                 "is; the query itself goes on: %s", self._offsets.group, error,
             )  # fmt: skip
-        self._warned = True
+        self._warned = error is not None
 
 
 def open_group(properties: Mapping[str, str], group: str) -> GroupFollower:

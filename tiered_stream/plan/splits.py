@@ -89,19 +89,14 @@ def plan_splits(
     located: PartitionLocations = {}
     if locator is not None:
         located = _cut_to(pieces, _located(locator, wanted, topic_ids or {}, needed), locator, needed)
-    beginnings = _Beginnings(locator, needed)
-
-    def uncut_splits() -> list[Split]:
-        return [
-            split
-            for partition, of in pieces.items()
-            for piece in of
-            for split in _uncut(partition, piece, located.get(partition, ()), needed, beginnings)
-        ]
-
-    uncut = uncut_splits()
-    while beginnings.ask():
-        uncut = uncut_splits()
+    uncut = [
+        split
+        for partition, of in pieces.items()
+        for piece in of
+        for split in _uncut(partition, piece, located.get(partition, ()), needed)
+    ]
+    if locator is not None and needed.look_inside and needed.from_timestamp > 0:
+        uncut = _since(uncut, locator, needed.from_timestamp)
     counts = counts_of([len(split.offsets) for split in uncut], min_partitions)
     splits = _cut(uncut, locator, split_bytes, counts)
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
@@ -161,7 +156,6 @@ def _uncut(
     wanted: OffsetRange,
     located: Sequence[SegmentLocation],
     needed: NeededSegments,
-    beginnings: _Beginnings,
 ) -> Iterator[Split]:
     """Yield a range as splits, from storage and from the broker in turn, as large as possible."""
     position = wanted.start
@@ -176,41 +170,31 @@ def _uncut(
         if location.offsets.start > position:
             yield Split(topic_partition, OffsetRange(position, location.offsets.start))
         if wanted_too:
-            adjacent += [location] if adjacent else beginnings.of(location)
+            adjacent.append(location)
         position = location.offsets.end
     yield from _tiered(topic_partition, adjacent)
     if position < wanted.end:
         yield Split(topic_partition, OffsetRange(position, wanted.end))
 
 
-class _Beginnings:
-    """Parts that may be new enough of locations that begin a split; unknown parts are requested together."""
+def _since(splits: Sequence[Split], locator: Locator, timestamp: int) -> list[Split]:
+    """Return the splits without first batches known to be older than `timestamp` (ms).
 
-    def __init__(self, locator: Locator | None, needed: NeededSegments) -> None:
-        self._locator = locator
-        self._timestamp = needed.from_timestamp if needed.look_inside else 0
-        self._told: dict[tuple[TopicPartition, OffsetRange], SegmentLocation | None] = {}
-        self._unknown: dict[tuple[TopicPartition, OffsetRange], SegmentLocation] = {}
-
-    def of(self, location: SegmentLocation) -> list[SegmentLocation]:
-        """Return the location, or its part that is known to be new enough (an empty list if there is no such part)."""
-        if self._timestamp <= 0 or len(location.bytes) <= _ONE_REQUEST:
-            return [location]
-        key = location.segment.topic_partition, location.offsets
-        if key not in self._told:
-            self._unknown[key] = location
-            return [location]
-        rest = self._told[key]
-        return [rest] if rest else []
-
-    def ask(self) -> bool:
-        """Request all unknown parts; return whether there were any, so that `of` may return other parts now."""
-        unknown, self._unknown = self._unknown, {}
-        if not unknown or self._locator is None:
-            return False
-        told = self._locator.since_all(list(unknown.values()), self._timestamp)
-        self._told.update(zip(unknown, told, strict=True))
-        return True
+    The first locations of all splits are requested together. A split that loses its whole first location is requested
+    again, with its next location.
+    """
+    locations = [split.locations for split in splits]
+    asked = list(range(len(splits)))
+    while asked := [at for at in asked if locations[at] and len(locations[at][0].bytes) > _ONE_REQUEST]:
+        rests = locator.since_all([locations[at][0] for at in asked], timestamp)
+        for at, rest in zip(asked, rests, strict=True):
+            locations[at] = (*([rest] if rest else []), *locations[at][1:])
+        asked = [at for at, rest in zip(asked, rests, strict=True) if rest is None]
+    return [
+        newer
+        for split, rest in zip(splits, locations, strict=True)
+        for newer in (_tiered(split.topic_partition, rest) if split.locations else [split])
+    ]
 
 
 def _tiered(topic_partition: TopicPartition, adjacent: Sequence[SegmentLocation]) -> Iterator[Split]:

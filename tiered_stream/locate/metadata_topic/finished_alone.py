@@ -49,39 +49,39 @@ class FinishedAloneSegments:
         Raises:
             StorageError: the storage fails, and no segment may be left to the brokers.
         """
-        named = [
-            (each.topic_partition, finished, _named(each, finished, starts))
-            for each, of in alone.items()
-            for finished in of
-        ]
+        copies = [(partition, finished) for partition, of in alone.items() for finished in of]
+        completed = self._executor.map(lambda copy: self._complete(*copy, starts), copies)
         found: dict[TopicPartition, list[RemoteLogSegment]] = {each.topic_partition: [] for each in alone}
         unknown: dict[TopicPartition, list[FinishedAlone]] = {each.topic_partition: [] for each in alone}
-        told = self._executor.map(lambda each: self._ask(each[2], each[1].update.end_offset), named)
-        for (partition, finished, _), segment in zip(named, told, strict=True):
+        for (partition, finished), segment in zip(copies, completed, strict=True):
             if segment is None:
-                unknown[partition].append(finished)
+                unknown[partition.topic_partition].append(finished)
             else:
-                found[partition].append(segment)
-        for partition, of in unknown.items():
-            self._warn(partition, of)
+                found[partition.topic_partition].append(segment)
+        for topic_partition, of in unknown.items():
+            self._warn(topic_partition, of)
         return found
 
-    def _ask(self, named: RemoteLogSegment | None, end_offset: int | None) -> RemoteLogSegment | None:
+    def _complete(
+        self, partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
+    ) -> RemoteLogSegment | None:
+        named = _named(partition, finished, starts)
         if named is None:
             return None
         key = named.segment_id, named.base_offset
         if key not in self._told:
             try:
-                told = self._fetcher.segment_metadata(named)
-                self._told[key] = told if told and told.end_offset == end_offset else None
-            except (StorageObjectNotFoundError, CorruptDataError, UnsupportedDataError) as error:
-                log.warning("the storage does not tell what a segment is: %s", error)
-                self._told[key] = None
-            except StorageError as error:  # the storage may give the metadata later
-                if not self._falls_back:
+                segment = self._fetcher.segment_metadata(named)
+            except (StorageError, CorruptDataError, UnsupportedDataError) as error:
+                # A storage that fails may give the metadata later.
+                passing = isinstance(error, StorageError) and not isinstance(error, StorageObjectNotFoundError)
+                if passing and not self._falls_back:
                     raise
                 log.warning("the storage does not tell what a segment is: %s", error)
-                return None
+                if passing:
+                    return None
+                segment = None
+            self._told[key] = segment if segment and segment.end_offset == named.end_offset else None
         return self._told[key]
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[FinishedAlone]) -> None:

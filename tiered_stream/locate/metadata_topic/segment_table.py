@@ -34,17 +34,10 @@ class FinishedAlone:
 
 @dataclass(slots=True)
 class _PartitionState:
-    copying: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
-    finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
-    deleting: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
+    tracked: dict[UUID, TrackedSegment] = field(default_factory=dict)
     alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
     """Updates that mark a segment's copy as finished, of segments without any other known record."""
     deleted: bool = False
-
-    def forget(self, segment_id: UUID) -> None:
-        for segments in (self.copying, self.finished, self.deleting):
-            segments.pop(segment_id, None)
-        self.alone.pop(segment_id, None)
 
 
 class SegmentTable:
@@ -87,33 +80,23 @@ class SegmentTable:
 
     def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
         """Return the segments whose copy is finished and whose deletion has not begun, in no order."""
-        state = self._partitions.get(partition)
-        return tuple(state.finished.values()) if state else ()
+        finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        return tuple(segment for segment, state in self.tracked(partition) if state is finished)
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
         """Return the finished copies of which only an update is known, sorted by their end offsets."""
         state = self._partitions.get(partition)
         if state is None or not state.alone:
             return ()
-        known = [
-            segment for segments in (state.finished, state.copying, state.deleting) for segment in segments.values()
-        ]
         told = [update.end_offset for update in state.alone.values() if update.end_offset is not None]
-        ends = sorted({*(segment.end_offset for segment in known), *told})
+        ends = sorted({*(segment.end_offset for segment, _ in state.tracked.values()), *told})
         finished = (FinishedAlone(update, _end_before(update, ends)) for update in state.alone.values())
         return tuple(sorted(finished, key=lambda each: (each.update.end_offset or -1, each.update.segment_id)))
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Return all segments that may have objects in the storage, with their states, in no order."""
         state = self._partitions.get(partition)
-        if state is None:
-            return ()
-        states = (
-            (state.copying, RemoteLogSegmentState.COPY_SEGMENT_STARTED),
-            (state.finished, RemoteLogSegmentState.COPY_SEGMENT_FINISHED),
-            (state.deleting, RemoteLogSegmentState.DELETE_SEGMENT_STARTED),
-        )
-        return tuple((segment, at) for segments, at in states for segment in tuple(segments.values()))
+        return tuple(state.tracked.values()) if state else ()
 
 
 def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:
@@ -122,27 +105,26 @@ def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | Non
 
 
 def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
-    segment = state.copying.get(update.segment_id) or state.finished.get(update.segment_id)
-    if segment is not None:
+    segment, at = state.tracked.get(update.segment_id, (None, None))
+    if segment is not None and at is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
         _move(state, replace(segment, custom_metadata=update.custom_metadata), update.state)
     elif update.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         if update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-            state.forget(update.segment_id)
+            state.tracked.pop(update.segment_id, None)
         state.alone.pop(update.segment_id, None)
-    elif update.segment_id not in state.deleting:
+    elif segment is None:
         state.alone[update.segment_id] = update
 
 
 def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
+    finished = state.alone.pop(segment.segment_id, None)
+    _, at = state.tracked.get(segment.segment_id, (None, None))
     if target is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-        if (finished := state.alone.pop(segment.segment_id, None)) is not None:
-            state.finished[segment.segment_id] = replace(segment, custom_metadata=finished.custom_metadata)
-        if segment.segment_id not in state.finished:
-            state.forget(segment.segment_id)
-            state.copying[segment.segment_id] = segment
-        return
-    state.forget(segment.segment_id)
-    if target is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-        state.finished[segment.segment_id] = segment
-    elif target is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-        state.deleting[segment.segment_id] = segment
+        if finished is not None:
+            segment, target = replace(segment, custom_metadata=finished.custom_metadata), finished.state
+        elif at is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            return
+    if target is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+        state.tracked.pop(segment.segment_id, None)
+    else:
+        state.tracked[segment.segment_id] = segment, target
