@@ -106,7 +106,8 @@ class BrokerLocator(Locator):
             ranges = {partition: shares[partition].offsets for partition, _ in some}
             found = self._ask(ranges, replace(self._terms, part_bytes=part_bytes))
             for partition, size in some:
-                parts = [each for each in found[partition] if _is_part(each, shares[partition])]
+                segment_id = shares[partition].segment.segment_id
+                parts = [part for part in found[partition] if part.segment.segment_id == segment_id]
                 fitting = [each for each in parts if each.bytes.end - parts[0].bytes.start <= size] or parts[:1]
                 if fitting:
                     ends[partition] = fitting[-1].offsets.end
@@ -127,18 +128,9 @@ class BrokerLocator(Locator):
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
         """Cut each location at the given offsets, by parts of a quarter of their average distance in bytes."""
-        inside = [
-            [each for each in offsets if location.offsets.start < each < location.offsets.end]
-            for location, offsets in cuts
-        ]
-        sizes = [
-            max(1, len(location.bytes) // (4 * (len(starts) + 1))) if starts else len(location.bytes)
-            for (location, _), starts in zip(cuts, inside, strict=True)
-        ]
+        sizes = [max(1, len(location.bytes) // (4 * (len(starts) + 1))) for location, starts in cuts]
         fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])
-        return [
-            _pieces(location, parts, starts) for (location, _), parts, starts in zip(cuts, fine, inside, strict=True)
-        ]
+        return [_pieces(location, parts, starts) for (location, starts), parts in zip(cuts, fine, strict=True)]
 
     def _cut_round(
         self,
@@ -213,10 +205,6 @@ class BrokerLocator(Locator):
         if locations[0].offsets.start < wanted.start or locations[-1].offsets.end > wanted.end:
             raise CorruptDataError(f"{partition}: the broker names offsets outside of {wanted}")
         return locations
-
-
-def _is_part(found: SegmentLocation, share: SegmentShare) -> bool:
-    return found.segment.segment_id == share.segment.segment_id
 
 
 def _is_cut_of(location: SegmentLocation, parts: Sequence[SegmentLocation]) -> bool:

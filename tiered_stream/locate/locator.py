@@ -90,7 +90,7 @@ class Locator(ABC):
 
     @abstractmethod
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location at the given ascending offsets that lie inside it; parts share bytes as in `cut_all`.
+        """Cut each location at the ascending offsets inside it; parts share bytes as in `cut_all`.
 
         A location stays whole if the bytes of its parts cannot be found.
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tiered_stream.errors import DataLossError
 from tiered_stream.locate.archive.archived_partitions import Archive
-from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.locator import SegmentFilter, every_segment
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
@@ -24,14 +23,8 @@ class ArchiveLocator(SegmentMetadataLocator):
 
     name = "archive"
 
-    def __init__(
-        self,
-        archive: Archive,
-        fetcher: RemoteStorageFetcher,
-        isolation: IsolationLevel,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> None:
-        super().__init__(fetcher, isolation, cache_bytes)
+    def __init__(self, archive: Archive, fetcher: RemoteStorageFetcher, isolation: IsolationLevel) -> None:
+        super().__init__(fetcher, isolation)
         self._archive = archive
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:

@@ -18,7 +18,7 @@ from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.locate.archive.archived_copies import MANIFEST, CopyListing, SegmentCopy, Suffixes
 from tiered_stream.locate.archive.other_places import OtherPlaces
-from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
+from tiered_stream.locate.indexes.index_cache import IndexCache
 from tiered_stream.locate.lineage import Lineage, VisibleSegment, lineage_of, visible_segments
 from tiered_stream.model import (
     LeaderEpoch,
@@ -95,7 +95,6 @@ class Archive:
         fetcher: RemoteStorageFetcher,
         key_prefix: str = "",
         topic_ids: Mapping[str, UUID] | None = None,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
         manifest_limit: Limit = DEFAULT_LIMITS.manifest,
         more_prefixes: Sequence[str] = (),
         places: Callable[[], Sequence[Place]] = tuple,
@@ -108,7 +107,7 @@ class Archive:
         """Search for segments that are not read, which runs while the query is planned."""
         self._told_missing: set[SegmentCopy] = set()
         self._pinned = topic_ids or {}
-        self._indexes = IndexCache(fetcher, cache_bytes)
+        self._indexes = IndexCache(fetcher)
         self._executor = ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="archive")
         self._topics: dict[str, _Topic] = {}
         self._known: dict[TopicPartition, tuple[_Segments, ArchivedPartition]] = {}
@@ -161,17 +160,16 @@ class Archive:
                 self._topics.pop(topic, None)
             else:
                 found[topic] = topic_id, {copy: each for copy, each in copies.items() if copy.topic_id == topic_id}
-        known: dict[SegmentCopy, RemoteLogSegment] = {}
-        for topic in found.keys() & self._topics.keys():
-            known |= self._topics[topic].segments
+        listed = [self._topics[topic] for topic in found if topic in self._topics]
+        known = {copy: segment for topic in listed for copy, segment in topic.segments.items()}
         finished = [copy for _, copies in found.values() for copy, missing in copies.items() if not missing]
         unread = [copy for copy in finished if copy not in known]
         read = zip(unread, self._executor.map(self._listing.read_manifest, unread), strict=True)
         known |= {copy: segment for copy, segment in read if segment}
-        for topic, (topic_id, copies) in found.items():
+        for name, (topic_id, copies) in found.items():
             segments = {copy: known[copy] for copy, missing in copies.items() if not missing and copy in known}
             incomplete = {copy: missing for copy, missing in copies.items() if missing}
-            self._topics[topic] = _Topic(topic_id, segments, incomplete)
+            self._topics[name] = _Topic(topic_id, segments, incomplete)
 
     def take_in(self, topics: Collection[str]) -> None:
         """List the topics that were never listed."""

@@ -168,9 +168,8 @@ class SegmentPositions:
         return _parts(location, index, self._places(location, index, target_bytes))
 
     def cut_at(self, location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
-        """Cut `location` at the given ascending offsets that lie inside it; parts share bytes as those of `cut` do."""
-        inside = [each for each in offsets if location.offsets.start < each < location.offsets.end]
-        return _parts(location, self._offset_index(location.segment), inside) if inside else [location]
+        """Cut `location` at the ascending `offsets` inside it; parts share bytes as those of `cut` do."""
+        return _parts(location, self._offset_index(location.segment), offsets)
 
     def _offset_index(self, segment: RemoteLogSegment) -> OffsetIndex:
         data = self._cache.get(segment, (IndexType.OFFSET,)).get(IndexType.OFFSET, b"")

@@ -200,8 +200,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
         """Return the aborted transactions across seams; a seam needs one request, because decided offsets stay so."""
-        unknown = {partition: seam for partition, seam in seams if self._known_at(partition, seam) is None}
-        unavailable = self._ask_together(unknown) if len(unknown) > 1 else {}
+        unavailable = self._ask_together(dict(seams))
         found = {}
         for partition, seam in seams:
             try:
@@ -215,10 +214,8 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return found
 
     def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
-        unknown = {partition: seam for partition, seam in seams.items() if self._known_at(partition, seam) is None}
-        if len(unknown) > 1:
-            with suppress(BrokerError):
-                self._ask_together(unknown)
+        with suppress(BrokerError):
+            self._ask_together(seams)
 
     def _ask_together(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
         """Learn the aborted transactions at seams with small enough batches; return the errors of unavailable leaders.
@@ -226,8 +223,11 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         A Fetch of many partitions brings no batch that is larger than its size limit, and no batch that is not needed.
         The remaining partitions are fetched one by one later.
         """
+        unknown = {partition: seam for partition, seam in seams.items() if self._known_at(partition, seam) is None}
+        if len(unknown) < 2:
+            return {}
         waiting = {
-            partition: seam for partition, seam in seams.items()
+            partition: seam for partition, seam in unknown.items()
             if (topic := self._client.topic(partition.topic)) and topic.topic_id == self._topic_ids[partition.topic]
         }  # fmt: skip
         unavailable: dict[TopicPartition, BrokerUnavailableError] = {}
