@@ -52,7 +52,9 @@ class BrokerLineages:
             if present in one.ends:
                 one.ends[present] = END_OF_LOG  # the current epoch is still growing
             one.asked.update(missing[partition])
-        return PartialAnswer({each: known[each].ends for each in epochs if each not in told.faults}, told.faults)
+        return PartialAnswer(
+            {partition: known[partition].ends for partition in epochs if partition not in told.faults}, told.faults
+        )
 
     def _of_leader(self, partition: TopicPartition, leader: tuple[UUID, int]) -> _Known:
         known = self._known.get(partition)

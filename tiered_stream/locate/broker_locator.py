@@ -82,7 +82,9 @@ class BrokerLocator(Locator):
         found = self._ask(ranges, self._terms)
         if not self._signed_only:
             return found
-        signed = {partition: tuple(each for each in of if each.signed_url) for partition, of in found.items()}
+        signed = {
+            partition: tuple(location for location in of if location.signed_url) for partition, of in found.items()
+        }
         if not self._warned and sum(map(len, signed.values())) < sum(map(len, found.values())):
             self._warned = True
             log.warning(
@@ -93,7 +95,9 @@ class BrokerLocator(Locator):
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         found = self._ask(ranges, self._ends_terms)
-        return {each: tuple(VisibleSegment(of.segment, of.offsets) for of in found[each]) for each in ranges}
+        return {
+            partition: tuple(VisibleSegment(of.segment, of.offsets) for of in found[partition]) for partition in ranges
+        }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
         """Return the end offset of each partition's share, with one round of requests for all shares of similar size.
@@ -101,14 +105,14 @@ class BrokerLocator(Locator):
         The requested parts have a quarter of the bytes of the smallest share in the round.
         """
         ends = {}
-        for some in _of_like_sizes([(each, share.bytes) for each, share in shares.items()]):
+        for some in _of_like_sizes([(partition, share.bytes) for partition, share in shares.items()]):
             part_bytes = max(1, min(size for _, size in some) // 4)
             ranges = {partition: shares[partition].offsets for partition, _ in some}
             found = self._ask(ranges, replace(self._terms, part_bytes=part_bytes))
             for partition, size in some:
                 segment_id = shares[partition].segment.segment_id
                 parts = [part for part in found[partition] if part.segment.segment_id == segment_id]
-                fitting = [each for each in parts if each.bytes.end - parts[0].bytes.start <= size] or parts[:1]
+                fitting = [part for part in parts if part.bytes.end - parts[0].bytes.start <= size] or parts[:1]
                 if fitting:
                     ends[partition] = fitting[-1].offsets.end
         return ends
@@ -149,7 +153,7 @@ class BrokerLocator(Locator):
         for partition, found in self._ask(ranges, terms).items():
             for number in runs[partition]:
                 (location,) = parts[number]
-                own = [each for each in found if location.offsets.start <= each.offsets.start < location.offsets.end]
+                own = [part for part in found if location.offsets.start <= part.offsets.start < location.offsets.end]
                 if own and _is_cut_of(location, own):
                     parts[number] = own
 
@@ -160,7 +164,7 @@ class BrokerLocator(Locator):
         """
         partition, segment = location.segment.topic_partition, location.segment
         found = self._ask({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
-        return next((each.signed_url for each in found if each.segment.segment_id == segment.segment_id), None)
+        return next((renewed.signed_url for renewed in found if renewed.segment.segment_id == segment.segment_id), None)
 
     def _ask(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
         """Return the locations of all ranges, by as many rounds of requests as the longest response needs."""
@@ -216,8 +220,8 @@ def _is_cut_of(location: SegmentLocation, parts: Sequence[SegmentLocation]) -> b
 def _of_like_sizes(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
     """Group the sizes so that within a group, no size is twice as large as another or larger."""
     groups: dict[int, list[tuple[T, int]]] = defaultdict(list)
-    for each in sizes:
-        groups[each[1].bit_length()].append(each)
+    for entry in sizes:
+        groups[entry[1].bit_length()].append(entry)
     return list(groups.values())
 
 
@@ -233,7 +237,7 @@ def _one_of_each_partition(
         else:
             of_partition.append([number])
     rounds = max(map(len, runs.values()), default=0)
-    return [{each: of[at] for each, of in runs.items() if at < len(of)} for at in range(rounds)]
+    return [{partition: of[at] for partition, of in runs.items() if at < len(of)} for at in range(rounds)]
 
 
 def _pieces(

@@ -115,7 +115,7 @@ class SegmentsLeftOut:
         check_place(self._fetcher, segment, missing, has_access)
         # The missing object may be one of an adjacent segment, whose index is needed too.
         by_metadata = self._fetcher.placed_by_metadata
-        other = next((each for each in self._newest() if by_metadata(each) != by_metadata(segment)), None)
+        other = next((other for other in self._newest() if by_metadata(other) != by_metadata(segment)), None)
         if other is None:
             return
         try:
@@ -137,6 +137,6 @@ class SegmentsLeftOut:
 
     def _newest(self) -> list[RemoteLogSegment]:
         """Return the first and last two segments of each partition; the newest, least likely deleted, come first."""
-        ends = [each.segment for of in self._segments.values() for each in (*of[:1], *of[-2:])]
+        ends = [part.segment for of in self._segments.values() for part in (*of[:1], *of[-2:])]
         unique = {segment.segment_id: segment for segment in ends}
         return sorted(unique.values(), key=lambda segment: segment.max_timestamp, reverse=True)

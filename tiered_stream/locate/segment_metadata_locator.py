@@ -93,9 +93,13 @@ class SegmentMetadataLocator(Locator):
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         visible = self._visible_again([partition for partition, wanted in ranges.items() if len(wanted)])
-        parts = {each: overlapping(visible[each], wanted) for each, wanted in ranges.items() if each in visible}
+        parts = {
+            partition: overlapping(visible[partition], wanted)
+            for partition, wanted in ranges.items()
+            if partition in visible
+        }
         located = self._locate_all(visible, parts, ranges, needed)
-        seams = {each: {seam for _, seam in found if seam is not None} for each, found in located.items()}
+        seams = {partition: {seam for _, seam in found if seam is not None} for partition, found in located.items()}
         asked = [(partition, seam) for partition, of in seams.items() for seam in of]
         across = self._aborted_across(asked) if asked else {}
         locations: PartitionLocations = dict.fromkeys(ranges, ())
@@ -129,7 +133,7 @@ class SegmentMetadataLocator(Locator):
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
         """Return the end offset of each share by the offset indexes, without brokers or aborted transactions."""
-        shared = {each: [VisibleSegment(share.segment, share.offsets)] for each, share in shares.items()}
+        shared = {partition: [VisibleSegment(share.segment, share.offsets)] for partition, share in shares.items()}
         # `locate` has the same failures later, and logs them.
         left_out = SegmentsLeftOut(self._fetcher, shared, falls_back=self.falls_back)
 
@@ -212,7 +216,10 @@ class SegmentMetadataLocator(Locator):
             work = partial(self._locate_one, visible[partition], at, ranges[partition])
             return left_out.attempt(visible[partition][at].segment, work)
 
-        located = {each: self._wholes(visible[each], parts[each], ranges[each], needed) for each in parts}
+        located = {
+            partition: self._wholes(visible[partition], parts[partition], ranges[partition], needed)
+            for partition in parts
+        }
         unknown = [
             (partition, index) for partition, found in located.items() for index, one in enumerate(found) if one is None
         ]

@@ -48,8 +48,8 @@ class CheckedStorage(WrappedLocator):
         located = self.wrapped.locate(ranges, needed)
         # The owner of the storage signs the signed locations, so no setting of this query is needed to read them.
         if len(self._checked) < 2:
-            read = [each for found in located.values() for each in found if needed(each.segment)]
-            self._check_new([each for each in read if each.signed_url is None])
+            read = [location for found in located.values() for location in found if needed(location.segment)]
+            self._check_new([location for location in read if location.signed_url is None])
         return located
 
     def _check_new(self, locations: Sequence[SegmentLocation]) -> None:

@@ -22,7 +22,9 @@ class Backlog:
         self.latest = latest
         self.locator = locator
         self.ranges = {
-            each: OffsetRange(start[each], end) for each, end in latest.items() if start.get(each, end) < end
+            partition: OffsetRange(start[partition], end)
+            for partition, end in latest.items()
+            if start.get(partition, end) < end
         }
 
     @cached_property
@@ -43,9 +45,9 @@ class Backlog:
         """Return the ends of segments that end inside each range or at its end; ranges must be within the backlog."""
         return {
             partition: [
-                each.offsets.end
-                for each in self.segments.get(partition, ())
-                if wanted.start < each.offsets.end <= wanted.end
+                part.offsets.end
+                for part in self.segments.get(partition, ())
+                if wanted.start < part.offsets.end <= wanted.end
             ]
             for partition, wanted in ranges.items()
         }

@@ -121,8 +121,10 @@ def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
     if sum(map(len, backlog.ranges.values())) * _LARGEST_BATCH <= limit:
         return ends
     segments = backlog.segments
-    stretches = {each: list(_stretches(wanted, segments.get(each, ()))) for each, wanted in backlog.ranges.items()}
-    lags = {partition: sum(each.bytes for each in found) for partition, found in stretches.items()}
+    stretches = {
+        partition: list(_stretches(wanted, segments.get(partition, ()))) for partition, wanted in backlog.ranges.items()
+    }
+    lags = {partition: sum(stretch.bytes for stretch in found) for partition, found in stretches.items()}
     total = sum(lags.values())
     inside: dict[TopicPartition, _EndInside] = {}
     for partition, found in stretches.items():
@@ -135,23 +137,23 @@ def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
 
 
 def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> dict[TopicPartition, int]:
-    asked = {partition: share for partition, each in inside.items() if (share := each.asked()) is not None}
+    asked = {partition: share for partition, end in inside.items() if (share := end.asked()) is not None}
     told = backlog.locator.ends_inside(asked) if backlog.locator and asked else {}
-    return {partition: told.get(partition) or each.estimated() for partition, each in inside.items()}
+    return {partition: told.get(partition) or end.estimated() for partition, end in inside.items()}
 
 
 def _stretches(wanted: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Stretch]:
     """Yield the stretches of a range that is not empty, in order."""
-    offsets = sum(len(each.segment.offsets) for each in segments)
-    size = sum(each.segment.size for each in segments)
+    offsets = sum(len(part.segment.offsets) for part in segments)
+    size = sum(part.segment.size for part in segments)
     offsets, size = (offsets, size) if size else (1, ASSUMED_RECORD_BYTES)
 
     def untiered(start: int, end: int) -> _Stretch:
         return _Stretch(OffsetRange(start, end), _share(end - start, offsets, size))
 
     position = wanted.start
-    for each in segments:
-        part, segment = each.offsets.intersect(wanted), each.segment
+    for visible in segments:
+        part, segment = visible.offsets.intersect(wanted), visible.segment
         if part.start > position:
             yield untiered(position, part.start)
         if len(part):
@@ -168,10 +170,10 @@ def _share(part: int, whole: int, size: int) -> int:
 
 def _end(stretches: Sequence[_Stretch], share: int) -> int | _EndInside:
     segment_end = None
-    for each in stretches:
-        if each.bytes > share:
-            return _EndInside(each, share) if segment_end is None else segment_end
-        share -= each.bytes
-        if each.segment is not None:
-            segment_end = each.offsets.end
+    for stretch in stretches:
+        if stretch.bytes > share:
+            return _EndInside(stretch, share) if segment_end is None else segment_end
+        share -= stretch.bytes
+        if stretch.segment is not None:
+            segment_end = stretch.offsets.end
     return stretches[-1].offsets.end

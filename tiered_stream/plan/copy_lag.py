@@ -70,7 +70,7 @@ def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLa
         configs = reader.topic_configs(topics, COPY_LAG_CONFIGS)
     except BrokerError:
         return {}
-    return {topic: lag for topic, each in configs.items() if (lag := copy_lag(each)) is not None}
+    return {topic: lag for topic, topic_configs in configs.items() if (lag := copy_lag(topic_configs)) is not None}
 
 
 def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:

@@ -121,7 +121,11 @@ class FirstBatch:
 
     def _warn_of_empty(self, end: PartitionOffsets) -> None:
         starts = self.start_of(end)
-        empty = [each for each, start in starts.items() if each not in self.initial.given and 0 < start == end[each]]
+        empty = [
+            partition
+            for partition, start in starts.items()
+            if partition not in self.initial.given and 0 < start == end[partition]
+        ]
         if empty:
             logger.warning(
                 "the first micro-batch was not committed; it is taken to be empty, as tiered_stream plans it, in %s. "

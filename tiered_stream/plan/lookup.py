@@ -118,11 +118,13 @@ class OffsetLookup:
 
         def ask() -> LogBounds:
             assignment = self.assigned()
-            nothing = {} if idle else {each: at for each, at in end.items() if start.get(each) == at}
+            nothing = {} if idle else {partition: at for partition, at in end.items() if start.get(partition) == at}
             latest, undecided = self._latest(assignment.partitions - nothing.keys(), end)
-            check_decided({each: at for each, at in undecided.items() if start.get(each, 0) < end[each]}, end)
+            check_decided(
+                {partition: at for partition, at in undecided.items() if start.get(partition, 0) < end[partition]}, end
+            )
             earliest = self.reader.earliest(latest.keys()) if latest else {}
-            known = {each: nothing[each] for each in assignment.partitions & nothing.keys()}
+            known = {partition: nothing[partition] for partition in assignment.partitions & nothing.keys()}
             return LogBounds(assignment, earliest, known | latest)
 
         return self.retrying(ask)
@@ -186,15 +188,19 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
     else:
         topics = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
         described = reader.partitions(topics) if topics else {}
-    readable = {topic: each for topic, each in described.items() if not each.internal}
+    readable = {topic: description for topic, description in described.items() if not description.internal}
     for topic in described.keys() - readable.keys():
         _tell_internal(topic)
     existing = frozenset(
-        TopicPartition(topic, number) for topic, each in readable.items() for number in each.partitions
+        TopicPartition(topic, number) for topic, description in readable.items() for number in description.partitions
     )
     return Assignment(
         partitions=existing.intersection(subscription.assigned) if subscription.assigned else existing,
-        topic_ids={topic: each.topic_id for topic, each in readable.items() if each.topic_id != NO_TOPIC_ID},
+        topic_ids={
+            topic: description.topic_id
+            for topic, description in readable.items()
+            if description.topic_id != NO_TOPIC_ID
+        },
     )
 
 

@@ -52,7 +52,9 @@ def ends_within(
     """
     short = [partition for partition, end in ends.items() if latest.get(partition, 0) < end]
     if short:
-        found = ", ".join(f"{each} ({ends[each]}, not {latest.get(each, 'there')})" for each in sorted(short))
+        found = ", ".join(
+            f"{partition} ({ends[partition]}, not {latest.get(partition, 'there')})" for partition in sorted(short)
+        )
         data_loss.report("COULD_NOT_READ_OFFSET_RANGE", f"partitions end before the offset to read up to: {found}.")
     return {partition: min(end, ends[partition]) for partition, end in latest.items() if partition in ends}
 

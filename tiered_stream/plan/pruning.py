@@ -94,8 +94,8 @@ class Pruning:
             return {}
         least, most = max(0, self.offsets.spans[0][0]), self.offsets.spans[-1][1]
         wanted = OffsetRange(least, max(least, most + 1))
-        kept = {each: found.intersect(wanted) for each, found in ranges.items() if self._reads(each)}
-        return {each: found for each, found in kept.items() if len(found)}
+        kept = {partition: found.intersect(wanted) for partition, found in ranges.items() if self._reads(partition)}
+        return {partition: found for partition, found in kept.items() if len(found)}
 
     def _reads(self, partition: TopicPartition) -> bool:
         named = self.topics is None or partition.topic in self.topics

@@ -118,17 +118,17 @@ def add_up(
     for partition, cost in costs.items():
         if cost.broker_reason == NOT_TIERED_YET and partition.topic in lags:
             cost.broker_reason = f"{NOT_TIERED_YET}; {lags[partition.topic]}"
-    return tuple(costs[each] for each in sorted(costs))
+    return tuple(costs[partition] for partition in sorted(costs))
 
 
 def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
     """Return one line for each reason why offsets are read from brokers, with their number and share."""
     total = 0
     reasons: Counter[str] = Counter()
-    for each in costs:
-        total += each.offsets
-        if each.broker_reason and each.broker_offsets:
-            reasons[each.broker_reason] += each.broker_offsets
+    for cost in costs:
+        total += cost.offsets
+        if cost.broker_reason and cost.broker_offsets:
+            reasons[cost.broker_reason] += cost.broker_offsets
     return [
         f"From brokers: {count:,} of {total:,} offsets ({count / total:.1%}): {reason}."
         for reason, count in sorted(reasons.items())
@@ -157,7 +157,7 @@ class ReadCost:
 
     def total(self, name: str) -> int:
         """Return the sum over all partitions of the figure (attribute of `PartitionCost`) with this name."""
-        return sum(getattr(each, name) for each in self.partitions)
+        return sum(getattr(partition, name) for partition in self.partitions)
 
     @property
     def seconds(self) -> float:
@@ -178,7 +178,7 @@ class ReadCost:
     def figures(self) -> dict[str, Any]:
         """Return the whole estimate as a dictionary for JSON."""
         return {
-            "partitions": [asdict(each) | {"offsets": each.offsets} for each in self.partitions],
+            "partitions": [asdict(partition) | {"offsets": partition.offsets} for partition in self.partitions],
             "total": {name: self.total(name) for name in self.TOTALS},
             "tasks": self.tasks,
             "seconds": round(self.seconds, 1),
@@ -201,10 +201,16 @@ def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> Render
         mib = f"{size / (1 << 20):,.1f}"
         table.add_row(name, offsets, f"{records:,}", f"{splits:,}", f"{segments:,}", mib, *map("{:,}".format, others))
 
-    for each in cost.partitions:
-        offsets = f"{each.start_offset:,} to {each.end_offset - 1:,}" if each.offsets else "none"
-        figures = each.offsets - each.skipped, each.splits, each.segments, each.storage_bytes, each.gets
-        add_row(f"{each.topic}-{each.partition}", offsets, *figures, each.broker_offsets)
+    for partition in cost.partitions:
+        offsets = f"{partition.start_offset:,} to {partition.end_offset - 1:,}" if partition.offsets else "none"
+        figures = (
+            partition.offsets - partition.skipped,
+            partition.splits,
+            partition.segments,
+            partition.storage_bytes,
+            partition.gets,
+        )
+        add_row(f"{partition.topic}-{partition.partition}", offsets, *figures, partition.broker_offsets)
     table.add_section()
     add_row("all", "", *map(cost.total, ("offsets", "splits", "segments", "storage_bytes", "gets", "broker_offsets")))
     prices = cost.prices

@@ -111,7 +111,11 @@ def _located(
         ids = {location.segment.topic_id for location in (found[0], found[-1])}
         return partition.topic not in topic_ids or ids == {topic_ids[partition.topic]}
 
-    return {each: found for each, found in locator.locate(ranges, needed).items() if found and meant(each, found)}
+    return {
+        partition: found
+        for partition, found in locator.locate(ranges, needed).items()
+        if found and meant(partition, found)
+    }
 
 
 def divided(offsets: OffsetRange, max_records: int | None) -> list[OffsetRange]:
@@ -260,7 +264,7 @@ def _cut_of(split: Split, parts: Sequence[SegmentLocation], target: int, count: 
     """Return at least `count` splits of one split that consists of these parts."""
     if not parts:
         return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
-    splits = [each for some in _joined(parts, target) for each in _tiered(split.topic_partition, some)]
+    splits = [joined for some in _joined(parts, target) for joined in _tiered(split.topic_partition, some)]
     return splits if len(splits) >= count else _cut_inside(splits, count)
 
 

@@ -61,11 +61,11 @@ def _initial(starting: Position, lookup: OffsetLookup, no_match: str, *, fitted:
     partitions, reader = lookup.assigned().partitions, lookup.reader
     starting = _fitted(starting, partitions) if fitted else starting
     starts = _positions(starting, partitions, lookup, "starting", no_match)
-    named = {each for each, at in starts.items() if at not in (EARLIEST, LATEST)}
+    named = {partition for partition, at in starts.items() if at not in (EARLIEST, LATEST)}
     return InitialOffsets(
         offsets=_bound(starts, *_log_ends(partitions, reader)),
         given=frozenset(named) if isinstance(starting, AtOffsets) else frozenset(),
-        at_end=frozenset(each for each, at in starts.items() if at == LATEST),
+        at_end=frozenset(partition for partition, at in starts.items() if at == LATEST),
     )
 
 
@@ -98,7 +98,7 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
         earliest, latest = _log_ends(partitions, reader)  # last: no timestamp's offset lies beyond
         starts = _bound(starts, earliest, latest)
         # A partition that starts beyond an open transaction's first offset has nothing to read, and ends at its start.
-        held = {**latest, **{each: starts[each] for each in lookup.undecided(latest, starts)}}
+        held = {**latest, **{partition: starts[partition] for partition in lookup.undecided(latest, starts)}}
         ranges = _ranges(starts, _bound(ends, earliest, held))
         wanted = {partition: offsets.end for partition, offsets in ranges.items() if len(offsets)}
         check_decided(lookup.undecided(latest, wanted), wanted)

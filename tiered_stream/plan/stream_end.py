@@ -80,9 +80,13 @@ class StreamEnd:
         """
         self._check(latest.keys())
         times = self._times(latest.keys())
-        self._find_ends({each: time_ms for each, time_ms in times.items() if each not in self._ends}, latest)
+        self._find_ends(
+            {partition: time_ms for partition, time_ms in times.items() if partition not in self._ends}, latest
+        )
         named = [partition for partition in latest if partition in self._ends or partition in times]
-        ends = {each: max(self._ends.get(each, latest[each]), start.get(each, 0)) for each in named}
+        ends = {
+            partition: max(self._ends.get(partition, latest[partition]), start.get(partition, 0)) for partition in named
+        }
         within = {partition: min(latest[partition], end) for partition, end in ends.items()}
         if not self._told and self._ends.keys() >= within.keys() and within == start:
             self._told = True

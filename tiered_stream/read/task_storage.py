@@ -90,7 +90,7 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
     Raises:
         ConfigurationError: as `fetcher_for`.
     """
-    signed = {each.segment.segment_id: each for each in locations if each.signed_url is not None}
+    signed = {location.segment.segment_id: location for location in locations if location.signed_url is not None}
     if not signed or options.fetcher_class is not None:
         return fetcher_for(options)
 
@@ -104,7 +104,7 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
         return locator.signed_url(signed[segment.segment_id])
 
     return PresignedFetcher(
-        {segment_id: each.signed_url or "" for segment_id, each in signed.items()},
+        {segment_id: location.signed_url or "" for segment_id, location in signed.items()},
         renew,
         signed_requests(options.storage),
         fetcher_for(options) if options.storage.uri is not None else None,

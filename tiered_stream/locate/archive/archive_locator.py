@@ -40,11 +40,14 @@ class ArchiveLocator(SegmentMetadataLocator):
         """Cut off the ranges at the last stable offset under read_committed: later offsets stay undecided for ever."""
         if not self.committed:
             return ranges
-        stable = {each: OffsetRange(0, of.last_stable_offset) for each, of in self._archive.partitions(ranges).items()}
+        stable = {
+            partition: OffsetRange(0, of.last_stable_offset)
+            for partition, of in self._archive.partitions(ranges).items()
+        }
         return {partition: wanted.intersect(stable.get(partition, wanted)) for partition, wanted in ranges.items()}
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        return {partition: each.visible for partition, each in self._archive.partitions(partitions).items()}
+        return {partition: archived.visible for partition, archived in self._archive.partitions(partitions).items()}
 
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]

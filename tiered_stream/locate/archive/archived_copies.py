@@ -151,7 +151,7 @@ class CopyListing:
 
     def _objects(self, prefix: str, start: str) -> Iterator[tuple[str, str]]:
         """Yield path and suffix of each segment object below the prefix, except objects below a longer prefix."""
-        longer = tuple(each for each in self._prefixes if each != prefix and each.startswith(prefix))
+        longer = tuple(other for other in self._prefixes if other != prefix and other.startswith(prefix))
         for key in self._store.list(prefix + start):
             match = None if key.startswith(longer) else _OBJECT.fullmatch(key.removeprefix(prefix))
             if match is not None:

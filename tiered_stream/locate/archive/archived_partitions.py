@@ -159,7 +159,10 @@ class Archive:
             if topic_id is None:
                 self._topics.pop(topic, None)
             else:
-                found[topic] = topic_id, {copy: each for copy, each in copies.items() if copy.topic_id == topic_id}
+                found[topic] = (
+                    topic_id,
+                    {copy: missing for copy, missing in copies.items() if copy.topic_id == topic_id},
+                )
         listed = [self._topics[topic] for topic in found if topic in self._topics]
         known = {copy: segment for topic in listed for copy, segment in topic.segments.items()}
         finished = [copy for _, copies in found.values() for copy, missing in copies.items() if not missing]
@@ -193,7 +196,11 @@ class Archive:
             topic = self._topic(partition.topic)
             if topic is not None and partition.partition in topic.partitions:
                 segments[partition] = topic.partitions[partition.partition]
-        new = {each: some for each, some in segments.items() if each not in self._known or self._known[each][0] != some}
+        new = {
+            partition: some
+            for partition, some in segments.items()
+            if partition not in self._known or self._known[partition][0] != some
+        }
         for partition, archived in zip(new, self._executor.map(self._work_out, new.values()), strict=True):
             self._known[partition] = new[partition], archived
         if new and self._looking is None:
@@ -243,7 +250,7 @@ class Archive:
         if topic in self._pinned:
             return self._pinned[topic] if self._pinned[topic] in found else None
         if len(found) > 1:
-            ids = ", ".join(sorted(uuid_to_text(each) for each in found))
+            ids = ", ".join(sorted(uuid_to_text(topic_id) for topic_id in found))
             raise ConfigurationError(
                 f"the archive has several topics named {topic!r}, with the ids {ids}: say in the option "
                 f'remote.topic.id which one to read, as {{"{topic}":"<id>"}}'
@@ -251,7 +258,9 @@ class Archive:
         return next(iter(found), None)
 
     def _work_out(self, segments: _Segments) -> ArchivedPartition:
-        newest = max(segments, key=lambda each: (each.leader_epochs[-1].epoch, each.end_offset, each.segment_id))
+        newest = max(
+            segments, key=lambda segment: (segment.leader_epochs[-1].epoch, segment.end_offset, segment.segment_id)
+        )
         checkpoint = self._parsed(newest, IndexType.LEADER_EPOCH, parse_leader_epoch_checkpoint)
         epochs = [LeaderEpoch(epoch, start_offset) for epoch, start_offset in checkpoint]
         lineage = lineage_of(epochs)

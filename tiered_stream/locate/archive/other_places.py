@@ -47,8 +47,8 @@ class OtherPlaces:
         """Warn if topics of these segments also have segments below a key prefix that is not read."""
         topics = {segment.topic_id: segment for segment in segments}
         for place in self._aiven_places():
-            hidden = [each for each in list(topics.values())[:_MOST_TOPICS] if self._has_topic(place, each)]
-            names = ", ".join(sorted(each.topic_partition.topic for each in hidden))
+            hidden = [segment for segment in list(topics.values())[:_MOST_TOPICS] if self._has_topic(place, segment)]
+            names = ", ".join(sorted(segment.topic_partition.topic for segment in hidden))
             if names:
                 log.warning(
                     "segments of %s are below key.prefix=%s, too, and are not read: name that prefix in %s",

@@ -184,7 +184,7 @@ class SegmentPositions:
         starts = [candidate.start for candidate in ranges if candidate.start > location.bytes.start]
         entries = np.unique(np.searchsorted(index.positions, starts))
         after: list[int] = (index.offsets[entries[entries < len(index.positions)]] + 1).tolist()
-        return [each for each in after if location.offsets.start < each < location.offsets.end]
+        return [offset for offset in after if location.offsets.start < offset < location.offsets.end]
 
 
 def _location(segment: RemoteLogSegment, wanted: OffsetRange, index: OffsetIndex) -> SegmentLocation:

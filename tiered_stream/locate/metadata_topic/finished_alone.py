@@ -51,8 +51,8 @@ class FinishedAloneSegments:
         """
         copies = [(partition, finished) for partition, of in alone.items() for finished in of]
         completed = self._executor.map(lambda copy: self._complete(*copy, starts), copies)
-        found: dict[TopicPartition, list[RemoteLogSegment]] = {each.topic_partition: [] for each in alone}
-        unknown: dict[TopicPartition, list[FinishedAlone]] = {each.topic_partition: [] for each in alone}
+        found: dict[TopicPartition, list[RemoteLogSegment]] = {partition.topic_partition: [] for partition in alone}
+        unknown: dict[TopicPartition, list[FinishedAlone]] = {partition.topic_partition: [] for partition in alone}
         for (partition, finished), segment in zip(copies, completed, strict=True):
             if segment is None:
                 unknown[partition.topic_partition].append(finished)
@@ -86,9 +86,11 @@ class FinishedAloneSegments:
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[FinishedAlone]) -> None:
         """Log the segments that are not completed, unless they are the same as in the last call."""
-        ids = frozenset(each.update.segment_id for each in unknown)
+        ids = frozenset(finished.update.segment_id for finished in unknown)
         if ids != self._unknown.get(partition, frozenset()):
-            ends = [str(each.update.end_offset) for each in unknown if each.update.end_offset is not None][:_SHOWN]
+            ends = [str(finished.update.end_offset) for finished in unknown if finished.update.end_offset is not None][
+                :_SHOWN
+            ]
             log.warning(
                 "%s: %d segment%s read from the broker: the metadata topic says that the copy is finished, but not "
                 "where it begins%s",

@@ -67,7 +67,7 @@ def check_readable(client: BrokerClient) -> None:
         BrokerUnavailableError: no broker responds.
     """
     partitions = client.metadata([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC].partitions
-    _, number = min((each.leader_id < 0, number) for number, each in partitions.items())
+    _, number = min((described.leader_id < 0, number) for number, described in partitions.items())
     first = TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)
     end = BrokerOffsetReader(client, _ISOLATION).latest([first])[first]
     with suppress(OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
@@ -101,7 +101,9 @@ class _ReadLog:
     def is_read(self, wanted: _Wanted, *, beyond: bool = True) -> bool:
         """Return whether all records up to the wanted end are read; with `beyond`, later records may be read too."""
         told = [self.topics.get(topic_id.bytes) for topic_id in wanted.topic_ids]
-        return all(each and (each.position == wanted.end or (beyond and each.position > wanted.end)) for each in told)
+        return all(
+            topic and (topic.position == wanted.end or (beyond and topic.position > wanted.end)) for topic in told
+        )
 
 
 class MetadataLog:
@@ -140,14 +142,16 @@ class MetadataLog:
         for key in [key for key in list(self._logs) if key[:2] != (topic_id, partition_count)]:
             self._logs.pop(key, None)  # the metadata topic was deleted and created again
         told: dict[TopicPartition, set[TopicIdPartition]] = defaultdict(set)
-        for each in partitions:
-            told[TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata_partition(each, partition_count))].add(each)
+        for partition in partitions:
+            told[TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata_partition(partition, partition_count))].add(
+                partition
+            )
         starts = self._offsets.each(EARLIEST, told, self._patience_ms)
         ends = self._offsets.each(LATEST, starts.found, self._patience_ms)
-        scans = sum(ends.found[each] - starts.found[each] for each in ends.found) >= _SCANNED_RECORDS
+        scans = sum(ends.found[where] - starts.found[where] for where in ends.found) >= _SCANNED_RECORDS
         reading: dict[TopicPartition, Future[_ReadLog]] = {}
         for where, end in ends.found.items():
-            topic_ids = frozenset(each.topic_id for each in told[where])
+            topic_ids = frozenset(partition.topic_id for partition in told[where])
             wanted = _Wanted(where, topic_ids, starts.found[where], end, scans)
             reading[where] = self._caught_up((topic_id, partition_count, where.partition), wanted)
         with collection_paused():
@@ -162,12 +166,12 @@ class MetadataLog:
             except TieredStreamError as error:
                 answer.faults.update(dict.fromkeys(told[where], error))
                 continue
-            for each in told[where]:
-                topic = topics[each.topic_id.bytes]
-                if (fault := topic.fault_of(each)) is not None:
-                    answer.faults[each] = fault
+            for partition in told[where]:
+                topic = topics[partition.topic_id.bytes]
+                if (fault := topic.fault_of(partition)) is not None:
+                    answer.faults[partition] = fault
                 else:
-                    answer.found[each] = topic.table
+                    answer.found[partition] = topic.table
         return answer
 
     def _caught_up(self, key: _LogKey, wanted: _Wanted) -> Future[_ReadLog]:
@@ -243,7 +247,8 @@ class MetadataLog:
         last_batch = self._last_batch(where, end)
         if last_batch is not None:
             told = {
-                UUID(bytes=each): KeptTopic.of(end, last_batch, read.topics[each].summary()) for each in read.topics
+                UUID(bytes=topic_id): KeptTopic.of(end, last_batch, read.topics[topic_id].summary())
+                for topic_id in read.topics
             }
             self._snapshots.save(whose, told)
             read.not_kept = 0

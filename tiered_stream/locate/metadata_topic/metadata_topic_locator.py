@@ -129,19 +129,24 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         topics = self._describe({partition.topic for partition in partitions})
         ids = {partition: topics[partition.topic].topic_id for partition in partitions}
         tables = self._tables(partitions, topics)
-        segments = {each.topic_partition: table.segments(each) for each, table in tables.found.items()}
+        segments = {named.topic_partition: table.segments(named) for named, table in tables.found.items()}
         for partition, completed in self._completed(tables.found).items():
             segments[partition] += tuple(completed)
         tiered = {partition: found for partition, found in segments.items() if found}
         lineages = self._lineages.of(
             {partition: self._epochs_of(partition, found) for partition, found in tiered.items()},
-            {each: (ids[each], topics[each.topic].partitions[each.partition].leader_epoch) for each in tiered},
+            {
+                partition: (ids[partition], topics[partition.topic].partitions[partition.partition].leader_epoch)
+                for partition in tiered
+            },
         )
         starts = self._offsets.each(EARLIEST, lineages.found, self._patience_ms)
-        views = {each: View(ids[each], VisibleSegments()) for each in segments.keys() - tiered.keys()}
-        for each, start in starts.found.items():
-            views[each] = self._view(each, ids[each], tiered[each], lineages.found[each], start)
-        faults = {each.topic_partition: fault for each, fault in tables.faults.items()}
+        views = {partition: View(ids[partition], VisibleSegments()) for partition in segments.keys() - tiered.keys()}
+        for partition, start in starts.found.items():
+            views[partition] = self._view(
+                partition, ids[partition], tiered[partition], lineages.found[partition], start
+            )
+        faults = {named.topic_partition: fault for named, fault in tables.faults.items()}
         return PartialAnswer(views, {**faults, **lineages.faults, **starts.faults})
 
     def follow(self, partitions: Collection[TopicPartition]) -> None:
@@ -161,10 +166,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self, tables: Mapping[TopicIdPartition, SegmentTable]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
         """Return the segments of which only an update is known; the storage gives their missing metadata."""
-        alone = {each: found for each, table in tables.items() if (found := table.alone(each))}
+        alone = {named: found for named, table in tables.items() if (found := table.alone(named))}
         if not alone:
             return {}
-        first = [each.topic_partition for each, of in alone.items() if any(one.end_before is None for one in of)]
+        first = [named.topic_partition for named, of in alone.items() if any(one.end_before is None for one in of)]
         starts = self._offsets.each(EARLIEST, first, self._patience_ms).found if first else {}
         return self._alone.complete(alone, starts)
 

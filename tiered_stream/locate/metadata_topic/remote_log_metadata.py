@@ -175,7 +175,7 @@ def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
             compact_bytes(metadata.custom_metadata), _STATE.pack(metadata.state), tagged_fields(end),
         ))  # fmt: skip
     segment = metadata.segment
-    epochs = b"".join(_LEADER_EPOCH.pack(each.epoch, each.start_offset) for each in segment.leader_epochs)
+    epochs = b"".join(_LEADER_EPOCH.pack(entry.epoch, entry.start_offset) for entry in segment.leader_epochs)
     return b"".join((
         bytes((_FRAME_VERSION, 0, 0)), name, segment.segment_id.bytes, NO_TAGS,
         _OFFSETS_AND_TIMES.pack(segment.base_offset, segment.end_offset, -1, segment.max_timestamp, -1),

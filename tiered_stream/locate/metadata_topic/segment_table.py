@@ -91,7 +91,9 @@ class SegmentTable:
         told = [update.end_offset for update in state.alone.values() if update.end_offset is not None]
         ends = sorted({*(segment.end_offset for segment, _ in state.tracked.values()), *told})
         finished = (FinishedAlone(update, _end_before(update, ends)) for update in state.alone.values())
-        return tuple(sorted(finished, key=lambda each: (each.update.end_offset or -1, each.update.segment_id)))
+        return tuple(
+            sorted(finished, key=lambda finished: (finished.update.end_offset or -1, finished.update.segment_id))
+        )
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Return all segments that may have objects in the storage, with their states, in no order."""

@@ -44,7 +44,7 @@ class ToldTopic:
 
     def summary(self) -> Iterator[OffsetValue]:
         """Yield offsets and values of the smallest set of records that results in the same state."""
-        yield from ((_KNOWN, encode_remote_log_metadata(each)) for each in self.table.summary())
+        yield from ((_KNOWN, encode_remote_log_metadata(metadata)) for metadata in self.table.summary())
         yield from ((offset, value) for offset, value, _ in self._unreadable.values())
 
     def refuse(self, whose: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError) -> None:
@@ -57,7 +57,7 @@ def take_in(topics: Mapping[bytes, ToldTopic], where: TopicPartition, offset: in
 
     `topics` holds the topics by the bytes of their ids.
     """
-    named = [each for each in _named(topics, value) if offset >= topics[each].position]
+    named = [topic_id for topic_id in _named(topics, value) if offset >= topics[topic_id].position]
     if not named:
         return
     try:
@@ -76,7 +76,7 @@ def _named(topics: Mapping[bytes, ToldTopic], value: bytes) -> list[bytes]:
     """Return the topics that a record may concern: the one that it names, or if malformed, all whose ids it holds."""
     topic_id = topic_id_of(value)
     if topic_id is None:
-        return [each for each in topics if each in value]
+        return [topic_id for topic_id in topics if topic_id in value]
     return [topic_id] if topic_id in topics else []
 
 
