@@ -96,7 +96,7 @@ class GoldenLocator(SegmentMetadataLocator):
         self.seams += seams
         return {(partition, seam): self._aborted_at(partition, seam) for partition, seam in seams}
 
-    def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
+    def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
         self.ahead |= seams
 
     def _aborted_at(self, partition: TopicPartition, seam: int) -> list[AbortedTransaction]:

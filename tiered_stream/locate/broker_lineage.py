@@ -13,10 +13,10 @@ from tiered_stream.model import PartialAnswer, TopicPartition
 
 
 @dataclass(slots=True)
-class _Known:
+class _LeaderLineage:
     leader: tuple[UUID, int]
     ends: dict[int, int] = field(default_factory=dict)
-    asked: set[int] = field(default_factory=set)
+    requested: set[int] = field(default_factory=set)
 
 
 class BrokerLineages:
@@ -29,7 +29,7 @@ class BrokerLineages:
     def __init__(self, client: BrokerClient, patience_ms: int | None = None) -> None:
         self._client = client
         self._patience_ms = patience_ms
-        self._known: dict[TopicPartition, _Known] = {}
+        self._known: dict[TopicPartition, _LeaderLineage] = {}
 
     def of(
         self, epochs: Mapping[TopicPartition, Collection[int]], leaders: Mapping[TopicPartition, tuple[UUID, int]]
@@ -42,7 +42,7 @@ class BrokerLineages:
         Raises: the errors of `leader_epochs.lineages`.
         """
         known = {partition: self._of_leader(partition, leaders[partition]) for partition in epochs}
-        unasked = {partition: set(wanted) - known[partition].asked for partition, wanted in epochs.items()}
+        unasked = {partition: set(wanted) - known[partition].requested for partition, wanted in epochs.items()}
         missing = {partition: wanted for partition, wanted in unasked.items() if wanted}
         told = lineages(self._client, missing, self._patience_ms)
         for partition, ends in told.found.items():
@@ -51,13 +51,13 @@ class BrokerLineages:
             present = one.leader[1]
             if present in one.ends:
                 one.ends[present] = END_OF_LOG  # the current epoch is still growing
-            one.asked.update(missing[partition])
+            one.requested.update(missing[partition])
         return PartialAnswer(
             {partition: known[partition].ends for partition in epochs if partition not in told.faults}, told.faults
         )
 
-    def _of_leader(self, partition: TopicPartition, leader: tuple[UUID, int]) -> _Known:
+    def _of_leader(self, partition: TopicPartition, leader: tuple[UUID, int]) -> _LeaderLineage:
         known = self._known.get(partition)
         if known is None or known.leader != leader or leader[1] == NO_EPOCH:
-            known = self._known[partition] = _Known(leader)
+            known = self._known[partition] = _LeaderLineage(leader)
         return known

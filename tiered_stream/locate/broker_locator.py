@@ -34,8 +34,8 @@ from tiered_stream.process.heap_and_gc import collection_paused
 
 log = logging.getLogger(__name__)
 
-_MOST_ROUNDS = 10_000
-_OFFSETS = 1 << 63  # exclusive bound of int64 offsets
+_MAX_ROUNDS = 10_000
+_OFFSETS_END = 1 << 63  # exclusive bound of int64 offsets
 
 T = TypeVar("T")
 
@@ -72,14 +72,14 @@ class BrokerLocator(Locator):
         # This allows one whole attempt, because a response that names very many segments may take long.
         self._patience_ms = client.config.request_timeout_ms if falls_back else None
         self._terms = LocationTerms(isolation, local_too, part_bytes)
-        self._ends_terms = LocationTerms(isolation, local_too, offsets_only=True)
+        self._offsets_terms = LocationTerms(isolation, local_too, offsets_only=True)
         self._signed_only = signed_only
         self._known: dict[tuple[TopicPartition, LocationTerms], tuple[bytes, UUID, Locations]] = {}
         self._warned = False
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        found = self._ask(ranges, self._terms)
+        found = self._request(ranges, self._terms)
         if not self._signed_only:
             return found
         signed = {
@@ -94,7 +94,7 @@ class BrokerLocator(Locator):
         return signed
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
-        found = self._ask(ranges, self._ends_terms)
+        found = self._request(ranges, self._offsets_terms)
         return {
             partition: tuple(VisibleSegment(of.segment, of.offsets) for of in found[partition]) for partition in ranges
         }
@@ -105,10 +105,10 @@ class BrokerLocator(Locator):
         The requested parts have a quarter of the bytes of the smallest share in the round.
         """
         ends = {}
-        for some in _of_like_sizes([(partition, share.bytes) for partition, share in shares.items()]):
+        for some in _by_similar_size([(partition, share.bytes) for partition, share in shares.items()]):
             part_bytes = max(1, min(size for _, size in some) // 4)
             ranges = {partition: shares[partition].offsets for partition, _ in some}
-            found = self._ask(ranges, replace(self._terms, part_bytes=part_bytes))
+            found = self._request(ranges, replace(self._terms, part_bytes=part_bytes))
             for partition, size in some:
                 segment_id = shares[partition].segment.segment_id
                 parts = [part for part in found[partition] if part.segment.segment_id == segment_id]
@@ -124,9 +124,9 @@ class BrokerLocator(Locator):
         """
         parts: list[Sequence[SegmentLocation]] = [[location] for location, _ in cuts]
         large = [(at, size) for at, (location, size) in enumerate(cuts) if len(location.bytes) > size]
-        for some in _of_like_sizes(large):
+        for some in _by_similar_size(large):
             terms = replace(self._terms, part_bytes=min(size for _, size in some))
-            for round_ in _one_of_each_partition([at for at, _ in some], [location for location, _ in cuts]):
+            for round_ in _rounds_of_adjacent([at for at, _ in some], [location for location, _ in cuts]):
                 self._cut_round(round_, terms, parts)
         return parts
 
@@ -134,7 +134,7 @@ class BrokerLocator(Locator):
         """Cut each location at the given offsets, by parts of a quarter of their average distance in bytes."""
         sizes = [max(1, len(location.bytes) // (4 * (len(starts) + 1))) for location, starts in cuts]
         fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])
-        return [_pieces(location, parts, starts) for (location, starts), parts in zip(cuts, fine, strict=True)]
+        return [_cut_at(location, parts, starts) for (location, starts), parts in zip(cuts, fine, strict=True)]
 
     def _cut_round(
         self,
@@ -150,7 +150,7 @@ class BrokerLocator(Locator):
             partition: OffsetRange(parts[of[0]][0].offsets.start, parts[of[-1]][0].offsets.end)
             for partition, of in runs.items()
         }
-        for partition, found in self._ask(ranges, terms).items():
+        for partition, found in self._request(ranges, terms).items():
             for number in runs[partition]:
                 (location,) = parts[number]
                 own = [part for part in found if location.offsets.start <= part.offsets.start < location.offsets.end]
@@ -163,14 +163,14 @@ class BrokerLocator(Locator):
         Raises: the errors of `locate`.
         """
         partition, segment = location.segment.topic_partition, location.segment
-        found = self._ask({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
+        found = self._request({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
         return next((renewed.signed_url for renewed in found if renewed.segment.segment_id == segment.segment_id), None)
 
-    def _ask(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
+    def _request(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
         """Return the locations of all ranges, by as many rounds of requests as the longest response needs."""
         found: PartitionLocations = dict.fromkeys(ranges, ())
         left = {partition: wanted for partition, wanted in ranges.items() if len(wanted)}
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if not left:
                 return found
             answers = locate_segments(self._client, left, terms, self._patience_ms)
@@ -202,8 +202,8 @@ class BrokerLocator(Locator):
         known = self._known.get((partition, terms))
         # Most responses name what an earlier response named, and equal bytes decode to equal locations.
         if known is None or known[:2] != (answer.segments, metadata.topic_id):
-            known = answer.segments, metadata.topic_id, _decoded(partition, metadata.topic_id, answer.segments)
-            if terms in (self._terms, self._ends_terms):
+            known = answer.segments, metadata.topic_id, _decode_locations(partition, metadata.topic_id, answer.segments)
+            if terms in (self._terms, self._offsets_terms):
                 self._known[partition, terms] = known
         locations = known[2]
         if locations[0].offsets.start < wanted.start or locations[-1].offsets.end > wanted.end:
@@ -217,7 +217,7 @@ def _is_cut_of(location: SegmentLocation, parts: Sequence[SegmentLocation]) -> b
     return whole and all(part.segment.segment_id == location.segment.segment_id for part in parts)
 
 
-def _of_like_sizes(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
+def _by_similar_size(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
     """Group the sizes so that within a group, no size is twice as large as another or larger."""
     groups: dict[int, list[tuple[T, int]]] = defaultdict(list)
     for entry in sizes:
@@ -225,7 +225,7 @@ def _of_like_sizes(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
     return list(groups.values())
 
 
-def _one_of_each_partition(
+def _rounds_of_adjacent(
     numbers: Sequence[int], locations: Sequence[SegmentLocation]
 ) -> list[dict[TopicPartition, list[int]]]:
     """Return rounds of the numbered locations, in which each partition has only adjacent locations."""
@@ -240,7 +240,7 @@ def _one_of_each_partition(
     return [{partition: of[at] for partition, of in runs.items() if at < len(of)} for at in range(rounds)]
 
 
-def _pieces(
+def _cut_at(
     location: SegmentLocation, parts: Sequence[SegmentLocation], starts: Sequence[int]
 ) -> Sequence[SegmentLocation]:
     """Cut the location at `starts`; each piece gets the bytes of the `parts` that hold its offsets."""
@@ -260,7 +260,7 @@ def _pieces(
     return pieces
 
 
-def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
+def _decode_locations(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
     try:
         locations = tuple(_location(partition, topic_id, entry) for entry in decode_segments(data))
     except ValueError as error:
@@ -288,7 +288,7 @@ def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegment
     )
     offsets = OffsetRange(entry.start_offset, entry.end_offset)
     byte_range = ByteRange(entry.start_position, entry.end_position)
-    inside = segment.base_offset <= offsets.start < offsets.end <= segment.end_offset + 1 < _OFFSETS
+    inside = segment.base_offset <= offsets.start < offsets.end <= segment.end_offset + 1 < _OFFSETS_END
     if not inside or byte_range.end > segment.size:
         raise ValueError(f"segment {segment.segment_id}: {offsets}, {byte_range}")
     return SegmentLocation(

@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_WITNESSES = 4
+_MAX_OTHERS = 4
 """Number of other segments that are tried to find out whether the credentials are valid."""
-_OUT_OF_REACH = 16
+_MAX_UNREACHABLE = 16
 """Number of failures to reach the storage after which no more segments are tried.
 
 Each failure may take a whole timeout.
@@ -64,9 +64,9 @@ class SegmentsLeftOut:
         self._counts: Counter[TopicPartition] = Counter()
         self._reasons: dict[TopicPartition, tuple[int, StorageError]] = {}
         """Base offset and error of the first segment of each partition that fails, in offset order."""
-        self._out_of_reach = 0
-        self._access: SingleFlightCache[None, bool] = SingleFlightCache(1)
-        self._placed: SingleFlightCache[None, None] = SingleFlightCache(1)
+        self._unreachable = 0
+        self._access_check: SingleFlightCache[None, bool] = SingleFlightCache(1)
+        self._place_check: SingleFlightCache[None, None] = SingleFlightCache(1)
 
     def attempt(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
         """Return the result of `work`, or None if the segment is left to the brokers because the storage fails.
@@ -78,7 +78,7 @@ class SegmentsLeftOut:
             StorageError: `work` raises it, and no segment may be left to the brokers.
         """
         error: StorageError | None = None
-        if self._out_of_reach < _OUT_OF_REACH:
+        if self._unreachable < _MAX_UNREACHABLE:
             try:
                 return work()
             except StorageBucketNotFoundError:
@@ -91,7 +91,7 @@ class SegmentsLeftOut:
                 error = failure
         with self._lock:
             self._counts[segment.topic_partition] += 1
-            self._out_of_reach += isinstance(error, StorageUnavailableError)
+            self._unreachable += isinstance(error, StorageUnavailableError)
             first = self._reasons.get(segment.topic_partition)
             if error is not None and (first is None or segment.base_offset < first[0]):
                 self._reasons[segment.topic_partition] = segment.base_offset, error
@@ -108,9 +108,9 @@ class SegmentsLeftOut:
 
     def _check_place(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
         """Search elsewhere, once, for this segment and one placed differently. Raises: the errors of `check_place`."""
-        self._placed.get(None, lambda: self._look_elsewhere(segment, missing))
+        self._place_check.get(None, lambda: self._check_places(segment, missing))
 
-    def _look_elsewhere(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
+    def _check_places(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
         has_access = partial(self._has_access, segment)
         check_place(self._fetcher, segment, missing, has_access)
         # The missing object may be one of an adjacent segment, whose index is needed too.
@@ -127,10 +127,10 @@ class SegmentsLeftOut:
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
         """Return whether the storage gives another segment's index, or this segment's log if there is no other one."""
-        return self._access.get(None, lambda: self._gives_another(refused))
+        return self._access_check.get(None, lambda: self._gives_another(refused))
 
     def _gives_another(self, refused: RemoteLogSegment) -> bool:
-        others = [segment for segment in self._newest() if segment.segment_id != refused.segment_id][:_WITNESSES]
+        others = [segment for segment in self._newest() if segment.segment_id != refused.segment_id][:_MAX_OTHERS]
         if not others:
             return gives(partial(self._fetcher.fetch_log_segment, refused, 0, 1))
         return any(gives(partial(self._fetcher.fetch_indexes, segment, (IndexType.OFFSET,))) for segment in others)

@@ -70,10 +70,10 @@ class SegmentMetadataLocator(Locator):
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         """Return the segments that count, sorted and disjoint, by partition."""
 
-    def _saw(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
+    def _remember_visible(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
         """Remember the segments that `segments` returned, from which a micro-batch is planned; does nothing here."""
 
-    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
+    def _recently_visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         """Return the segments that count, by partition; a recent result of `segments` may be used again."""
         return self.visible_of(partitions)
 
@@ -87,18 +87,18 @@ class SegmentMetadataLocator(Locator):
         not be determined; the locations that need them are left to the brokers.
         """
 
-    def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
+    def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
         """Request the results of `_aborted_across` for all seams together if possible; does nothing by default."""
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        visible = self._visible_again([partition for partition, wanted in ranges.items() if len(wanted)])
+        visible = self._recently_visible([partition for partition, wanted in ranges.items() if len(wanted)])
         parts = {
             partition: overlapping(visible[partition], wanted)
             for partition, wanted in ranges.items()
             if partition in visible
         }
-        located = self._locate_all(visible, parts, ranges, needed)
+        located = self._locate_parts(visible, parts, ranges, needed)
         seams = {partition: {seam for _, seam in found if seam is not None} for partition, found in located.items()}
         asked = [(partition, seam) for partition, of in seams.items() for seam in of]
         across = self._aborted_across(asked) if asked else {}
@@ -124,7 +124,7 @@ class SegmentMetadataLocator(Locator):
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
-        self._saw(visible)
+        self._remember_visible(visible)
         return {
             partition: tuple(found[at] for at in overlapping(found, wanted))
             for partition, wanted in ranges.items()
@@ -175,10 +175,10 @@ class SegmentMetadataLocator(Locator):
         seams = {}
         for partition, wanted in ranges.items():
             for at in overlapping(visible[partition], wanted)[-1:]:
-                _, seam = self._whole(visible[partition], at, wanted, every_segment) or (None, None)
+                _, seam = self._whole_location(visible[partition], at, wanted, every_segment) or (None, None)
                 if seam is not None:
                     seams[partition] = seam
-        self._ask_ahead(seams)
+        self._prefetch_aborted(seams)
 
     def location(self, visible: VisibleSegments, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
         """Return the location of `wanted`, which lies in `visible[at]`; `committed`: with its aborted transactions.
@@ -188,7 +188,9 @@ class SegmentMetadataLocator(Locator):
         segment = visible[at].segment
         if not committed:
             return self._positions.location(segment, wanted)
-        location, seam_offset = self._whole(visible, at, wanted, every_segment) or self._locate_one(visible, at, wanted)
+        location, seam_offset = self._whole_location(visible, at, wanted, every_segment) or self._locate_part(
+            visible, at, wanted
+        )
         if seam_offset is None:
             return location
         seam = segment.topic_partition, seam_offset
@@ -197,7 +199,7 @@ class SegmentMetadataLocator(Locator):
     def close(self) -> None:
         self.executor.shutdown(wait=True, cancel_futures=True)
 
-    def _locate_all(
+    def _locate_parts(
         self,
         visible: Mapping[TopicPartition, VisibleSegments],
         parts: Mapping[TopicPartition, range],
@@ -213,11 +215,11 @@ class SegmentMetadataLocator(Locator):
         def locate(item: tuple[TopicPartition, int]) -> _Located | None:
             partition, index = item
             at = parts[partition][index]
-            work = partial(self._locate_one, visible[partition], at, ranges[partition])
+            work = partial(self._locate_part, visible[partition], at, ranges[partition])
             return left_out.attempt(visible[partition][at].segment, work)
 
         located = {
-            partition: self._wholes(visible[partition], parts[partition], ranges[partition], needed)
+            partition: self._whole_locations(visible[partition], parts[partition], ranges[partition], needed)
             for partition in parts
         }
         unknown = [
@@ -228,7 +230,7 @@ class SegmentMetadataLocator(Locator):
         left_out.report()
         return {partition: [one for one in found if one is not None] for partition, found in located.items()}
 
-    def _wholes(
+    def _whole_locations(
         self, visible: VisibleSegments, parts: range, wanted: OffsetRange, needed: SegmentFilter
     ) -> list[_Located | None]:
         """Return the location of each part for which no index must be read, and None for the other parts.
@@ -236,14 +238,16 @@ class SegmentMetadataLocator(Locator):
         If all segments are needed, known locations are reused, because there may be 100,000 parts.
         """
         if needed is not every_segment:
-            return [self._whole(visible, at, wanted, needed) for at in parts]
+            return [self._whole_location(visible, at, wanted, needed) for at in parts]
         found = visible.located[self.committed][parts.start : parts.stop]
         cut = {0, len(parts) - 1} if len(parts) else set()  # only the first and the last part may be wanted in part
         for index in cut.union(index for index, one in enumerate(found) if one is None):
-            found[index] = self._whole(visible, parts[index], wanted, needed)
+            found[index] = self._whole_location(visible, parts[index], wanted, needed)
         return found
 
-    def _whole(self, visible: VisibleSegments, at: int, wanted: OffsetRange, needed: SegmentFilter) -> _Located | None:
+    def _whole_location(
+        self, visible: VisibleSegments, at: int, wanted: OffsetRange, needed: SegmentFilter
+    ) -> _Located | None:
         """Return the location of a part that is wanted as a whole and needs no index, and cache it; None otherwise.
 
         The location of a segment that is not needed has the right offsets and no bytes.
@@ -257,14 +261,14 @@ class SegmentMetadataLocator(Locator):
         if known is None and part.offsets == part.segment.offsets and not self._needs_index(visible, at):
             # Aborted transactions are then known from the seam to which the search would go on.
             seam = visible[visible.next_stop(at)].offsets.end if self.committed else None
-            known = visible.located[self.committed][at] = self._place(visible, at, wanted), seam
+            known = visible.located[self.committed][at] = self._location_of(visible, at, wanted), seam
         return known
 
     def _needs_index(self, visible: VisibleSegments, at: int) -> bool:
         """Return whether an index is needed to know the aborted transactions of a part."""
         return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
 
-    def _place(self, visible: VisibleSegments, at: int, wanted: OffsetRange) -> SegmentLocation:
+    def _location_of(self, visible: VisibleSegments, at: int, wanted: OffsetRange) -> SegmentLocation:
         """Return the location of the wanted offsets of a part, without aborted transactions."""
         part = visible[at]
         location = self._positions.location(part.segment, wanted.intersect(part.offsets))
@@ -272,8 +276,8 @@ class SegmentMetadataLocator(Locator):
             return replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
         return location
 
-    def _locate_one(self, visible: VisibleSegments, at: int, wanted: OffsetRange) -> _Located:
-        location = self._place(visible, at, wanted)
+    def _locate_part(self, visible: VisibleSegments, at: int, wanted: OffsetRange) -> _Located:
+        location = self._location_of(visible, at, wanted)
         if not self.committed:
             return location, None
         search = find_aborted(visible, at, location.offsets, self._cache)

@@ -23,8 +23,8 @@ from tiered_stream.locate.locator import Locator, SegmentFilter, WrappedLocator,
 from tiered_stream.model import PartitionLocations, PartitionRanges, RemoteLogSegment, SegmentLocation
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
-_WITNESSES = 3
-_SAMPLES = 64
+_MAX_OTHERS = 3
+_MAX_SAMPLES = 64
 """Number of located segments that are examined for their kind."""
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class CheckedStorage(WrappedLocator):
 
     def _check_new(self, locations: Sequence[SegmentLocation]) -> None:
         """Check one location of each kind that was not checked yet, among a sample of all locations."""
-        for location in locations[:: len(locations) // _SAMPLES + 1]:
+        for location in locations[:: len(locations) // _MAX_SAMPLES + 1]:
             kind = self._fetcher.placed_by_metadata(location.segment)
             if kind not in self._checked:
                 self._check(location, locations)
@@ -81,7 +81,7 @@ class CheckedStorage(WrappedLocator):
 
     def _gives_another(self, locations: Sequence[SegmentLocation]) -> bool:
         """Return whether the storage gives one of the last segments, which are the least likely to be deleted."""
-        return any(gives(partial(self._fetch_byte, location)) for location in locations[: -_WITNESSES - 1 : -1])
+        return any(gives(partial(self._fetch_byte, location)) for location in locations[: -_MAX_OTHERS - 1 : -1])
 
     def _fetch_byte(self, location: SegmentLocation) -> None:
         start = location.bytes.start

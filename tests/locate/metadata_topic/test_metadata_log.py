@@ -124,19 +124,19 @@ def test_without_a_fallback_a_partition_without_a_leader_is_an_error(tier: Scrip
 def test_what_a_leader_gone_costs_comes_back_with_it(tier: ScriptedTier) -> None:
     made = locator(tier)
     tier.leaders[SICK] = -1
-    faults = made.look(ALL).faults
+    faults = made.views(ALL).faults
     assert set(faults) == {SICK} and isinstance(faults[SICK], TieredStreamError)
     tier.leaders[SICK] = 2
-    answer = made.look(ALL)
+    answer = made.views(ALL)
     assert not answer.faults and answer.found[SICK].topic_id == tier.topics[SICK.topic]
 
 
 def test_news_is_read_on_and_a_new_topic_does_not_hide_the_others(tier: ScriptedTier) -> None:
     made = locator(tier)
     ours = [each for each in ALL if tier.told_by(each.topic) == tier.told_by(SICK.topic)]
-    assert len(made.look(ours[:1]).found) == 1
+    assert len(made.views(ours[:1]).found) == 1
     tier.tell(SICK.topic, segment_record(SICK.topic, tier.topics[SICK.topic], 1))
-    answer = made.look(ours)
+    answer = made.views(ours)
     assert {each: len(view.visible) for each, view in answer.found.items()} == {
         each: 2 if each == SICK else 1 for each in ours
     }
@@ -146,17 +146,17 @@ def test_what_comes_while_a_part_is_read_is_read_the_next_time(tier: ScriptedTie
     made = locator(tier)
     tier.tell(SICK.topic, segment_record(SICK.topic, tier.topics[SICK.topic], 1))
     tier.late = 1
-    assert len(made.look([SICK]).found[SICK].visible) == 1
+    assert len(made.views([SICK]).found[SICK].visible) == 1
     tier.late = 0
-    assert len(made.look([SICK]).found[SICK].visible) == 2
+    assert len(made.views([SICK]).found[SICK].visible) == 2
 
 
 def test_the_compiled_scan_finds_the_same(tier: ScriptedTier, monkeypatch: pytest.MonkeyPatch) -> None:
     for damage in BAD_RECORDS.values():
         tier.tell(SICK.topic, damage(tier))
-    expected = locator(tier).look(ALL)
-    monkeypatch.setattr(metadata_log, "_SCANNED_RECORDS", 0)
-    found = locator(tier).look(ALL)
+    expected = locator(tier).views(ALL)
+    monkeypatch.setattr(metadata_log, "_MIN_SCAN_RECORDS", 0)
+    found = locator(tier).views(ALL)
     assert found.found == expected.found
     assert {each: str(fault) for each, fault in found.faults.items()} == {
         each: str(fault) for each, fault in expected.faults.items()
@@ -173,7 +173,7 @@ class Kept:
 
     def look(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The segments that a new locator knows, by partition."""
-        found = locator(self.tier, kept=self.snapshots).look(partitions).found
+        found = locator(self.tier, kept=self.snapshots).views(partitions).found
         return {partition: len(view.visible) for partition, view in found.items()}
 
     def read_from(self) -> dict[int, list[int]]:
@@ -192,7 +192,7 @@ class Kept:
 
 @pytest.fixture
 def kept(tier: ScriptedTier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
-    monkeypatch.setattr(metadata_log, "_KEPT_RECORDS", 1)
+    monkeypatch.setattr(metadata_log, "_MIN_SNAPSHOT_RECORDS", 1)
     return Kept(tier, tmp_path / "kept")
 
 
@@ -252,7 +252,7 @@ def test_where_the_log_is_another_it_is_read_from_its_start(kept: Kept, change: 
 
 def test_a_record_that_cannot_be_read_is_kept_too(kept: Kept) -> None:
     kept.tier.tell(SICK.topic, whole(kept.tier)[:-9])
-    first, again = (locator(kept.tier, kept=kept.snapshots).look(ALL).faults for _ in range(2))
+    first, again = (locator(kept.tier, kept=kept.snapshots).views(ALL).faults for _ in range(2))
     assert set(first) == set(again) == {SICK}
     assert str(first[SICK]) == str(again[SICK])
 

@@ -84,7 +84,7 @@ class TieredSegments:
         with self._lock:
             self._seen = {each: seen for each, seen in self._seen.items() if each in everywhere}
         with suppress(UnknownTopicError):  # a topic was deleted just now
-            self._locator.follow(everywhere)
+            self._locator.read_metadata(everywhere)
         for led in by_leader.values():  # one look per leader: no request waits for a leader that it does not need
             self._look(led)
         if (fault := self._faulty.fault_of_all(everywhere)) is not None:
@@ -188,10 +188,10 @@ class TieredSegments:
 
     def _find(self, partitions: Collection[TopicPartition]) -> None:
         try:
-            answer = self._locator.look(partitions)
+            answer = self._locator.views(partitions)
         except UnknownTopicError:
             topics = self._client.metadata()
-            answer = self._locator.look([each for each in partitions if _exists(topics, each)])
+            answer = self._locator.views([each for each in partitions if _exists(topics, each)])
         now = time.monotonic()
         with self._lock:
             for each in partitions:

@@ -23,7 +23,7 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
 
-_SHOWN = 10
+_MAX_SHOWN_TOPICS = 10
 _INT64_MAX = (1 << 63) - 1
 _REQUEST_BYTES = 1 << 20  # most records are within one index interval (4 KiB) of the search's start
 
@@ -46,13 +46,13 @@ class ArchiveOffsetReader(OffsetReader):
         self._limits = limits
         self._fetcher = fetcher
         self._isolation = isolation
-        self._told_topics = False
+        self._warned_of_no_topic = False
 
     def topics(self) -> frozenset[str]:
         return self._archive.topic_names()
 
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
-        self._archive.take_in(topics)
+        self._archive.list_new(topics)
         described = {topic: self._archive.topic(topic) for topic in topics}
         missing = sorted(topic for topic, description in described.items() if description is None)
         if missing:
@@ -74,9 +74,9 @@ class ArchiveOffsetReader(OffsetReader):
         if found:
             return self.partitions(found)
         self._archive.check_prefix()
-        if not self._told_topics:  # a stream asks for every micro-batch
-            self._told_topics = True
-            shown = ", ".join(sorted(topics)[:_SHOWN]) + (", …" if len(topics) > _SHOWN else "")
+        if not self._warned_of_no_topic:  # a stream asks for every micro-batch
+            self._warned_of_no_topic = True
+            shown = ", ".join(sorted(topics)[:_MAX_SHOWN_TOPICS]) + (", …" if len(topics) > _MAX_SHOWN_TOPICS else "")
             log.warning("no topic in the archive has the pattern of subscribePattern; its topics are %s", shown)
         return {}
 

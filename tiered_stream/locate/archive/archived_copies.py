@@ -26,7 +26,7 @@ from tiered_stream.storage.aiven.manifest import parse_manifest
 from tiered_stream.storage.object_store import ObjectStore
 
 MANIFEST = ".rsm-manifest"
-_MOST_LISTED_ALONE = 16
+_MAX_LISTED_ALONE = 16
 """Maximum number of topics that are listed one by one.
 
 Each topic takes at least one request, and one request of a full listing returns 1,000 keys.
@@ -93,7 +93,7 @@ class CopyListing:
         """
         found: dict[str, dict[SegmentCopy, Suffixes]] = {topic: {} for topic in topics}
         finished: set[str] = set()
-        for start in [f"{topic}-" for topic in topics] if len(topics) <= _MOST_LISTED_ALONE else [""]:
+        for start in [f"{topic}-" for topic in topics] if len(topics) <= _MAX_LISTED_ALONE else [""]:
             for copy, missing in self.copies(start):
                 topic = copy.topic
                 # The same copy may be below two prefixes.

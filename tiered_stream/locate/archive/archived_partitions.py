@@ -17,7 +17,7 @@ from uuid import UUID
 from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.locate.archive.archived_copies import MANIFEST, CopyListing, SegmentCopy, Suffixes
-from tiered_stream.locate.archive.other_places import OtherPlaces
+from tiered_stream.locate.archive.unread_places import UnreadPlaces
 from tiered_stream.locate.indexes.index_cache import IndexCache
 from tiered_stream.locate.lineage import Lineage, VisibleSegment, lineage_of, visible_segments
 from tiered_stream.model import (
@@ -102,11 +102,11 @@ class Archive:
         prefixes = tuple(dict.fromkeys((key_prefix, *more_prefixes)))
         self._store = store
         self._listing = CopyListing(store, prefixes, manifest_limit)
-        self._elsewhere = OtherPlaces(store, prefixes, places)
-        self._looking: Future[None] | None = None
+        self._unread = UnreadPlaces(store, prefixes, places)
+        self._search: Future[None] | None = None
         """Search for segments that are not read, which runs while the query is planned."""
-        self._told_missing: set[SegmentCopy] = set()
-        self._pinned = topic_ids or {}
+        self._warned_of: set[SegmentCopy] = set()
+        self._topic_ids = topic_ids or {}
         self._indexes = IndexCache(fetcher)
         self._executor = ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="archive")
         self._topics: dict[str, _Topic] = {}
@@ -121,7 +121,7 @@ class Archive:
         """
         names = frozenset(copy.topic for copy, missing in self._listing.copies() if not missing)
         if not names:
-            raise ConfigurationError(self._elsewhere.why_empty())
+            raise ConfigurationError(self._unread.why_empty())
         return names
 
     def why_empty(self) -> str | None:
@@ -130,7 +130,7 @@ class Archive:
         Raises:
             StorageError: the store cannot be listed.
         """
-        return self._elsewhere.why_empty() if self._listing.any_manifest() is None else None
+        return self._unread.why_empty() if self._listing.any_manifest() is None else None
 
     def check_prefix(self) -> None:
         """Check the key prefix against one manifest.
@@ -154,7 +154,7 @@ class Archive:
         """
         found: dict[str, tuple[UUID, dict[SegmentCopy, Suffixes]]] = {}
         for topic, copies in self._listing.of_topics(topics).items():
-            self._tell_missing(copies)
+            self._warn_of_missing(copies)
             topic_id = self._topic_id(topic, {copy.topic_id for copy, missing in copies.items() if not missing})
             if topic_id is None:
                 self._topics.pop(topic, None)
@@ -174,7 +174,7 @@ class Archive:
             incomplete = {copy: missing for copy, missing in copies.items() if missing}
             self._topics[name] = _Topic(topic_id, segments, incomplete)
 
-    def take_in(self, topics: Collection[str]) -> None:
+    def list_new(self, topics: Collection[str]) -> None:
         """List the topics that were never listed."""
         self.refresh([topic for topic in topics if topic not in self._topics])
 
@@ -201,10 +201,10 @@ class Archive:
             for partition, some in segments.items()
             if partition not in self._known or self._known[partition][0] != some
         }
-        for partition, archived in zip(new, self._executor.map(self._work_out, new.values()), strict=True):
+        for partition, archived in zip(new, self._executor.map(self._archived, new.values()), strict=True):
             self._known[partition] = new[partition], archived
-        if new and self._looking is None:
-            self._looking = self._executor.submit(self._elsewhere.tell, [some[0] for some in new.values()])
+        if new and self._search is None:
+            self._search = self._executor.submit(self._unread.warn_of_topics, [some[0] for some in new.values()])
         return {partition: self._known[partition][1] for partition in segments}
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
@@ -226,8 +226,8 @@ class Archive:
 
     def close(self) -> None:
         """End threads and close the store."""
-        if self._looking is not None:
-            wait([self._looking])
+        if self._search is not None:
+            wait([self._search])
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._store.close()
 
@@ -236,19 +236,19 @@ class Archive:
             self.refresh([topic])
         return self._topics.get(topic)
 
-    def _tell_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
+    def _warn_of_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
         """Warn once for each incomplete copy, unless the manifest is missing, because the copy may be in progress."""
         for copy, missing in copies.items():
-            if missing and MANIFEST not in missing and copy not in self._told_missing:
-                self._told_missing.add(copy)
+            if missing and MANIFEST not in missing and copy not in self._warned_of:
+                self._warned_of.add(copy)
                 names = " and ".join(self._listing.name(copy, suffix) for suffix in sorted(missing))
                 log.warning(
                     "%s: a segment is not read, %s is missing, and its manifest is there", copy.partition, names
                 )
 
     def _topic_id(self, topic: str, found: set[UUID]) -> UUID | None:
-        if topic in self._pinned:
-            return self._pinned[topic] if self._pinned[topic] in found else None
+        if topic in self._topic_ids:
+            return self._topic_ids[topic] if self._topic_ids[topic] in found else None
         if len(found) > 1:
             ids = ", ".join(sorted(uuid_to_text(topic_id) for topic_id in found))
             raise ConfigurationError(
@@ -257,7 +257,7 @@ class Archive:
             )
         return next(iter(found), None)
 
-    def _work_out(self, segments: _Segments) -> ArchivedPartition:
+    def _archived(self, segments: _Segments) -> ArchivedPartition:
         newest = max(
             segments, key=lambda segment: (segment.leader_epochs[-1].epoch, segment.end_offset, segment.segment_id)
         )

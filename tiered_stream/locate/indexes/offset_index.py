@@ -38,7 +38,7 @@ from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
-_REMEMBERED = 1 << 15
+_MAX_REMEMBERED = 1 << 15
 """Number of remembered locations that end at an offset chosen by `end_of`.
 
 The plan locates them next, possibly in more segments than the index cache holds.
@@ -100,7 +100,7 @@ class SegmentPositions:
         self._fetcher = fetcher
         self._cache = cache
         self._lock = threading.Lock()
-        self._remembered: LRUCache[tuple[UUID, OffsetRange], SegmentLocation] = LRUCache(_REMEMBERED)
+        self._remembered: LRUCache[tuple[UUID, OffsetRange], SegmentLocation] = LRUCache(_MAX_REMEMBERED)
 
     def location(self, segment: RemoteLogSegment, wanted: OffsetRange) -> SegmentLocation:
         """Return the bytes in which the batches with `wanted` begin and end; a whole segment needs no request.
@@ -165,7 +165,7 @@ class SegmentPositions:
         if len(location.bytes) <= target_bytes:
             return [location]
         index = self._offset_index(location.segment)
-        return _parts(location, index, self._places(location, index, target_bytes))
+        return _parts(location, index, self._cut_offsets(location, index, target_bytes))
 
     def cut_at(self, location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
         """Cut `location` at the ascending `offsets` inside it; parts share bytes as those of `cut` do."""
@@ -176,7 +176,7 @@ class SegmentPositions:
         with naming(segment):
             return parse_offset_index(data, segment.base_offset, segment.size)
 
-    def _places(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
+    def _cut_offsets(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
         """Return offsets to cut at, by the first entry at or after the start of each range that the layout prefers."""
         # Far more ranges than index entries would not give more parts.
         target_bytes = max(target_bytes, len(location.bytes) // (8 * len(index.positions) + 1))

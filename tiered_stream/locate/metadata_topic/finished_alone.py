@@ -20,7 +20,7 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
 
-_SHOWN = 3
+_MAX_SHOWN_OFFSETS = 3
 """Maximum number of end offsets in a warning."""
 
 
@@ -35,7 +35,7 @@ class FinishedAloneSegments:
         self._fetcher = fetcher
         self._executor = executor
         self._falls_back = falls_back
-        self._told: dict[tuple[UUID, int], RemoteLogSegment | None] = {}
+        self._completed: dict[tuple[UUID, int], RemoteLogSegment | None] = {}
         self._unknown: dict[TopicPartition, frozenset[UUID]] = {}
 
     def complete(
@@ -65,11 +65,11 @@ class FinishedAloneSegments:
     def _complete(
         self, partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
     ) -> RemoteLogSegment | None:
-        named = _named(partition, finished, starts)
+        named = _identified(partition, finished, starts)
         if named is None:
             return None
         key = named.segment_id, named.base_offset
-        if key not in self._told:
+        if key not in self._completed:
             try:
                 segment = self._fetcher.segment_metadata(named)
             except (StorageError, CorruptDataError, UnsupportedDataError) as error:
@@ -81,15 +81,15 @@ class FinishedAloneSegments:
                 if passing:
                     return None
                 segment = None
-            self._told[key] = segment if segment and segment.end_offset == named.end_offset else None
-        return self._told[key]
+            self._completed[key] = segment if segment and segment.end_offset == named.end_offset else None
+        return self._completed[key]
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[FinishedAlone]) -> None:
         """Log the segments that are not completed, unless they are the same as in the last call."""
         ids = frozenset(finished.update.segment_id for finished in unknown)
         if ids != self._unknown.get(partition, frozenset()):
             ends = [str(finished.update.end_offset) for finished in unknown if finished.update.end_offset is not None][
-                :_SHOWN
+                :_MAX_SHOWN_OFFSETS
             ]
             log.warning(
                 "%s: %d segment%s read from the broker: the metadata topic says that the copy is finished, but not "
@@ -100,7 +100,7 @@ class FinishedAloneSegments:
         self._unknown[partition] = ids
 
 
-def _named(
+def _identified(
     partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
 ) -> RemoteLogSegment | None:
     """Return a segment with the fields that name its objects, or None if its start is unknown."""

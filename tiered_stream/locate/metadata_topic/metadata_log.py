@@ -26,14 +26,19 @@ from tiered_stream.errors import (
     TieredStreamError,
     naming,
 )
-from tiered_stream.locate.metadata_topic.metadata_snapshots import KeptTopic, LastBatch, MetadataSnapshots, Whose
+from tiered_stream.locate.metadata_topic.metadata_snapshots import (
+    LastBatch,
+    MetadataSnapshots,
+    SnapshotKey,
+    TopicSnapshot,
+)
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
     TopicIdPartition,
     metadata_partition,
 )
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
-from tiered_stream.locate.metadata_topic.told_topic import ToldTopic, take_in, told_again
+from tiered_stream.locate.metadata_topic.topic_state import TopicState, apply_record, restored_topic
 from tiered_stream.model import PartialAnswer, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
@@ -46,13 +51,13 @@ log = logging.getLogger(__name__)
 
 _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 500
-_READERS = 4
+_MAX_READERS = 4
 """Number of metadata partitions that are read in parallel."""
-_SCANNED_RECORDS = 100_000
+_MIN_SCAN_RECORDS = 100_000
 """Number of records from which starting the compiled scan costs less than reading them in plain Python."""
-_KEPT_RECORDS = 1_000
+_MIN_SNAPSHOT_RECORDS = 1_000
 """Minimum number of new records of a metadata partition for which its snapshot is written."""
-_EMPTY_ANSWERS = 5  # consecutive empty responses below the high watermark after which no records are left
+_MAX_EMPTY_RESPONSES = 5  # consecutive empty responses below the high watermark after which no records are left
 
 # Records of the internal topic are not transactional, so its log ends at the high watermark.
 _ISOLATION = IsolationLevel.READ_UNCOMMITTED
@@ -79,7 +84,7 @@ _LogKey = tuple[UUID, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _LogPart:
     """Part of a metadata partition that must be read: the topics' ids, and the start and end of the partition's log."""
 
     where: TopicPartition
@@ -91,14 +96,14 @@ class _Wanted:
 
 
 @dataclass(slots=True)
-class _ReadLog:
+class _LogState:
     """State of a metadata partition up to the records that were read: each topic's state, by the bytes of its id."""
 
-    topics: dict[bytes, ToldTopic] = field(default_factory=dict)
-    not_kept: int = 0
+    topics: dict[bytes, TopicState] = field(default_factory=dict)
+    unsaved_records: int = 0
     """Number of records that were read after the last snapshot was written."""
 
-    def is_read(self, wanted: _Wanted, *, beyond: bool = True) -> bool:
+    def is_read(self, wanted: _LogPart, *, beyond: bool = True) -> bool:
         """Return whether all records up to the wanted end are read; with `beyond`, later records may be read too."""
         told = [self.topics.get(topic_id.bytes) for topic_id in wanted.topic_ids]
         return all(
@@ -121,9 +126,9 @@ class MetadataLog:
         self._patience_ms = patience_ms
         self._snapshots = snapshots
         self._offsets = BrokerOffsetReader(client, _ISOLATION)
-        self._logs: dict[_LogKey, _ReadLog] = {}
-        self._reading: SingleFlightCache[_LogKey, _ReadLog] = SingleFlightCache(0)
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="metadata-topic")
+        self._logs: dict[_LogKey, _LogState] = {}
+        self._reading: SingleFlightCache[_LogKey, _LogState] = SingleFlightCache(0)
+        self._readers = ThreadPoolExecutor(_MAX_READERS, thread_name_prefix="metadata-topic")
 
     def tables(
         self, partitions: Collection[TopicIdPartition], metadata_topic: TopicMetadata
@@ -148,11 +153,11 @@ class MetadataLog:
             )
         starts = self._offsets.each(EARLIEST, told, self._patience_ms)
         ends = self._offsets.each(LATEST, starts.found, self._patience_ms)
-        scans = sum(ends.found[where] - starts.found[where] for where in ends.found) >= _SCANNED_RECORDS
-        reading: dict[TopicPartition, Future[_ReadLog]] = {}
+        scans = sum(ends.found[where] - starts.found[where] for where in ends.found) >= _MIN_SCAN_RECORDS
+        reading: dict[TopicPartition, Future[_LogState]] = {}
         for where, end in ends.found.items():
             topic_ids = frozenset(partition.topic_id for partition in told[where])
-            wanted = _Wanted(where, topic_ids, starts.found[where], end, scans)
+            wanted = _LogPart(where, topic_ids, starts.found[where], end, scans)
             reading[where] = self._caught_up((topic_id, partition_count, where.partition), wanted)
         with collection_paused():
             wait(reading.values())
@@ -174,45 +179,45 @@ class MetadataLog:
                     answer.found[partition] = topic.table
         return answer
 
-    def _caught_up(self, key: _LogKey, wanted: _Wanted) -> Future[_ReadLog]:
+    def _caught_up(self, key: _LogKey, wanted: _LogPart) -> Future[_LogState]:
         """Return the metadata partition, as a future, once it is read up to the wanted end."""
         read = self._logs.get(key)
         if read is None or not read.is_read(wanted, beyond=False):
             return self._readers.submit(self._catch_up, key, wanted)
-        done: Future[_ReadLog] = Future()
+        done: Future[_LogState] = Future()
         done.set_result(read)
         return done
 
-    def _catch_up(self, key: _LogKey, wanted: _Wanted) -> _ReadLog:
+    def _catch_up(self, key: _LogKey, wanted: _LogPart) -> _LogState:
         while True:
-            read = self._reading.get(key, partial(self._read_on, key, wanted))
+            read = self._reading.get(key, partial(self._read_new, key, wanted))
             if read.is_read(wanted):
                 return read
 
-    def _read_on(self, key: _LogKey, wanted: _Wanted) -> _ReadLog:
+    def _read_new(self, key: _LogKey, wanted: _LogPart) -> _LogState:
         """Read on from the current position, or from the log's start if the position is not in the log."""
-        read = self._logs.setdefault(key, _ReadLog())
+        read = self._logs.setdefault(key, _LogState())
         where, end = wanted.where, wanted.end
         new = {topic_id for topic_id in wanted.topic_ids if topic_id.bytes not in read.topics}
-        read.topics.update(self._known_before(key, new, wanted) if new else {})
+        read.topics.update(self._restored(key, new, wanted) if new else {})
         if max(topic.position for topic in read.topics.values()) > end:
             # Another thread that asked later has read further, or the log was truncated.
             end = self._offsets.latest([where])[where]
         if not all(wanted.start <= topic.position <= end for topic in read.topics.values()):
-            read = self._logs[key] = _ReadLog({topic_id: ToldTopic(wanted.start) for topic_id in read.topics})
+            read = self._logs[key] = _LogState({topic_id: TopicState(wanted.start) for topic_id in read.topics})
         while (position := min(topic.position for topic in read.topics.values())) < end:
             fetched = self._fetch(where, position)
             following = end if fetched is None else min(_apply(read, where, fetched, end, scans=wanted.scans), end)
             for topic in read.topics.values():
                 topic.position = max(topic.position, following)
-            read.not_kept += following - position
-        self._keep(key, read, where, end)
+            read.unsaved_records += following - position
+        self._save(key, read, where, end)
         return read
 
     def _fetch(self, where: TopicPartition, position: int) -> FetchedRecords | None:
         """Fetch from `position` on; return None if compaction has left no records from there on (KIP-1266)."""
         fetched = None
-        for _ in range(_EMPTY_ANSWERS):
+        for _ in range(_MAX_EMPTY_RESPONSES):
             fetched = fetch_records(
                 self._client, where, position, isolation=_ISOLATION,
                 max_bytes=_FETCH_BYTES, max_wait_ms=_FETCH_WAIT_MS, patience_ms=self._patience_ms,
@@ -223,10 +228,10 @@ class MetadataLog:
             return None
         raise BrokerUnavailableError(f"{where}: the broker gives no records from offset {position} on, below their end")
 
-    def _known_before(self, key: _LogKey, new: Collection[UUID], wanted: _Wanted) -> dict[bytes, ToldTopic]:
+    def _restored(self, key: _LogKey, new: Collection[UUID], wanted: _LogPart) -> dict[bytes, TopicState]:
         """Load the topics that are new here from their snapshots, if reading can continue from these."""
-        where, whose = wanted.where, self._whose(key)
-        told = {topic_id.bytes: ToldTopic(wanted.start) for topic_id in new}
+        where, whose = wanted.where, self._snapshot_key(key)
+        told = {topic_id.bytes: TopicState(wanted.start) for topic_id in new}
         kept = self._snapshots.load(whose, new) if self._snapshots and whose and wanted.end else {}
         last_batches: dict[int, LastBatch | None] = {}
         for topic_id, topic in kept.items():
@@ -236,22 +241,22 @@ class MetadataLog:
                 last_batches[topic.position] = self._last_batch(where, topic.position)
             if topic.last_batch == last_batches[topic.position]:
                 with suppress(CorruptDataError):
-                    told[topic_id.bytes] = told_again(topic.values(), topic_id.bytes, where, topic.position)
+                    told[topic_id.bytes] = restored_topic(topic.values(), topic_id.bytes, where, topic.position)
         return told
 
-    def _keep(self, key: _LogKey, read: _ReadLog, where: TopicPartition, end: int) -> None:
+    def _save(self, key: _LogKey, read: _LogState, where: TopicPartition, end: int) -> None:
         """Write a snapshot if it saves the next query much reading."""
-        whose = self._whose(key)
-        if self._snapshots is None or whose is None or read.not_kept < _KEPT_RECORDS:
+        whose = self._snapshot_key(key)
+        if self._snapshots is None or whose is None or read.unsaved_records < _MIN_SNAPSHOT_RECORDS:
             return
         last_batch = self._last_batch(where, end)
         if last_batch is not None:
             told = {
-                UUID(bytes=topic_id): KeptTopic.of(end, last_batch, read.topics[topic_id].summary())
+                UUID(bytes=topic_id): TopicSnapshot.of(end, last_batch, read.topics[topic_id].summary())
                 for topic_id in read.topics
             }
             self._snapshots.save(whose, told)
-            read.not_kept = 0
+            read.unsaved_records = 0
 
     def _last_batch(self, where: TopicPartition, position: int) -> LastBatch | None:
         """Return the batch that holds the offset before `position`, or None if the log does not have it."""
@@ -265,12 +270,12 @@ class MetadataLog:
             return None
         return LastBatch(base_offset, int.from_bytes(fetched.records[CRC_AT:ATTRIBUTES_AT], "big"))
 
-    def _whose(self, key: _LogKey) -> Whose | None:
+    def _snapshot_key(self, key: _LogKey) -> SnapshotKey | None:
         cluster_id = self._client.cluster_id
-        return None if cluster_id is None else Whose(cluster_id, *key)
+        return None if cluster_id is None else SnapshotKey(cluster_id, *key)
 
 
-def _apply(read: _ReadLog, where: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:
+def _apply(read: _LogState, where: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:
     """Apply the fetched records, and return the offset to continue from."""
     next_offset = 0
     with naming(where):
@@ -279,7 +284,7 @@ def _apply(read: _ReadLog, where: TopicPartition, fetched: FetchedRecords, end: 
             for offset, value in values:
                 # A batch may begin before the requested offset.
                 if value is not None and fetched.fetch_offset <= offset < end:
-                    take_in(read.topics, where, offset, value)
+                    apply_record(read.topics, where, offset, value)
     if next_offset <= fetched.fetch_offset:
         raise CorruptDataError(f"{where}: no whole batch came from offset {fetched.fetch_offset} on")
     return next_offset

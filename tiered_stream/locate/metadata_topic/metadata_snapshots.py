@@ -10,7 +10,7 @@ partitions, partition). It has a section for each topic that a query has read. N
                 of the section 32 bytes
     sections    values of records: offset int64, bytes uint32, and these bytes
 
-The records of a section result in the state of its topic (`ToldTopic.summary`). A file is written under a temporary
+The records of a section result in the state of its topic (`TopicState.summary`). A file is written under a temporary
 name and then renamed: readers always see a whole file, and the last writer wins. If a file is damaged, the records of
 its topics are read from the beginning of the log. Only the user may have access to the folder, and its files may be
 deleted at any time.
@@ -35,9 +35,9 @@ from tiered_stream.process.private_folder import is_private_and_writable, user_c
 
 log = logging.getLogger(__name__)
 
-MOST_FILE_BYTES = 128 << 20
-MOST_FOLDER_BYTES = 1 << 30
-NOWHERE = "none"
+MAX_FILE_BYTES = 128 << 20
+MAX_FOLDER_BYTES = 1 << 30
+NO_SNAPSHOTS = "none"
 
 _MAGIC = b"tsrlm\0\0\1"
 _DIGEST_BYTES = 32
@@ -57,7 +57,7 @@ class LastBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTopic:
+class TopicSnapshot:
     """Records of one topic in one metadata partition, up to the offset `position`."""
 
     position: int
@@ -65,7 +65,7 @@ class KeptTopic:
     packed: bytes
 
     @classmethod
-    def of(cls, position: int, last_batch: LastBatch, values: Iterable[OffsetValue]) -> KeptTopic:
+    def of(cls, position: int, last_batch: LastBatch, values: Iterable[OffsetValue]) -> TopicSnapshot:
         packed = b"".join(piece for offset, value in values for piece in (_VALUE.pack(offset, len(value)), value))
         return cls(position, last_batch, packed)
 
@@ -84,7 +84,7 @@ class KeptTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class SnapshotKey:
     """Identity of the metadata partition whose records a file holds."""
 
     cluster_id: str
@@ -104,7 +104,7 @@ class MetadataSnapshots:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self, whose: Whose, topic_ids: Collection[UUID] | None = None) -> dict[UUID, KeptTopic]:
+    def load(self, whose: SnapshotKey, topic_ids: Collection[UUID] | None = None) -> dict[UUID, TopicSnapshot]:
         """Return the kept records of the topics; None: of all topics."""
         if not (self._folder.exists() and is_private_and_writable(self._folder)):
             return {}
@@ -117,12 +117,12 @@ class MetadataSnapshots:
             log.warning("%s is not used, the metadata topic is read from its beginning: %s", self._path(whose), error)
             return {}
 
-    def save(self, whose: Whose, topics: Mapping[UUID, KeptTopic]) -> None:
+    def save(self, whose: SnapshotKey, topics: Mapping[UUID, TopicSnapshot]) -> None:
         """Keep the records of these topics, and the kept records of other topics if there is room."""
-        data = pack({**self.load(whose), **topics}, whose)
-        if len(data) > MOST_FILE_BYTES:
-            data = pack(topics, whose)
-        if len(data) > MOST_FILE_BYTES or not is_private_and_writable(self._folder):
+        data = encode_snapshot({**self.load(whose), **topics}, whose)
+        if len(data) > MAX_FILE_BYTES:
+            data = encode_snapshot(topics, whose)
+        if len(data) > MAX_FILE_BYTES or not is_private_and_writable(self._folder):
             return
         try:
             handle, name = tempfile.mkstemp(_SUFFIX, dir=self._folder)  # only the user may read it
@@ -135,11 +135,11 @@ class MetadataSnapshots:
                 raise
         except OSError as error:
             log.warning("what the metadata topic told is not kept in %s: %s", self._folder, error)
-        self._tidy()
+        self._delete_oldest()
 
-    def _tidy(self) -> None:
-        """Delete the files that were written longest ago until the others have at most `MOST_FOLDER_BYTES` together."""
-        room = MOST_FOLDER_BYTES
+    def _delete_oldest(self) -> None:
+        """Delete the files that were written longest ago until the others have at most `MAX_FOLDER_BYTES` together."""
+        room = MAX_FOLDER_BYTES
         with suppress(OSError):  # another process may tidy up too
             ours = [Path(entry.path) for entry in os.scandir(self._folder) if entry.name.endswith(_SUFFIX)]
             for path in sorted(ours, key=lambda path: path.stat().st_mtime, reverse=True):
@@ -147,7 +147,7 @@ class MetadataSnapshots:
                 if room < 0:
                     path.unlink()
 
-    def _path(self, whose: Whose) -> Path:
+    def _path(self, whose: SnapshotKey) -> Path:
         return self._folder / (whose.digest(b"")[:16].hex() + _SUFFIX)
 
 
@@ -156,7 +156,7 @@ def open_snapshots(folder: str) -> MetadataSnapshots | None:
 
     Return None if the option says that no snapshots are kept, or if the user has no home folder.
     """
-    if folder == NOWHERE:
+    if folder == NO_SNAPSHOTS:
         return None
     try:
         return MetadataSnapshots(Path(folder).expanduser() if folder else user_cache_folder() / "metadata")
@@ -164,7 +164,7 @@ def open_snapshots(folder: str) -> MetadataSnapshots | None:
         return None
 
 
-def pack(topics: Mapping[UUID, KeptTopic], whose: Whose) -> bytes:
+def encode_snapshot(topics: Mapping[UUID, TopicSnapshot], whose: SnapshotKey) -> bytes:
     """Return the bytes of a snapshot file."""
     entries = [
         _ENTRY.pack(topic_id.bytes, kept.position, *kept.last_batch, len(kept.packed), whose.digest(kept.packed))
@@ -175,12 +175,14 @@ def pack(topics: Mapping[UUID, KeptTopic], whose: Whose) -> bytes:
     return b"".join((head, *(kept.packed for kept in topics.values())))
 
 
-def read_snapshot(file: BinaryIO, whose: Whose, topic_ids: Collection[UUID] | None = None) -> dict[UUID, KeptTopic]:
+def read_snapshot(
+    file: BinaryIO, whose: SnapshotKey, topic_ids: Collection[UUID] | None = None
+) -> dict[UUID, TopicSnapshot]:
     """Return a file's records of the topics (None: of all). Raises CorruptDataError if it is not valid for `whose`."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     head = file.read(len(_MAGIC) + _DIGEST_BYTES + _COUNT.size)
-    if size > MOST_FILE_BYTES or len(head) < len(_MAGIC) + _DIGEST_BYTES + _COUNT.size or not head.startswith(_MAGIC):
+    if size > MAX_FILE_BYTES or len(head) < len(_MAGIC) + _DIGEST_BYTES + _COUNT.size or not head.startswith(_MAGIC):
         raise CorruptDataError("it is no snapshot of this version")
     (count,) = _COUNT.unpack_from(head, len(head) - _COUNT.size)
     contents = file.read(min(count * _ENTRY.size, size))
@@ -194,6 +196,6 @@ def read_snapshot(file: BinaryIO, whose: Whose, topic_ids: Collection[UUID] | No
             packed = file.read(min(section_size, size))
             if len(packed) != section_size or digest != whose.digest(packed):
                 raise CorruptDataError("a section was altered, or is cut off")
-            found[topic_id] = KeptTopic(position, LastBatch(base_offset, crc), packed)
+            found[topic_id] = TopicSnapshot(position, LastBatch(base_offset, crc), packed)
         at += section_size
     return found

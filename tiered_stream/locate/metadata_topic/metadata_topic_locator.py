@@ -34,29 +34,29 @@ log = logging.getLogger(__name__)
 PATIENCE_MS = 5_000
 """Maximum time to wait for a partition's leader, in ms, if brokers can serve the partition later."""
 
-_SEAM_WAIT_MS = 500
+_SEAM_MAX_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
 _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
 """Sizes of batches in bytes that are tried in turn at many seams, because most topics have small batches."""
-_SEEN_SECONDS = 60.0
+_RECENT_SECONDS = 60.0
 """Seconds for which `locate` may reuse the segments that `segments` returned.
 
 Spark writes the offsets to its checkpoint between the two calls.
 """
-_MAY_BE_LEFT_OUT = (BrokerUnavailableError, CorruptDataError, UnsupportedDataError)
+_LEFT_TO_BROKERS = (BrokerUnavailableError, CorruptDataError, UnsupportedDataError)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """Tiered part of a partition: the segments that count, sorted and disjoint, and the topic's id.
 
-    `made_from` holds the inputs (segments, lineage, log start offset), so that nothing is computed again if they are
+    `inputs` holds the inputs (segments, lineage, log start offset), so that nothing is computed again if they are
     equal.
     """
 
     topic_id: UUID
     visible: VisibleSegments
-    made_from: tuple[tuple[RemoteLogSegment, ...], Lineage, int] = ((), {}, 0)
+    inputs: tuple[tuple[RemoteLogSegment, ...], Lineage, int] = ((), {}, 0)
 
 
 class MetadataTopicLocator(SegmentMetadataLocator):
@@ -64,7 +64,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
 
     If a topic was deleted and created again, the segments of the new topic are located. `close` closes neither the
     client nor the fetcher. With `falls_back`, partitions are left out if their metadata is unavailable or unreadable.
-    `look` and `location` serve many threads, but one thread at a time per partition.
+    `views` and `location` serve many threads, but one thread at a time per partition.
 
     Args:
         patience_ms: maximum time to wait for a leader (None: `default.api.timeout.ms`).
@@ -89,32 +89,32 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._patience_ms = patience_ms
         self._offsets = BrokerOffsetReader(client, isolation)
         self._log = MetadataLog(client, patience_ms, snapshots)
-        self._alone = FinishedAloneSegments(fetcher, self.executor, falls_back=falls_back)
+        self._finished_alone = FinishedAloneSegments(fetcher, self.executor, falls_back=falls_back)
         self._lineages = BrokerLineages(client, patience_ms)
         self._topic_ids: dict[str, UUID] = {}
         self._views: dict[TopicPartition, View] = {}
         self._epochs: dict[TopicPartition, tuple[tuple[RemoteLogSegment, ...], set[int]]] = {}
         self._seams: dict[TopicPartition, tuple[tuple[UUID, int], tuple[AbortedTransaction, ...]]] = {}
-        self._seen: tuple[float, Mapping[TopicPartition, VisibleSegments]] | None = None
+        self._recent: tuple[float, Mapping[TopicPartition, VisibleSegments]] | None = None
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        answer = self.look(partitions)
+        answer = self.views(partitions)
         for partition, fault in answer.faults.items():
-            if not (self.falls_back and isinstance(fault, _MAY_BE_LEFT_OUT)):
+            if not (self.falls_back and isinstance(fault, _LEFT_TO_BROKERS)):
                 raise fault
             log.warning("%s is read from the broker, what is tiered of it is not known: %s", partition, fault)
         return {partition: view.visible for partition, view in answer.found.items()}
 
-    def _saw(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
-        self._seen = time.monotonic(), visible
+    def _remember_visible(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
+        self._recent = time.monotonic(), visible
 
-    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        seen, self._seen = self._seen, None
-        if seen and time.monotonic() - seen[0] < _SEEN_SECONDS and seen[1].keys() >= set(partitions):
+    def _recently_visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
+        seen, self._recent = self._recent, None
+        if seen and time.monotonic() - seen[0] < _RECENT_SECONDS and seen[1].keys() >= set(partitions):
             return seen[1]
         return self.visible_of(partitions)
 
-    def look(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
+    def views(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
         """Return the tiered part of each partition, as it is now.
 
         A fault comes from the partition's leader or from its metadata partition, which cannot be reached, or holds a
@@ -149,10 +149,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         faults = {named.topic_partition: fault for named, fault in tables.faults.items()}
         return PartialAnswer(views, {**faults, **lineages.faults, **starts.faults})
 
-    def follow(self, partitions: Collection[TopicPartition]) -> None:
-        """Read the metadata of all these partitions at once, so that `look` then only reads what is new.
+    def read_metadata(self, partitions: Collection[TopicPartition]) -> None:
+        """Read the metadata of all these partitions at once, so that `views` then only reads what is new.
 
-        Raises: the errors of `look`.
+        Raises: the errors of `views`.
         """
         self._tables(partitions, self._describe({partition.topic for partition in partitions}))
 
@@ -171,7 +171,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             return {}
         first = [named.topic_partition for named, of in alone.items() if any(one.end_before is None for one in of)]
         starts = self._offsets.each(EARLIEST, first, self._patience_ms).found if first else {}
-        return self._alone.complete(alone, starts)
+        return self._finished_alone.complete(alone, starts)
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
         """Describe the topics and the metadata topic, as they are now."""
@@ -194,10 +194,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         lineage: Lineage,
         log_start_offset: int,
     ) -> View:
-        made_from = (segments, dict(lineage), log_start_offset)
+        inputs = (segments, dict(lineage), log_start_offset)
         view = self._views.get(partition)
-        if view is None or (view.topic_id, view.made_from) != (topic_id, made_from):
-            view = View(topic_id, visible_segments(segments, lineage, log_start_offset), made_from)
+        if view is None or (view.topic_id, view.inputs) != (topic_id, inputs):
+            view = View(topic_id, visible_segments(segments, lineage, log_start_offset), inputs)
             self._views[partition] = view
         return view
 
@@ -205,7 +205,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
         """Return the aborted transactions across seams; a seam needs one request, because decided offsets stay so."""
-        unavailable = self._ask_together(dict(seams))
+        unavailable = self._fetch_seams(dict(seams))
         found = {}
         for partition, seam in seams:
             try:
@@ -218,17 +218,17 @@ class MetadataTopicLocator(SegmentMetadataLocator):
                 log.warning("%s is read from the broker around offset %d: %s", partition, seam, error)
         return found
 
-    def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
+    def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
         with suppress(BrokerError):
-            self._ask_together(seams)
+            self._fetch_seams(seams)
 
-    def _ask_together(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
+    def _fetch_seams(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
         """Learn the aborted transactions at seams with small enough batches; return the errors of unavailable leaders.
 
         A Fetch of many partitions brings no batch that is larger than its size limit, and no batch that is not needed.
         The remaining partitions are fetched one by one later.
         """
-        unknown = {partition: seam for partition, seam in seams.items() if self._known_at(partition, seam) is None}
+        unknown = {partition: seam for partition, seam in seams.items() if self._known_aborted(partition, seam) is None}
         if len(unknown) < 2:
             return {}
         waiting = {
@@ -245,7 +245,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
                     unavailable[partition] = fault
             for partition, fetched in answer.found.items():
                 if fetched.records:
-                    self._learn(partition, waiting[partition], fetched)
+                    self._remember_aborted(partition, waiting[partition], fetched)
             waiting = {
                 partition: waiting[partition] for partition, fetched in answer.found.items()
                 if not fetched.records and fetched.last_stable_offset > waiting[partition]
@@ -253,14 +253,16 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return unavailable
 
     def _aborted_at(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...]:
-        known = self._known_at(partition, seam)
-        return self._learn(partition, seam, self._fetch_at(partition, seam)) if known is None else known
+        known = self._known_aborted(partition, seam)
+        return self._remember_aborted(partition, seam, self._fetch_at(partition, seam)) if known is None else known
 
-    def _known_at(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...] | None:
+    def _known_aborted(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...] | None:
         asked, known = self._seams.get(partition, (None, ()))
         return known if asked == (self._topic_ids[partition.topic], seam) else None
 
-    def _learn(self, partition: TopicPartition, seam: int, fetched: FetchedRecords) -> tuple[AbortedTransaction, ...]:
+    def _remember_aborted(
+        self, partition: TopicPartition, seam: int, fetched: FetchedRecords
+    ) -> tuple[AbortedTransaction, ...]:
         aborted = tuple(
             AbortedTransaction(producer_id, first_offset, seam)
             for producer_id, first_offset in fetched.aborted_transactions
@@ -280,7 +282,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         for _ in range(_SEAM_ATTEMPTS):
             if fetched.records:
                 return fetched
-            fetched = self._fetch(partition, seam - 1, max_wait_ms=_SEAM_WAIT_MS)
+            fetched = self._fetch(partition, seam - 1, max_wait_ms=_SEAM_MAX_WAIT_MS)
         raise BrokerUnavailableError(
             f"partition {partition}: the broker gives no records at offset {seam - 1}, which is tiered; without them "
             "it is unknown which transactions around it were aborted"

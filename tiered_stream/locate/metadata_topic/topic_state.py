@@ -22,12 +22,12 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.model import TopicPartition
 
-_KNOWN = 0
+_SUMMARY_OFFSET = 0
 """Placeholder for the offset of records that were read; it is never shown."""
 
 
 @dataclass(slots=True)
-class ToldTopic:
+class TopicState:
     """State of one topic; all records below the offset `position` are included."""
 
     position: int
@@ -44,7 +44,7 @@ class ToldTopic:
 
     def summary(self) -> Iterator[OffsetValue]:
         """Yield offsets and values of the smallest set of records that results in the same state."""
-        yield from ((_KNOWN, encode_remote_log_metadata(metadata)) for metadata in self.table.summary())
+        yield from ((_SUMMARY_OFFSET, encode_remote_log_metadata(metadata)) for metadata in self.table.summary())
         yield from ((offset, value) for offset, value, _ in self._unreadable.values())
 
     def refuse(self, whose: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError) -> None:
@@ -52,7 +52,7 @@ class ToldTopic:
         self._unreadable.setdefault(whose, (offset, value, error))
 
 
-def take_in(topics: Mapping[bytes, ToldTopic], where: TopicPartition, offset: int, value: bytes) -> None:
+def apply_record(topics: Mapping[bytes, TopicState], where: TopicPartition, offset: int, value: bytes) -> None:
     """Apply one record to the topic that it names, unless the topic's state already includes the record's offset.
 
     `topics` holds the topics by the bytes of their ids.
@@ -72,7 +72,7 @@ def take_in(topics: Mapping[bytes, ToldTopic], where: TopicPartition, offset: in
             topics[metadata.partition.topic_id.bytes].table.apply(metadata)
 
 
-def _named(topics: Mapping[bytes, ToldTopic], value: bytes) -> list[bytes]:
+def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
     """Return the topics that a record may concern: the one that it names, or if malformed, all whose ids it holds."""
     topic_id = topic_id_of(value)
     if topic_id is None:
@@ -80,10 +80,10 @@ def _named(topics: Mapping[bytes, ToldTopic], value: bytes) -> list[bytes]:
     return [topic_id] if topic_id in topics else []
 
 
-def told_again(values: Iterator[OffsetValue], topic_id: bytes, where: TopicPartition, position: int) -> ToldTopic:
+def restored_topic(values: Iterator[OffsetValue], topic_id: bytes, where: TopicPartition, position: int) -> TopicState:
     """Rebuild a topic's state from the records of its summary. Raises: CorruptDataError if `values` raises it."""
-    topics = {topic_id: ToldTopic(0)}
+    topics = {topic_id: TopicState(0)}
     for offset, value in values:
-        take_in(topics, where, offset, value)
+        apply_record(topics, where, offset, value)
     topics[topic_id].position = position
     return topics[topic_id]

@@ -15,11 +15,11 @@ from tiered_stream.storage.segment_places import Place
 
 log = logging.getLogger(__name__)
 
-_MOST_TOPICS = 32
+_MAX_SEARCHED_TOPICS = 32
 """Maximum number of topics that are searched below other key prefixes, by one request each."""
 
 
-class OtherPlaces:
+class UnreadPlaces:
     """Places in the storage that are not below the archive's key prefixes.
 
     Args:
@@ -43,11 +43,13 @@ class OtherPlaces:
             return f"{empty}, nor anywhere in the storage. Correct remote.storage.uri, or the bucket's name"
         return f"{empty}. The storage has segments elsewhere: set {', or '.join(place.settings for place in places)}"
 
-    def tell(self, segments: Iterable[RemoteLogSegment]) -> None:
+    def warn_of_topics(self, segments: Iterable[RemoteLogSegment]) -> None:
         """Warn if topics of these segments also have segments below a key prefix that is not read."""
         topics = {segment.topic_id: segment for segment in segments}
         for place in self._aiven_places():
-            hidden = [segment for segment in list(topics.values())[:_MOST_TOPICS] if self._has_topic(place, segment)]
+            hidden = [
+                segment for segment in list(topics.values())[:_MAX_SEARCHED_TOPICS] if self._has_topic(place, segment)
+            ]
             names = ", ".join(sorted(segment.topic_partition.topic for segment in hidden))
             if names:
                 log.warning(
