@@ -1,4 +1,4 @@
-"""Offsets that a stream has still to read, and their tiered segments."""
+"""Offsets that a stream has not read yet, and their tiered segments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class Backlog:
         return self.locator.segments(with_one_before)
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, list[int]]:
-        """Return the ends of segments that end inside each range or at its end; ranges must be within the backlog."""
+        """Return by partition the ends of segments that end inside its range or at the range's end, ascending.
+
+        The ranges must be within `self.ranges`.
+        """
         return {
             partition: [
                 part.offsets.end

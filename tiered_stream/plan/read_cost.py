@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
@@ -31,7 +32,7 @@ BROKER_BYTES_PER_SECOND = 15 << 20
 
 NOT_TIERED_YET = "not tiered yet: the active segment, or one that waits for it"
 NO_LOCATOR = "nothing says where segments are (remote.log.locator)"
-KEPT_LOCALLY = "still on the brokers' own disks (remote.prefer=local)"
+STILL_LOCAL = "still on the brokers' own disks (remote.prefer=local)"
 NO_SEGMENT = "no tiered segment holds them"
 
 
@@ -48,19 +49,20 @@ class Prices:
     as_of: str = "2025-06-01"
 
 
-def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
-    """Return the given prices; a price that is None has the default of `Prices`."""
+def prices_or_default(per_1000_gets: float | None, per_gib: float | None) -> Prices:
+    """Return these prices in US dollars; a price that is None is the default of `Prices`."""
     prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
-    given = {name: price for name, price in prices.items() if price is not None}
-    return replace(Prices(), **given, as_of="the command line") if given else Prices()
+    explicit = {name: price for name, price in prices.items() if price is not None}
+    return replace(Prices(), **explicit, as_of="the command line") if explicit else Prices()
 
 
 @dataclass(slots=True)
 class PartitionCost:
-    """Cost of reading one partition, added up split by split.
+    """Cost of reading the offsets of one partition, summed split by split.
 
-    `storage_bytes` are bytes of the log. `broker_offsets` are read from the brokers for `broker_reason`. `skipped`
-    offsets are in segments that need not be read.
+    `storage_bytes` are bytes of the log that are read from the storage by `gets` requests. `broker_offsets` is the
+    number of offsets that are read from the brokers, for the reason `broker_reason`. `skipped` is the number of offsets
+    in segments that need not be read.
     """
 
     topic: str
@@ -80,21 +82,21 @@ class PartitionCost:
         """Number of offsets in the partition's range, which is an upper bound of its number of records."""
         return self.end_offset - self.start_offset
 
-    def add(self, split: Split, options: Options, source: LogSource, known: set[UUID]) -> None:
-        """Add the cost of one split, and subtract its offsets from `skipped`.
+    def add(self, split: Split, options: Options, source: LogSource, counted: set[UUID]) -> None:
+        """Add the cost of one split, and subtract its number of offsets from `skipped`.
 
-        `known` are the ids of segments that were counted before; this call adds the split's segments to it.
+        `counted` are the ids of segments that were counted before; this call adds the ids of the split's segments.
         """
         self.splits += 1
         self.skipped -= len(split.offsets)
         if not split.locations:
             self.broker_offsets += len(split.offsets)
-            self.broker_reason = _why_brokers(split, self.end_offset, options, source)
+            self.broker_reason = _broker_reason(split, self.end_offset, options, source)
             return
         parts = [(location.segment, location.bytes) for location in split.locations]
-        new = {segment.segment_id for segment, _ in parts} - known
-        known |= new
-        self.segments += len(new)
+        segment_ids = {segment.segment_id for segment, _ in parts} - counted
+        counted |= segment_ids
+        self.segments += len(segment_ids)
         self.storage_bytes += split.storage_bytes
         fetcher = split_fetcher(split.locations, options)
         self.gets += sum(1 for _ in requests_of(fetcher, parts, options.fetch))
@@ -103,12 +105,12 @@ class PartitionCost:
 Cost = TypeVar("Cost", bound=PartitionCost)
 
 
-def add_up(
+def total_costs(
     costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
 ) -> tuple[Cost, ...]:
-    """Add the splits to the costs of their partitions, and return the costs sorted by partition.
+    """Add the costs of the splits to the `costs` of their partitions, and return these sorted by partition.
 
-    `costs` start with all their offsets as `skipped`.
+    At the start, the `skipped` of a partition must be the number of all its offsets.
     """
     segments: set[UUID] = set()
     for split in splits:
@@ -121,8 +123,8 @@ def add_up(
     return tuple(costs[partition] for partition in sorted(costs))
 
 
-def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
-    """Return one line for each reason why offsets are read from brokers, with their number and share."""
+def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
+    """Return a line for each reason why offsets are read from brokers, with the number and share of the offsets."""
     total = 0
     reasons: Counter[str] = Counter()
     for cost in costs:
@@ -135,17 +137,18 @@ def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
     ]
 
 
-def _why_brokers(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
+def _broker_reason(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
+    """Return why a split without locations is read from the brokers; `end_offset` is the end of its partition."""
     if source.locator is None:
         return NO_LOCATOR
     if options.prefer is Prefer.LOCAL:
-        return KEPT_LOCALLY
+        return STILL_LOCAL
     return NOT_TIERED_YET if split.offsets.end == end_offset else NO_SEGMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCost:
-    """Cost of a whole read. `tasks` run at the same time, and together fetch at most `max_bytes_per_second`."""
+    """Cost of a whole read: `tasks` tasks run at the same time, and together fetch at most `max_bytes_per_second`."""
 
     partitions: Sequence[PartitionCost]
     tasks: int
@@ -156,7 +159,7 @@ class ReadCost:
     )  # fmt: skip
 
     def total(self, name: str) -> int:
-        """Return the sum over all partitions of the figure (attribute of `PartitionCost`) with this name."""
+        """Return the sum over all partitions of the attribute of `PartitionCost` with this name."""
         return sum(getattr(partition, name) for partition in self.partitions)
 
     @property
@@ -176,7 +179,7 @@ class ReadCost:
         return self.total("gets") * per_get + self.total("storage_bytes") / (1 << 30) * self.prices.per_gib
 
     def figures(self) -> dict[str, Any]:
-        """Return the whole estimate as a dictionary for JSON."""
+        """Return the costs of all partitions, their sums, time and price, as a dictionary for JSON."""
         return {
             "partitions": [asdict(partition) | {"offsets": partition.offsets} for partition in self.partitions],
             "total": {name: self.total(name) for name in self.TOTALS},
@@ -187,12 +190,15 @@ class ReadCost:
         }
 
     def to_json(self) -> str:
-        """Return the whole estimate as JSON."""
+        """Return `figures` as JSON."""
         return orjson.dumps(self.figures(), option=orjson.OPT_INDENT_2).decode()
 
 
+_RENDERED = ("splits", "segments", "storage_bytes", "gets", "broker_offsets")
+
+
 def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> RenderableType:
-    """Render the cost of each partition, the sums, the notes, and the estimated time and price for a terminal."""
+    """Return a table of the costs of partitions, the `notes`, and the estimated time and price, for a terminal."""
     table = Table("partition", title=title)
     for column in ("offsets", "records at most", "splits", "segments", "MiB", "GETs", "from brokers"):
         table.add_column(column, justify="right")
@@ -203,19 +209,13 @@ def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> Render
 
     for partition in cost.partitions:
         offsets = f"{partition.start_offset:,} to {partition.end_offset - 1:,}" if partition.offsets else "none"
-        figures = (
-            partition.offsets - partition.skipped,
-            partition.splits,
-            partition.segments,
-            partition.storage_bytes,
-            partition.gets,
-        )
-        add_row(f"{partition.topic}-{partition.partition}", offsets, *figures, partition.broker_offsets)
+        name, records = f"{partition.topic}-{partition.partition}", partition.offsets - partition.skipped
+        add_row(name, offsets, records, *attrgetter(*_RENDERED)(partition))
     table.add_section()
-    add_row("all", "", *map(cost.total, ("offsets", "splits", "segments", "storage_bytes", "gets", "broker_offsets")))
+    add_row("all", "", *map(cost.total, ("offsets", *_RENDERED)))
     prices = cost.prices
     lines = [
-        *from_brokers(cost.partitions),
+        *broker_read_lines(cost.partitions),
         *(f"{note}." for note in notes),
         f"About {cost.seconds:,.0f} s with {cost.tasks} tasks at once.",
         f"The storage charges about ${cost.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "

@@ -82,14 +82,14 @@ class SplitReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the split's records in offset order. Raises: as `read_split`."""
-        for batch in within_times(self._uncounted(), self._options.times):
+        for batch in within_times(self._read(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
             last = batch.column("timestamp")[-1].value // 1000
             self.metrics.record_timestamp_max = max(self.metrics.record_timestamp_max, last)
             yield batch if self._columns is None else batch.select(self._columns)
 
-    def _uncounted(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         if self._split.locations:
             try:
                 yield from self._from_storage()
@@ -218,12 +218,12 @@ class SplitReader:
 def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
     """Yield the rows whose timestamps lie in the range (None: all rows), without empty batches."""
     for batch in batches:
-        kept = batch if times is None else batch.filter(_in(batch.column("timestamp"), times))
-        if kept.num_rows:
-            yield kept
+        matching = batch if times is None else batch.filter(_is_within(batch.column("timestamp"), times))
+        if matching.num_rows:
+            yield matching
 
 
-def _in(timestamps: pa.Array, times: TimeRange) -> pa.Array:
+def _is_within(timestamps: pa.Array, times: TimeRange) -> pa.Array:
     import pyarrow.compute as pc  # imported here, because it takes 0.05 s and few queries need it
 
     micros = timestamps.cast(pa.int64())

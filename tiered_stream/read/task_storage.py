@@ -25,8 +25,8 @@ class TaskStorage:
     def __init__(self, splits: Sequence[Split], options: Options) -> None:
         self._splits = deque(split for split in splits if split.locations and _has_known_formats(split.locations))
         self._options = options
-        self._pieces: Generator[tuple[int, bytes], None, None] | None = None
-        self._part = 0
+        self._chunks: Generator[tuple[int, bytes], None, None] | None = None
+        self._location_number = 0
         self._on_fetch: Callable[[int, float], None] = lambda size, seconds: None
         self._locations = [location for split in self._splits for location in split.locations]
 
@@ -48,13 +48,13 @@ class TaskStorage:
             self._splits.popleft()
             self.close()
         self._on_fetch = on_fetch
-        pieces = self._pieces or self._begun()
+        chunks = self._chunks or self._start_read_ahead()
         self._splits.popleft()
-        first, missing = self._part, split.storage_bytes
-        self._part += len(split.locations)
+        first, missing = self._location_number, split.storage_bytes
+        self._location_number += len(split.locations)
         try:
             while missing:
-                part, data = next(pieces)
+                part, data = next(chunks)
                 missing -= len(data)
                 yield part - first, data
                 del data
@@ -66,20 +66,20 @@ class TaskStorage:
 
     def close(self) -> None:
         """Cancel the read-ahead and drop the bytes that it has fetched."""
-        if self._pieces is not None:
-            self._pieces.close()
-            self._pieces = None
+        if self._chunks is not None:
+            self._chunks.close()
+            self._chunks = None
 
-    def _begun(self) -> Generator[tuple[int, bytes], None, None]:
+    def _start_read_ahead(self) -> Generator[tuple[int, bytes], None, None]:
         """Start a read-ahead of all splits that are not read yet."""
         options = self._options
         parts = [(location.segment, location.bytes) for split in self._splits for location in split.locations]
-        self._part = 0
-        self._pieces = read_ahead(
+        self._location_number = 0
+        self._chunks = read_ahead(
             self.fetcher, parts, options.fetch, lambda size, seconds: self._on_fetch(size, seconds),
             pace_of("fetch", options.max_bytes_per_second), may_stop=not options.streaming, window=window_for(options),
         )  # fmt: skip
-        return self._pieces
+        return self._chunks
 
 
 def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
