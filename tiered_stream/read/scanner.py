@@ -1,4 +1,4 @@
-"""`scan`: return the records that a batch query would read as Arrow batches, without Spark.
+"""Records of topics as Arrow batches, without Spark: `scan` reads them as a batch query does, `follow` as a stream.
 
 Threads of this process read the splits. They run in parallel, because fetching waits for the storage, and the kernels
 decode without the GIL.
@@ -26,7 +26,7 @@ from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.arrow import record_schema
 
 WAITING_BYTES = 256 << 20
-"""Default maximum bytes of all decoded records that wait for the consumer; a single larger batch is allowed."""
+"""Default maximum size in bytes of all decoded batches that wait for the consumer; one batch may exceed it."""
 
 THREAD_NAME = "tiered-stream-scan"
 
@@ -50,7 +50,7 @@ def scan(
 
     Raises:
         ConfigurationError: an option is missing, unknown or malformed.
-        TieredStreamError: the topics cannot be planned. While the reader is read: as `read_split`.
+        TieredStreamError: the read cannot be planned. The reader raises the errors of `read_split`.
     """
     parsed = parse_options(options, streaming=False)
     with closing(open_log_source(parsed)) as source:
@@ -67,7 +67,7 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
     The topics are checked again and again. New records of one check come in the order of `scan`. After a check without
     new records, the function waits `pause_ms`.
 
-    Raises: as `scan`, while it reads.
+    Raises: the errors of `scan`, and of its reader.
     """
     parsed = parse_options(options, streaming=True)
     with closing(open_log_source(parsed)) as source:

@@ -46,7 +46,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the split's records in offset order, a few thousand rows at a time, and report what reading cost.
+    """Yield the split's records in offset order, a few thousand rows at a time, and then send the metrics.
 
     Raises:
         CorruptDataError: the fetched bytes are malformed.
@@ -61,10 +61,12 @@ def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None
 
 
 class SplitReader:
-    """Reader of one split, at most `max_rows` rows at a time; `metrics` counts what reading costs.
+    """Reader of one split to Arrow batches; `metrics` counts records, bytes, requests and fallbacks.
 
-    `columns` are the columns to return, None for all. `storage` is the shared storage access of a task that reads
-    several splits; if it is None, the reader makes its own.
+    Args:
+        max_rows: maximum number of rows of one batch.
+        columns: names of the columns to return; None: all.
+        storage: storage access that the splits of a task share; None: the reader makes its own.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class SplitReader:
         self.metrics = ReadMetrics()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the split's records in offset order. Raises: as `read_split`."""
+        """Yield the split's records in offset order. Raises: the errors of `read_split`."""
         for batch in within_times(self._read(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
@@ -100,22 +102,23 @@ class SplitReader:
     def _from_storage(self) -> Iterator[pa.RecordBatch]:
         locations = self._split.locations
         _check_formats(locations)
-        current, decoder = 0, self._location_decoder(locations[0])
+        number, decoder = 0, self._location_decoder(locations[0])
         storage = self._storage or TaskStorage((self._split,), self._options)
         fetcher = storage.fetcher
-        for index, data in storage.bytes_of(self._split, self.metrics.on_remote_fetch):
-            while current < index:
-                self._finish(fetcher, locations[current], decoder)
-                current += 1
-                decoder = self._location_decoder(locations[current])
-            with naming(partial(fetcher.describe, locations[current].segment)):
+        for next_number, data in storage.bytes_of(self._split, self.metrics.on_remote_fetch):
+            while number < next_number:
+                self._finish(fetcher, locations[number], decoder)
+                number += 1
+                decoder = self._location_decoder(locations[number])
+            with naming(partial(fetcher.describe, locations[number].segment)):
                 yield from self._timed(decoder.feed(data))
-            self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
+            self._position = max(self._position, min(decoder.next_offset, locations[number].offsets.end))
             del data  # otherwise these bytes stay in memory while the next ones are awaited
-        self._finish(fetcher, locations[current], decoder)
+        self._finish(fetcher, locations[number], decoder)
         self._position = self._split.offsets.end
 
     def _timed(self, decoded: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, and add to the metrics how long decoding them took."""
         while True:
             began = time.perf_counter()
             batch = next(decoded, None)
@@ -131,9 +134,9 @@ class SplitReader:
         self._position = location.offsets.end
 
     def _fall_back(self, error: StorageError) -> None:
-        """Log and count that the rest of the split is read from the broker (KIP-1254).
+        """Log and count that the rest of the split is read from the broker because of `error` (KIP-1254).
 
-        Raises: `error`, if `remote.fallback` is `fail` or there is no broker.
+        Raises: `error`, if `remote.fallback` is `fail` or no broker is configured.
         """
         self.metrics.remote_fetch_errors += 1
         if self._options.fallback is Fallback.FAIL or "bootstrap.servers" not in self._options.kafka:
@@ -145,7 +148,7 @@ class SplitReader:
         )  # fmt: skip
 
     def _from_broker(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the split that are still to read, from the broker through raw Fetch requests."""
+        """Yield the split's records from the current position on, by raw Fetch requests to the broker."""
         while self._position < self._split.offsets.end:
             try:
                 yield from self._fetched(OffsetRange(self._position, self._split.offsets.end))
@@ -232,6 +235,7 @@ def _is_within(timestamps: pa.Array, times: TimeRange) -> pa.Array:
 
 
 def _check_formats(locations: Sequence[SegmentLocation]) -> None:
+    """Raise StorageFormatError if a location has another storage format than the one that this package reads."""
     for location in locations:
         if location.storage_format != STORAGE_FORMAT:
             raise StorageFormatError(

@@ -1,4 +1,4 @@
-"""Ranged GETs for the splits of one task, by one read-ahead, and the fetcher that sends them."""
+"""Bytes of the splits of one task from storage, by one read-ahead, and the fetcher for them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ class TaskStorage:
 
     @cached_property
     def fetcher(self) -> RemoteStorageFetcher:
-        """Fetcher for the locations of all splits. Raises: as `split_fetcher`."""
+        """Fetcher for the locations of all splits. Raises: the errors of `split_fetcher`."""
         return split_fetcher(self._locations, self._options)
 
     def bytes_of(
         self, split: Split, on_fetch: Callable[[int, float], None]
     ) -> Generator[tuple[int, bytes], None, None]:
-        """Yield the bytes of one split as pairs: the index of the location within the split, and the bytes.
+        """Yield the bytes of one split in order, as pairs of the number of the location in the split and some bytes.
 
-        Splits must be read in the task's order; splits before this one that were not read are dropped.
+        Splits must be read in the task's order. If splits before this one were not read, the read-ahead starts again.
 
-        Raises: as `read_ahead`.
+        Args:
+            on_fetch: is called with size (bytes) and duration (seconds) of each request.
+
+        Raises: the errors of `read_ahead`.
         """
         while self._splits[0] is not split:
             self._splits.popleft()
@@ -50,13 +53,13 @@ class TaskStorage:
         self._on_fetch = on_fetch
         chunks = self._chunks or self._start_read_ahead()
         self._splits.popleft()
-        first, missing = self._location_number, split.storage_bytes
+        first_number, missing_bytes = self._location_number, split.storage_bytes
         self._location_number += len(split.locations)
         try:
-            while missing:
-                part, data = next(chunks)
-                missing -= len(data)
-                yield part - first, data
+            while missing_bytes:
+                location_number, data = next(chunks)
+                missing_bytes -= len(data)
+                yield location_number - first_number, data
                 del data
         except BaseException:
             self.close()
@@ -65,7 +68,7 @@ class TaskStorage:
             self.close()
 
     def close(self) -> None:
-        """Cancel the read-ahead and drop the bytes that it has fetched."""
+        """Cancel the read-ahead and drop the bytes that it has fetched; splits can still be read after that."""
         if self._chunks is not None:
             self._chunks.close()
             self._chunks = None
@@ -83,12 +86,12 @@ class TaskStorage:
 
 
 def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
-    """Return a fetcher for these locations: for signed URLs if there are any, else for the configured storage.
+    """Return a fetcher for these locations: of signed URLs if locations have any, else of the configured storage.
 
     A fetcher class that the user has configured takes precedence over signed URLs (KIP-1254).
 
     Raises:
-        ConfigurationError: as `fetcher_for`.
+        ConfigurationError: `fetcher_for` raises it.
     """
     signed = {location.segment.segment_id: location for location in locations if location.signed_url is not None}
     if not signed or options.fetcher_class is not None:
@@ -112,4 +115,5 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
 
 
 def _has_known_formats(locations: Sequence[SegmentLocation]) -> bool:
+    """Return whether all locations have the storage format that this package reads."""
     return all(location.storage_format == STORAGE_FORMAT for location in locations)
