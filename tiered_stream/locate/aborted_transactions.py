@@ -1,4 +1,4 @@
-"""Finds the aborted transactions of tiered offsets in transaction indexes.
+"""Search for the aborted transactions of tiered offsets in transaction indexes.
 
 A transaction is listed in the index of the segment that holds its abort marker. So the search goes on through later
 segments until no transaction that began in the wanted offsets can still be undecided. The producer snapshot at a

@@ -8,11 +8,11 @@ from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
 
 
 class PreferLocal(WrappedLocator):
-    """Locator that cuts off the locations of another locator where the leader's local log begins.
+    """Locator that returns the locations of another locator only up to the start of the leader's local log.
 
     Args:
-        patience_ms: time after which a partition whose leader does not respond is left to the brokers (None: that is an
-            error).
+        patience_ms: time in ms after which a partition whose leader does not respond is left to the brokers. None: a
+            leader that does not respond is an error.
     """
 
     def __init__(self, locator: Locator, offsets: BrokerOffsetReader, patience_ms: int | None = None) -> None:
