@@ -190,7 +190,7 @@ def test_one_by_one_parts_are_located_as_together_and_their_seams_can_be_asked_f
     committed: GoldenLocator,
 ) -> None:
     everything = {partition: OffsetRange(0, tier_end(committed, partition)) for partition in committed.visible}
-    committed.expect(committed.visible, everything)
+    committed.prefetch(committed.visible, everything)
     assert len(committed.ahead) > 1
     committed.seams.clear()
     one_by_one = {

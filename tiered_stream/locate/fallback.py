@@ -34,19 +34,19 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MAX_OTHERS = 4
-"""Number of other segments that are tried to find out whether the credentials are valid."""
+"""Maximum number of other segments that are requested to find out whether the credentials are valid."""
 _MAX_UNREACHABLE = 16
-"""Number of failures to reach the storage after which no more segments are tried.
+"""Number of failures to reach the storage after which all other segments are left to the brokers at once.
 
 Each failure may take a whole timeout.
 """
 
 
 class SegmentsLeftOut:
-    """Segments that one planning leaves to the brokers; many threads may use it.
+    """Counter of the segments that the planning of one micro-batch leaves to the brokers; many threads may use it.
 
     Args:
-        segments: segments of the planning, by partition, ascending.
+        segments: segments of the micro-batch, by partition, in offset order.
         falls_back: segments may be left to the brokers.
     """
 
@@ -63,13 +63,13 @@ class SegmentsLeftOut:
         self._lock = threading.Lock()
         self._counts: Counter[TopicPartition] = Counter()
         self._reasons: dict[TopicPartition, tuple[int, StorageError]] = {}
-        """Base offset and error of the first segment of each partition that fails, in offset order."""
+        """By partition, base offset and error of the failed segment with the lowest base offset."""
         self._unreachable = 0
         self._access_check: SingleFlightCache[None, bool] = SingleFlightCache(1)
         self._place_check: SingleFlightCache[None, None] = SingleFlightCache(1)
 
     def attempt(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`, or None if the segment is left to the brokers because the storage fails.
+        """Return the result of `work`; None if the segment is left to the brokers because the storage fails.
 
         Raises:
             StorageAccessError: the storage refuses access, and also to the indexes of other segments.
@@ -107,10 +107,17 @@ class SegmentsLeftOut:
             )  # fmt: skip
 
     def _check_place(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
-        """Search elsewhere, once, for this segment and one placed differently. Raises: the errors of `check_place`."""
+        """Check once whether segments are missing because the settings lead to the wrong place.
+
+        Raises: the errors of `storage_check.check_place`.
+        """
         self._place_check.get(None, lambda: self._check_places(segment, missing))
 
     def _check_places(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
+        """Check the place of `segment`, and of one segment whose place is known in the other way.
+
+        Some segments' own metadata says where they are; for the others, the settings say it.
+        """
         has_access = partial(self._has_access, segment)
         check_place(self._fetcher, segment, missing, has_access)
         # The missing object may be one of an adjacent segment, whose index is needed too.
@@ -126,7 +133,10 @@ class SegmentsLeftOut:
             return
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
-        """Return whether the storage gives another segment's index, or this segment's log if there is no other one."""
+        """Return whether the storage gives anything but `refused`, which is found out once.
+
+        That is the index of another segment, or the log of this segment if there is no other one.
+        """
         return self._access_check.get(None, lambda: self._gives_another(refused))
 
     def _gives_another(self, refused: RemoteLogSegment) -> bool:
@@ -136,7 +146,10 @@ class SegmentsLeftOut:
         return any(gives(partial(self._fetcher.fetch_indexes, segment, (IndexType.OFFSET,))) for segment in others)
 
     def _newest(self) -> list[RemoteLogSegment]:
-        """Return the first and last two segments of each partition; the newest, least likely deleted, come first."""
+        """Return the first and the last two segments of each partition, those with the newest records first.
+
+        The newest segments are least likely to be deleted.
+        """
         ends = [part.segment for of in self._segments.values() for part in (*of[:1], *of[-2:])]
         unique = {segment.segment_id: segment for segment in ends}
         return sorted(unique.values(), key=lambda segment: segment.max_timestamp, reverse=True)

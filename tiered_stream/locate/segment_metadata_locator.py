@@ -1,4 +1,4 @@
-"""Common base of the locators that know the segments' metadata: turns visible segments into locations."""
+"""Base class of the locators that know the metadata of segments: it turns visible segments into locations."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ log = logging.getLogger(__name__)
 INDEX_REQUESTS_IN_FLIGHT = 16
 
 Visible = VisibleSegments
+"""Other name of `VisibleSegments`, which the gateway and doctor use."""
 
 T = TypeVar("T")
 
 _Located = tuple[SegmentLocation, int | None]
-"""A location, and the seam at which transactions of its offsets are still undecided (None: all are decided)."""
+"""Location, and the seam at which transactions of its offsets are still undecided; None: all are decided."""
 
 
 class SegmentMetadataLocator(Locator):
-    """Locator over segment metadata; a subclass provides the metadata, and the aborted transactions beyond the tier.
+    """Locator by segment metadata; a subclass provides the metadata, and the aborted transactions beyond the tier.
 
-    With `falls_back`, a segment is left out of the result if the storage does not give its index, because the caller
-    has brokers to read it from.
+    Args:
+        cache_bytes: maximum size of the cached indexes.
+        falls_back: leave a segment to the brokers if the storage does not give its index.
     """
 
     def __init__(
@@ -68,27 +70,27 @@ class SegmentMetadataLocator(Locator):
 
     @abstractmethod
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        """Return the segments that count, sorted and disjoint, by partition."""
+        """Return by partition the segments that count; partitions without known segments may be left out."""
 
     def _remember_visible(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
-        """Remember the segments that `segments` returned, from which a micro-batch is planned; does nothing here."""
+        """Keep the segments by which a micro-batch's end is chosen, for `_recently_visible`; the base keeps none."""
 
     def _recently_visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        """Return the segments that count, by partition; a recent result of `segments` may be used again."""
+        """Return what `visible_of` returns, or what `_remember_visible` has kept recently."""
         return self.visible_of(partitions)
 
     @abstractmethod
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return, by partition and offset, the aborted transactions with records on both sides of the offset.
+        """Return by seam (partition and offset) the aborted transactions with records on both sides of the offset.
 
-        An unknown last offset may be given as any offset from the seam on. Keys that are missing in the result could
-        not be determined; the locations that need them are left to the brokers.
+        The last offset of a transaction may be any offset from the seam on, if it is unknown. If a seam is missing in
+        the result, the locations that need its transactions are left to the brokers.
         """
 
     def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
-        """Request the results of `_aborted_across` for all seams together if possible; does nothing by default."""
+        """Request what `_aborted_across` returns for these seams together, and keep it; does nothing by default."""
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
@@ -99,17 +101,17 @@ class SegmentMetadataLocator(Locator):
             if partition in visible
         }
         located = self._locate_parts(visible, parts, ranges, needed)
-        seams = {partition: {seam for _, seam in found if seam is not None} for partition, found in located.items()}
-        asked = [(partition, seam) for partition, of in seams.items() for seam in of]
-        across = self._aborted_across(asked) if asked else {}
+        offsets = {partition: {seam for _, seam in pairs if seam is not None} for partition, pairs in located.items()}
+        seams = [(partition, seam) for partition, seams_of_partition in offsets.items() for seam in seams_of_partition]
+        across = self._aborted_across(seams) if seams else {}
         locations: PartitionLocations = dict.fromkeys(ranges, ())
-        for partition, found in located.items():
-            beyond: dict[int | None, Sequence[AbortedTransaction] | None] = {None: ()}
-            beyond.update({seam: across.get((partition, seam)) for seam in seams[partition]})
+        for partition, pairs in located.items():
+            aborted: dict[int | None, Sequence[AbortedTransaction] | None] = {None: ()}
+            aborted.update({seam: across.get((partition, seam)) for seam in offsets[partition]})
             locations[partition] = tuple(
-                with_aborted(location, more) if more else location
-                for location, seam in found
-                if (more := beyond[seam]) is not None
+                with_aborted(location, transactions) if transactions else location
+                for location, seam in pairs
+                if (transactions := aborted[seam]) is not None
             )
         return locations
 
@@ -119,20 +121,20 @@ class SegmentMetadataLocator(Locator):
         return self._unless_storage_fails(location, work, location, "is read from its start")
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Return `since` of all locations, computed in parallel because each call waits for indexes."""
+        """Return each location without its older batches, in parallel, because each location needs indexes."""
         return list(self.executor.map(lambda location: self.since(location, timestamp), locations))
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
         self._remember_visible(visible)
         return {
-            partition: tuple(found[at] for at in overlapping(found, wanted))
+            partition: tuple(segments[at] for at in overlapping(segments, wanted))
             for partition, wanted in ranges.items()
-            for found in [visible.get(partition, VisibleSegments())]
+            for segments in [visible.get(partition, VisibleSegments())]
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return the end offset of each share by the offset indexes, without brokers or aborted transactions."""
+        """Return the end offset of each share by the offset indexes, in parallel; send no request to brokers."""
         shared = {partition: [VisibleSegment(share.segment, share.offsets)] for partition, share in shares.items()}
         # `locate` has the same failures later, and logs them.
         left_out = SegmentsLeftOut(self._fetcher, shared, falls_back=self.falls_back)
@@ -148,11 +150,11 @@ class SegmentMetadataLocator(Locator):
         return self._cut(location, partial(self._positions.cut, location, target_bytes))
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Cut all locations in parallel, because each cut waits for an index."""
+        """Return the parts of all locations, cut in parallel, because each cut needs an index."""
         return list(self.executor.map(lambda cut: self.cut(*cut), cuts))
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut all locations in parallel, because each cut waits for an index."""
+        """Return the parts of all locations, cut in parallel, because each cut needs an index."""
         return list(self.executor.map(lambda cut: self._cut(cut[0], partial(self._positions.cut_at, *cut)), cuts))
 
     def _cut(
@@ -170,8 +172,11 @@ class SegmentMetadataLocator(Locator):
             log.warning("segment %s %s: %s", location.segment.segment_id, effect, error)
             return otherwise
 
-    def expect(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
-        """Prefetch together what `location` requests one by one for these offsets; on failure, it asks again."""
+    def prefetch(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
+        """Request together the aborted transactions that `location` needs at the ends of these ranges.
+
+        Failures are ignored, because `location` requests what it does not find.
+        """
         seams = {}
         for partition, wanted in ranges.items():
             for at in overlapping(visible[partition], wanted)[-1:]:
@@ -181,7 +186,9 @@ class SegmentMetadataLocator(Locator):
         self._prefetch_aborted(seams)
 
     def location(self, visible: VisibleSegments, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
-        """Return the location of `wanted`, which lies in `visible[at]`; `committed`: with its aborted transactions.
+        """Return the location of `wanted`, offsets of the segment `visible[at]`.
+
+        It has its aborted transactions if `committed` is true.
 
         Raises: the errors of `locate`.
         """
@@ -206,9 +213,10 @@ class SegmentMetadataLocator(Locator):
         ranges: PartitionRanges,
         needed: SegmentFilter,
     ) -> dict[TopicPartition, list[_Located]]:
-        """Locate the parts of all partitions, in parallel where requests to the storage are needed.
+        """Return by partition the locations of the segments at the positions in `parts`, with their seams.
 
-        Parts are left out if the storage fails to give their indexes and they may be left out.
+        Segments whose indexes are needed are located in parallel. A segment is left out if the storage fails to give
+        its index, and it may be left to the brokers.
         """
         left_out = SegmentsLeftOut(self._fetcher, visible, falls_back=self.falls_back)
 
@@ -223,34 +231,38 @@ class SegmentMetadataLocator(Locator):
             for partition in parts
         }
         unknown = [
-            (partition, index) for partition, found in located.items() for index, one in enumerate(found) if one is None
+            (partition, index)
+            for partition, pairs in located.items()
+            for index, pair in enumerate(pairs)
+            if pair is None
         ]
-        for (partition, index), one in zip(unknown, self.executor.map(locate, unknown), strict=True):
-            located[partition][index] = one
+        for (partition, index), pair in zip(unknown, self.executor.map(locate, unknown), strict=True):
+            located[partition][index] = pair
         left_out.report()
-        return {partition: [one for one in found if one is not None] for partition, found in located.items()}
+        return {partition: [pair for pair in pairs if pair is not None] for partition, pairs in located.items()}
 
     def _whole_locations(
         self, visible: VisibleSegments, parts: range, wanted: OffsetRange, needed: SegmentFilter
     ) -> list[_Located | None]:
-        """Return the location of each part for which no index must be read, and None for the other parts.
+        """Return the result of `_whole_location` for each position in `parts`.
 
-        If all segments are needed, known locations are reused, because there may be 100,000 parts.
+        If all segments are needed, known locations are taken as a slice of the cache, because there may be 100,000.
         """
         if needed is not every_segment:
             return [self._whole_location(visible, at, wanted, needed) for at in parts]
-        found = visible.located[self.committed][parts.start : parts.stop]
-        cut = {0, len(parts) - 1} if len(parts) else set()  # only the first and the last part may be wanted in part
-        for index in cut.union(index for index, one in enumerate(found) if one is None):
-            found[index] = self._whole_location(visible, parts[index], wanted, needed)
-        return found
+        located = visible.located[self.committed][parts.start : parts.stop]
+        ends = {0, len(parts) - 1} if len(parts) else set()  # only these segments may be wanted in part
+        for index in ends.union(index for index, pair in enumerate(located) if pair is None):
+            located[index] = self._whole_location(visible, parts[index], wanted, needed)
+        return located
 
     def _whole_location(
         self, visible: VisibleSegments, at: int, wanted: OffsetRange, needed: SegmentFilter
     ) -> _Located | None:
-        """Return the location of a part that is wanted as a whole and needs no index, and cache it; None otherwise.
+        """Return the location and the seam of the segment `visible[at]`, and cache them; None if an index is needed.
 
-        The location of a segment that is not needed has the right offsets and no bytes.
+        No index is needed if the segment is wanted as a whole and has no aborted transactions to search for. A segment
+        that is not `needed` gets a location with the right offsets and no bytes.
         """
         part = visible[at]
         if not needed(part.segment):
@@ -265,11 +277,11 @@ class SegmentMetadataLocator(Locator):
         return known
 
     def _needs_index(self, visible: VisibleSegments, at: int) -> bool:
-        """Return whether an index is needed to know the aborted transactions of a part."""
+        """Return whether an index is needed to know the aborted transactions of the segment `visible[at]`."""
         return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
 
     def _location_of(self, visible: VisibleSegments, at: int, wanted: OffsetRange) -> SegmentLocation:
-        """Return the location of the wanted offsets of a part, without aborted transactions."""
+        """Return the location of the wanted offsets of the segment `visible[at]`, without aborted transactions."""
         part = visible[at]
         location = self._positions.location(part.segment, wanted.intersect(part.offsets))
         if location.bytes.end == part.segment.size and _overlaps_next(visible, at):
@@ -285,15 +297,15 @@ class SegmentMetadataLocator(Locator):
 
 
 def _overlaps_next(visible: VisibleSegments, at: int) -> bool:
-    """Return whether the next segment also holds offsets of this part.
+    """Return whether the segment after `visible[at]` also has offsets for which `visible[at]` counts.
 
-    Its records must not stand in for this segment's if this segment ends early.
+    Its records must not replace the records of `visible[at]` if that segment's log ends too early.
     """
     return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
 
 
 def overlapping(visible: VisibleSegments, wanted: OffsetRange) -> range:
-    """Return the indexes of the parts that share an offset with `wanted`."""
+    """Return the positions in `visible` of the segments that count for an offset in `wanted`."""
     if not len(wanted):
         return range(0)
     first = bisect_right(visible, wanted.start, key=lambda part: part.offsets.end)
@@ -302,7 +314,7 @@ def overlapping(visible: VisibleSegments, wanted: OffsetRange) -> range:
 
 
 def with_aborted(location: SegmentLocation, beyond: Sequence[AbortedTransaction]) -> SegmentLocation:
-    """Return the location with the transactions of `beyond` added that touch its offsets."""
+    """Return the location with those transactions in `beyond` added that touch its offsets."""
     touched = touching(beyond, location.offsets.start, location.offsets.end)
     if not touched:
         return location

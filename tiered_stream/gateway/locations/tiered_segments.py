@@ -209,7 +209,7 @@ class TieredSegments:
 
         Later calls of `location` then need no requests of their own for it.
         """
-        self._locator.expect(visible, ranges)
+        self._locator.prefetch(visible, ranges)
 
     def location(
         self, visible: Visible, at: int, wanted: OffsetRange, topic_id: UUID, committed: bool
