@@ -1,4 +1,4 @@
-"""Completes segments of which the metadata topic only says that their copy is finished.
+"""Segments of which the metadata topic only says that their copy is finished, completed from the storage.
 
 With KIP-1266 the topic is compacted, and one update with a segment's key may be all that is left of the segment. An
 update does not contain the segment's start, size and leader epochs. If the storage keeps them (Aiven's manifests do),
@@ -25,10 +25,13 @@ _MAX_SHOWN_OFFSETS = 3
 
 
 class FinishedAloneSegments:
-    """Completes these segments by the storage's metadata, and logs how many could not be completed.
+    """Reader of the missing metadata of these segments; it logs how many segments have none in the storage.
 
-    Many threads may use it, but only one thread at a time per partition. With `falls_back`, segments whose metadata the
-    storage does not give are left to the brokers.
+    Many threads may use it, but only one thread at a time per partition.
+
+    Args:
+        executor: threads that send the requests.
+        falls_back: leave a segment to the brokers if the storage fails to give its metadata.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, executor: Executor, *, falls_back: bool) -> None:
@@ -41,30 +44,32 @@ class FinishedAloneSegments:
     def complete(
         self, alone: Mapping[TopicIdPartition, Sequence[FinishedAlone]], starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
-        """Return the segments that could be completed, by partition.
+        """Return by partition the segments whose metadata the storage has.
 
         Args:
-            starts: log start offsets of the partitions whose first segment is to be completed.
+            alone: segments of which only an update is known, by partition.
+            starts: log start offsets of partitions without a known segment before one of these segments.
 
         Raises:
             StorageError: the storage fails, and no segment may be left to the brokers.
         """
-        copies = [(partition, finished) for partition, of in alone.items() for finished in of]
+        copies = [(partition, finished) for partition, finished_alone in alone.items() for finished in finished_alone]
         completed = self._executor.map(lambda copy: self._complete(*copy, starts), copies)
-        found: dict[TopicPartition, list[RemoteLogSegment]] = {partition.topic_partition: [] for partition in alone}
+        segments: dict[TopicPartition, list[RemoteLogSegment]] = {partition.topic_partition: [] for partition in alone}
         unknown: dict[TopicPartition, list[FinishedAlone]] = {partition.topic_partition: [] for partition in alone}
         for (partition, finished), segment in zip(copies, completed, strict=True):
             if segment is None:
                 unknown[partition.topic_partition].append(finished)
             else:
-                found[partition.topic_partition].append(segment)
-        for topic_partition, of in unknown.items():
-            self._warn(topic_partition, of)
-        return found
+                segments[partition.topic_partition].append(segment)
+        for topic_partition, alone_of in unknown.items():
+            self._warn(topic_partition, alone_of)
+        return segments
 
     def _complete(
         self, partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
     ) -> RemoteLogSegment | None:
+        """Return the whole segment, or None if the storage does not have its metadata."""
         named = _identified(partition, finished, starts)
         if named is None:
             return None
@@ -77,7 +82,7 @@ class FinishedAloneSegments:
                 passing = isinstance(error, StorageError) and not isinstance(error, StorageObjectNotFoundError)
                 if passing and not self._falls_back:
                     raise
-                log.warning("the storage does not tell what a segment is: %s", error)
+                log.warning("the storage does not have the metadata of a segment: %s", error)
                 if passing:
                     return None
                 segment = None
@@ -85,12 +90,11 @@ class FinishedAloneSegments:
         return self._completed[key]
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[FinishedAlone]) -> None:
-        """Log the segments that are not completed, unless they are the same as in the last call."""
+        """Warn that these segments are read from the broker, unless the partition's last warning had the same ones."""
         ids = frozenset(finished.update.segment_id for finished in unknown)
         if ids != self._unknown.get(partition, frozenset()):
-            ends = [str(finished.update.end_offset) for finished in unknown if finished.update.end_offset is not None][
-                :_MAX_SHOWN_OFFSETS
-            ]
+            end_offsets = (finished.update.end_offset for finished in unknown)
+            ends = [str(end_offset) for end_offset in end_offsets if end_offset is not None][:_MAX_SHOWN_OFFSETS]
             log.warning(
                 "%s: %d segment%s read from the broker: the metadata topic says that the copy is finished, but not "
                 "where it begins%s",
@@ -103,7 +107,7 @@ class FinishedAloneSegments:
 def _identified(
     partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
 ) -> RemoteLogSegment | None:
-    """Return a segment with the fields that name its objects, or None if its start is unknown."""
+    """Return a segment with the fields that its objects' names need, or None if its start or end is unknown."""
     update, before = finished.update, finished.end_before
     start = starts.get(partition.topic_partition) if before is None else before + 1
     if update.end_offset is None or start is None or start > update.end_offset:

@@ -18,13 +18,14 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
 from tiered_stream.model import RemoteLogSegment
 
 TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
+"""Segment that may have objects in the storage, and the state of its copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedAlone:
-    """Update that marks a segment's copy as finished, of a segment without any other known record.
+    """Segment of which only an update is known, which says that the segment's copy is finished.
 
-    `end_before` is the end offset of the known segment before it, or None if there is none. Brokers copy segments
+    `end_before` is the last offset of the known segment before it, or None if there is none. Brokers copy segments
     without gaps, so this segment begins after `end_before`.
     """
 
@@ -36,16 +37,16 @@ class FinishedAlone:
 class _PartitionState:
     tracked: dict[UUID, TrackedSegment] = field(default_factory=dict)
     alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
-    """Updates that mark a segment's copy as finished, of segments without any other known record."""
+    """Updates that mark a segment's copy as finished, of segments of which nothing else is known."""
     deleted: bool = False
 
 
 class SegmentTable:
-    """The readable segments of every partition that the records name.
+    """Table of the segments of every partition that the records name.
 
-    A segment whose deletion has started never becomes readable again, and is removed when its deletion is finished.
-    Updates of unknown segments are kept only if the copy is finished: the record of the copy's start may have been
-    removed by compaction (KIP-1266) or by retention. So memory is bounded by the segments that exist.
+    A segment whose deletion has started never becomes readable again, and is removed when its deletion is finished. An
+    update of an unknown segment is kept only if it says that the copy is finished. Compaction (KIP-1266) or retention
+    may have removed the record of the copy's start. So memory is bounded by the segments that exist.
     """
 
     def __init__(self) -> None:
@@ -84,16 +85,14 @@ class SegmentTable:
         return tuple(segment for segment, state in self.tracked(partition) if state is finished)
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
-        """Return the finished copies of which only an update is known, sorted by their end offsets."""
+        """Return the segments of which only an update is known, sorted by their end offsets, unknown ones first."""
         state = self._partitions.get(partition)
         if state is None or not state.alone:
             return ()
-        told = [update.end_offset for update in state.alone.values() if update.end_offset is not None]
-        ends = sorted({*(segment.end_offset for segment, _ in state.tracked.values()), *told})
+        ends = [update.end_offset for update in state.alone.values() if update.end_offset is not None]
+        ends = sorted({*(segment.end_offset for segment, _ in state.tracked.values()), *ends})
         finished = (FinishedAlone(update, _end_before(update, ends)) for update in state.alone.values())
-        return tuple(
-            sorted(finished, key=lambda finished: (finished.update.end_offset or -1, finished.update.segment_id))
-        )
+        return tuple(sorted(finished, key=lambda alone: (alone.update.end_offset or -1, alone.update.segment_id)))
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Return all segments that may have objects in the storage, with their states, in no order."""
@@ -102,11 +101,13 @@ class SegmentTable:
 
 
 def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:
+    """Return the largest of the ascending `ends` below the update's end offset, or None if there is none."""
     at = 0 if update.end_offset is None else bisect_left(ends, update.end_offset)
     return ends[at - 1] if at else None
 
 
 def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
+    """Apply an update; a segment whose deletion has started does not become readable again."""
     segment, at = state.tracked.get(update.segment_id, (None, None))
     if segment is not None and at is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
         _move(state, replace(segment, custom_metadata=update.custom_metadata), update.state)
@@ -119,6 +120,7 @@ def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
 
 
 def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
+    """Set the state of `segment` to `target`, unless its copy has started again although it is finished."""
     finished = state.alone.pop(segment.segment_id, None)
     _, at = state.tracked.get(segment.segment_id, (None, None))
     if target is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
