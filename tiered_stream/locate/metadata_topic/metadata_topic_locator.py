@@ -1,4 +1,4 @@
-"""Locator for any stock KIP-405 cluster: it reads the metadata topic that the brokers write for each other."""
+"""Locator for stock KIP-405 clusters, by the metadata topic that the brokers write for each other."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ PATIENCE_MS = 5_000
 _SEAM_MAX_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
 _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
-"""Sizes of batches in bytes that are tried in turn at many seams, because most topics have small batches."""
+"""Size limits in bytes of batches that are fetched at many seams, in turn, because most topics have small batches."""
 _RECENT_SECONDS = 60.0
-"""Seconds for which `locate` may reuse the segments that `segments` returned.
+"""Seconds for which `locate` may use the segments that `segments` has returned.
 
 Spark writes the offsets to its checkpoint between the two calls.
 """
@@ -48,10 +48,10 @@ _LEFT_TO_BROKERS = (BrokerUnavailableError, CorruptDataError, UnsupportedDataErr
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Tiered part of a partition: the segments that count, sorted and disjoint, and the topic's id.
+    """Tiered part of a partition: the segments that count, and the topic's id.
 
-    `inputs` holds the inputs (segments, lineage, log start offset), so that nothing is computed again if they are
-    equal.
+    `inputs` are the segments, lineage and log start offset from which `visible` was computed. If they stay equal,
+    `visible` is not computed again.
     """
 
     topic_id: UUID
@@ -63,12 +63,13 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     """Locator by the segments in `__remote_log_metadata`, and by lineage, log start and transactions from the leaders.
 
     If a topic was deleted and created again, the segments of the new topic are located. `close` closes neither the
-    client nor the fetcher. With `falls_back`, partitions are left out if their metadata is unavailable or unreadable.
-    `views` and `location` serve many threads, but one thread at a time per partition.
+    client nor the fetcher. `views` and `location` serve many threads, but one thread at a time per partition.
 
     Args:
-        patience_ms: maximum time to wait for a leader (None: `default.api.timeout.ms`).
-        snapshots: store of what was read from the metadata topic.
+        falls_back: leave partitions to the brokers if their metadata is unavailable or unreadable, and segments if the
+            storage does not give their indexes.
+        patience_ms: maximum time in ms to wait for a leader; None: `default.api.timeout.ms`.
+        snapshots: snapshots of the metadata topic's records; None: its log is read from the start.
     """
 
     name = "metadata-topic"
@@ -109,16 +110,16 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._recent = time.monotonic(), visible
 
     def _recently_visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        seen, self._recent = self._recent, None
-        if seen and time.monotonic() - seen[0] < _RECENT_SECONDS and seen[1].keys() >= set(partitions):
-            return seen[1]
+        recent, self._recent = self._recent, None
+        if recent and time.monotonic() - recent[0] < _RECENT_SECONDS and recent[1].keys() >= set(partitions):
+            return recent[1]
         return self.visible_of(partitions)
 
     def views(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
         """Return the tiered part of each partition, as it is now.
 
-        A fault comes from the partition's leader or from its metadata partition, which cannot be reached, or holds a
-        record of the partition that cannot be read.
+        A fault says that the partition's leader or its metadata partition cannot be reached, or that a record of the
+        partition cannot be read.
 
         Raises:
             UnknownTopicError: a topic does not exist.
@@ -129,12 +130,19 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         topics = self._describe({partition.topic for partition in partitions})
         ids = {partition: topics[partition.topic].topic_id for partition in partitions}
         tables = self._tables(partitions, topics)
-        segments = {named.topic_partition: table.segments(named) for named, table in tables.found.items()}
+        segments = {
+            id_partition.topic_partition: table.segments(id_partition) for id_partition, table in tables.found.items()
+        }
         for partition, completed in self._completed(tables.found).items():
             segments[partition] += tuple(completed)
-        tiered = {partition: found for partition, found in segments.items() if found}
+        tiered = {
+            partition: partition_segments for partition, partition_segments in segments.items() if partition_segments
+        }
         lineages = self._lineages.of(
-            {partition: self._epochs_of(partition, found) for partition, found in tiered.items()},
+            {
+                partition: self._epochs_of(partition, partition_segments)
+                for partition, partition_segments in tiered.items()
+            },
             {
                 partition: (ids[partition], topics[partition.topic].partitions[partition.partition].leader_epoch)
                 for partition in tiered
@@ -146,11 +154,11 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             views[partition] = self._view(
                 partition, ids[partition], tiered[partition], lineages.found[partition], start
             )
-        faults = {named.topic_partition: fault for named, fault in tables.faults.items()}
+        faults = {id_partition.topic_partition: fault for id_partition, fault in tables.faults.items()}
         return PartialAnswer(views, {**faults, **lineages.faults, **starts.faults})
 
     def read_metadata(self, partitions: Collection[TopicPartition]) -> None:
-        """Read the metadata of all these partitions at once, so that `views` then only reads what is new.
+        """Read the metadata of all these partitions together, so that `views` then only reads new records.
 
         Raises: the errors of `views`.
         """
@@ -159,22 +167,26 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _tables(
         self, partitions: Collection[TopicPartition], topics: Mapping[str, TopicMetadata]
     ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
-        named = [TopicIdPartition(topics[partition.topic].topic_id, partition) for partition in partitions]
-        return self._log.tables(named, topics[REMOTE_LOG_METADATA_TOPIC])
+        id_partitions = [TopicIdPartition(topics[partition.topic].topic_id, partition) for partition in partitions]
+        return self._log.tables(id_partitions, topics[REMOTE_LOG_METADATA_TOPIC])
 
     def _completed(
         self, tables: Mapping[TopicIdPartition, SegmentTable]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
-        """Return the segments of which only an update is known; the storage gives their missing metadata."""
-        alone = {named: found for named, table in tables.items() if (found := table.alone(named))}
+        """Return by partition the segments of which only an update is known, completed from the storage's metadata."""
+        alone = {partition: updates for partition, table in tables.items() if (updates := table.alone(partition))}
         if not alone:
             return {}
-        first = [named.topic_partition for named, of in alone.items() if any(one.end_before is None for one in of)]
+        first = [
+            partition.topic_partition
+            for partition, updates in alone.items()
+            if any(update.end_before is None for update in updates)
+        ]
         starts = self._offsets.each(EARLIEST, first, self._patience_ms).found if first else {}
         return self._finished_alone.complete(alone, starts)
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
-        """Describe the topics and the metadata topic, as they are now."""
+        """Return the metadata of the topics and of the metadata topic as of now, and keep the topics' ids."""
         described = self._client.metadata([*topics, REMOTE_LOG_METADATA_TOPIC])
         self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
         return described
@@ -204,51 +216,56 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return the aborted transactions across seams; a seam needs one request, because decided offsets stay so."""
+        """Return by seam the aborted transactions with records on both sides of it.
+
+        A partition's last seam is cached, because transactions at tiered offsets stay decided.
+        """
         unavailable = self._fetch_seams(dict(seams))
-        found = {}
+        aborted = {}
         for partition, seam in seams:
             try:
                 if partition in unavailable:
                     raise unavailable[partition]
-                found[partition, seam] = self._aborted_at(partition, seam)
+                aborted[partition, seam] = self._aborted_at(partition, seam)
             except BrokerUnavailableError as error:
                 if not self.falls_back:
                     raise
                 log.warning("%s is read from the broker around offset %d: %s", partition, seam, error)
-        return found
+        return aborted
 
     def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
         with suppress(BrokerError):
             self._fetch_seams(seams)
 
     def _fetch_seams(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
-        """Learn the aborted transactions at seams with small enough batches; return the errors of unavailable leaders.
+        """Fetch and cache the aborted transactions at unknown seams together, if there is more than one such seam.
 
-        A Fetch of many partitions brings no batch that is larger than its size limit, and no batch that is not needed.
-        The remaining partitions are fetched one by one later.
+        A Fetch of many partitions returns no batch that is larger than its size limit. Seams with larger batches stay
+        unknown.
+
+        Return: the errors of the leaders that are not available, by partition.
         """
         unknown = {partition: seam for partition, seam in seams.items() if self._known_aborted(partition, seam) is None}
         if len(unknown) < 2:
             return {}
-        waiting = {
+        left = {
             partition: seam for partition, seam in unknown.items()
             if (topic := self._client.topic(partition.topic)) and topic.topic_id == self._topic_ids[partition.topic]
         }  # fmt: skip
         unavailable: dict[TopicPartition, BrokerUnavailableError] = {}
         for max_bytes in _SEAM_BYTES:
             answer = fetch_first_batches(
-                self._client, waiting, max_bytes, IsolationLevel.READ_COMMITTED, self._patience_ms
+                self._client, left, max_bytes, IsolationLevel.READ_COMMITTED, self._patience_ms
             )
             for partition, fault in answer.faults.items():
                 if isinstance(fault, BrokerUnavailableError):
                     unavailable[partition] = fault
             for partition, fetched in answer.found.items():
                 if fetched.records:
-                    self._remember_aborted(partition, waiting[partition], fetched)
-            waiting = {
-                partition: waiting[partition] for partition, fetched in answer.found.items()
-                if not fetched.records and fetched.last_stable_offset > waiting[partition]
+                    self._remember_aborted(partition, left[partition], fetched)
+            left = {
+                partition: left[partition] for partition, fetched in answer.found.items()
+                if not fetched.records and fetched.last_stable_offset > left[partition]
             }  # fmt: skip
         return unavailable
 
@@ -257,8 +274,8 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return self._remember_aborted(partition, seam, self._fetch_at(partition, seam)) if known is None else known
 
     def _known_aborted(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...] | None:
-        asked, known = self._seams.get(partition, (None, ()))
-        return known if asked == (self._topic_ids[partition.topic], seam) else None
+        key, known = self._seams.get(partition, (None, ()))
+        return known if key == (self._topic_ids[partition.topic], seam) else None
 
     def _remember_aborted(
         self, partition: TopicPartition, seam: int, fetched: FetchedRecords
@@ -272,11 +289,14 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return aborted
 
     def _fetch_at(self, partition: TopicPartition, seam: int) -> FetchedRecords:
-        """Send a read_committed Fetch whose response names the aborted transactions that reach across `seam`.
+        """Return the response to a read_committed Fetch that names the aborted transactions across `seam`.
 
         A broker names aborted transactions only with records. If no record can be read at the seam, because it is the
-        last stable offset, the record before the seam is fetched. Its response names a transaction that was aborted
-        beyond the seam.
+        last stable offset, the record before the seam is fetched. That response also names transactions that were
+        aborted after the seam.
+
+        Raises:
+            BrokerUnavailableError: the broker returns no record.
         """
         fetched = self._fetch(partition, seam, max_wait_ms=0)
         for _ in range(_SEAM_ATTEMPTS):
