@@ -1,4 +1,4 @@
-"""Locator that needs no broker, so that a topic can be read from its bucket after its cluster is gone."""
+"""Locator for topics in a bucket whose Kafka cluster is gone, or is not used."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 
 class ArchiveLocator(SegmentMetadataLocator):
-    """Locator by the manifests in the bucket; the newest segment of each partition gives the lineage.
+    """Locator by the manifests in the bucket; the newest segment of each partition has the lineage.
 
-    Its knowledge is the last listing of `archive` (`ArchiveOffsetReader.latest` lists again). `close` closes neither
-    the archive nor the fetcher.
+    It locates what `archive` has listed last; `ArchiveOffsetReader.latest` lists again. `close` closes neither the
+    archive nor the fetcher.
     """
 
     name = "archive"
@@ -37,12 +37,15 @@ class ArchiveLocator(SegmentMetadataLocator):
         return self._archive.missing_objects(partition, offsets)
 
     def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
-        """Cut off the ranges at the last stable offset under read_committed: later offsets stay undecided for ever."""
+        """Return the ranges, under read_committed cut off at the archive's last stable offsets.
+
+        Transactions that are open there stay undecided forever.
+        """
         if not self.committed:
             return ranges
         stable = {
-            partition: OffsetRange(0, of.last_stable_offset)
-            for partition, of in self._archive.partitions(ranges).items()
+            partition: OffsetRange(0, archived.last_stable_offset)
+            for partition, archived in self._archive.partitions(ranges).items()
         }
         return {partition: wanted.intersect(stable.get(partition, wanted)) for partition, wanted in ranges.items()}
 
@@ -52,12 +55,13 @@ class ArchiveLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return an empty result for every seam, because transactions open at the archive's end are not read.
+        """Return no transactions for any seam.
 
-        They begin at or after the archive's last stable offset.
+        At the archive's end, the open transactions begin at or after the last stable offset, and are not read.
 
         Raises:
-            DataLossError: segments are missing, and so is the outcome of a transaction that is open before them.
+            DataLossError: segments are missing after a seam, and a transaction is open there, so that its outcome is
+                missing too.
         """
         for partition, seam in seams:
             self._check_gap(partition, self.visible_of([partition])[partition], seam)

@@ -31,8 +31,8 @@ _REQUEST_BYTES = 1 << 20  # most records are within one index interval (4 KiB) o
 class ArchiveOffsetReader(OffsetReader):
     """Reader of the offsets of an archive, without its cluster.
 
-    A partition ends where its last segment does, or under read_committed where all transactions are decided. Partitions
-    without segments do not exist. `close` closes the archive, not the fetcher.
+    A partition ends at the end of its last segment, or under read_committed at the last stable offset of the archive.
+    Partitions without segments do not exist. `close` closes the archive, but not the fetcher.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class ArchiveOffsetReader(OffsetReader):
             ConfigurationError: the archive is empty, or its key prefix is cut off.
         """
         topics = self.topics()
-        found = {topic for topic in topics if wanted(topic)}
-        if found:
-            return self.partitions(found)
+        matching = {topic for topic in topics if wanted(topic)}
+        if matching:
+            return self.partitions(matching)
         self._archive.check_prefix()
         if not self._warned_of_no_topic:  # a stream asks for every micro-batch
             self._warned_of_no_topic = True
@@ -89,19 +89,20 @@ class ArchiveOffsetReader(OffsetReader):
         return {partition: self._end(archived) for partition, archived in self._archived(partitions).items()}
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the ends of the partitions' last segments."""
+        """Return the ends of the partitions' last segments, as last listed."""
         return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         archived = self._archived(timestamps)
         with ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="timestamps") as executor:
-            found = executor.map(self._for_timestamp, archived.values(), timestamps.values())
-            return dict(zip(archived, found, strict=True))
+            offsets = executor.map(self._for_timestamp, archived.values(), timestamps.values())
+            return dict(zip(archived, offsets, strict=True))
 
     def close(self) -> None:
         self._archive.close()
 
     def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
+        """Return the first offset at or after `timestamp` (ms, EARLIEST or LATEST), or None if there is none."""
         if timestamp == EARLIEST:
             return archived.log_start_offset
         if timestamp == LATEST:
@@ -119,6 +120,7 @@ class ArchiveOffsetReader(OffsetReader):
         return archived.last_stable_offset if committed else archived.end_offset
 
     def _archived(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
+        """Return the partitions as last listed. Raises UnknownTopicError if a partition has no segments."""
         archived = self._archive.partitions(partitions)
         missing = sorted(str(partition) for partition in partitions if partition not in archived)
         if missing:

@@ -1,4 +1,4 @@
-"""Contents of an archive: the segments that manifests in an Aiven bucket describe, and which of them are the log.
+"""Contents of an archive: the segments that manifests in an Aiven bucket describe, and the logs that they form.
 
 A copy that Kafka forgot (the broker died before it recorded the end of the copy) looks like any other copy. It does no
 harm: its records are the log's, or its leader epochs are not in the lineage.
@@ -19,7 +19,7 @@ from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.locate.archive.archived_copies import MANIFEST, CopyListing, SegmentCopy, Suffixes
 from tiered_stream.locate.archive.unread_places import UnreadPlaces
 from tiered_stream.locate.indexes.index_cache import IndexCache
-from tiered_stream.locate.lineage import Lineage, VisibleSegment, lineage_of, visible_segments
+from tiered_stream.locate.lineage import Lineage, VisibleSegments, lineage_of, visible_segments
 from tiered_stream.model import (
     LeaderEpoch,
     OffsetRange,
@@ -46,15 +46,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPartition:
-    """A partition in the archive: all `segments`, and those that are `visible` in its `lineage`.
+    """Partition in the archive: all its `segments`, and the segments that are `visible` in its `lineage`.
 
-    `end_offset` (exclusive) and `last_stable_offset` are those of the archive alone: a transaction that is open at the
-    archive's end is undecided, whatever its outcome in the cluster.
+    `end_offset` is exclusive. `last_stable_offset` counts a transaction as undecided if it is open at the archive's
+    end, whatever its outcome in the cluster.
     """
 
     segments: tuple[RemoteLogSegment, ...]
     lineage: Lineage
-    visible: tuple[VisibleSegment, ...]
+    visible: VisibleSegments
     log_start_offset: int
     end_offset: int
     last_stable_offset: int
@@ -64,7 +64,7 @@ _Segments = tuple[RemoteLogSegment, ...]
 
 
 class _Topic:
-    """Segments of a topic, by copy and by partition, and the missing objects of incomplete copies."""
+    """Segments of a topic, by copy and by partition, and suffixes of the missing objects of incomplete copies."""
 
     def __init__(
         self, topic_id: UUID, segments: dict[SegmentCopy, RemoteLogSegment], incomplete: dict[SegmentCopy, Suffixes]
@@ -79,14 +79,14 @@ class _Topic:
 
 
 class Archive:
-    """The topics below the key prefixes of a store; a topic is listed on first use, and again by `refresh`.
+    """Archive of the topics below key prefixes of a store; a topic is listed on first use, and again by `refresh`.
 
     `close` closes the store, but not the fetcher.
 
     Args:
-        topic_ids: ids of the topics to read, if several topics had one name.
+        topic_ids: id to read by topic name, for names that several topics had one after the other.
         more_prefixes: further key prefixes, if the plugin's prefix was changed.
-        places: returns the places of segments in the whole storage, for errors and warnings.
+        places: returns all places in the storage that have segments, for errors and warnings.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Archive:
         self._listing = CopyListing(store, prefixes, manifest_limit)
         self._unread = UnreadPlaces(store, prefixes, places)
         self._search: Future[None] | None = None
-        """Search for segments that are not read, which runs while the query is planned."""
+        """Search, in a thread, for segments of the topics that are not read."""
         self._warned_of: set[SegmentCopy] = set()
         self._topic_ids = topic_ids or {}
         self._indexes = IndexCache(fetcher)
@@ -113,7 +113,7 @@ class Archive:
         self._known: dict[TopicPartition, tuple[_Segments, ArchivedPartition]] = {}
 
     def topic_names(self) -> frozenset[str]:
-        """List the whole archive, and return the names of topics with a finished copy.
+        """Return the names of all topics in the storage that have a finished copy, by a listing of the whole archive.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -125,7 +125,7 @@ class Archive:
         return names
 
     def why_empty(self) -> str | None:
-        """Return a message with the places that have segments, if the archive has no manifest; None if it has one.
+        """Return an error message that names places with segments if the archive has no manifest, else None.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -133,18 +133,20 @@ class Archive:
         return self._unread.why_empty() if self._listing.any_manifest() is None else None
 
     def check_prefix(self) -> None:
-        """Check the key prefix against one manifest.
+        """Check by one manifest that the key prefix is not cut off.
 
-        If the prefix is cut off, its rest looks like a part of topic names.
+        The rest of a prefix that is cut off looks like a part of topic names.
 
-        Raises: the errors of `refresh`.
+        Raises:
+            ConfigurationError: the key prefix is cut off.
+            StorageError, CorruptDataError, UnsupportedDataError: the errors of `refresh`.
         """
         copy = self._listing.any_manifest()
         if copy is not None:
             self._listing.read_manifest(copy)
 
     def refresh(self, topics: Collection[str]) -> None:
-        """List these topics again, with new segments and without deleted ones.
+        """List these topics again, so that new segments are known and deleted ones are forgotten.
 
         Raises:
             StorageError: the store cannot be listed, or a manifest cannot be read from it.
@@ -152,34 +154,32 @@ class Archive:
                 it.
             ConfigurationError: several topics had one name, and no topic id is configured.
         """
-        found: dict[str, tuple[UUID, dict[SegmentCopy, Suffixes]]] = {}
+        to_read: dict[str, tuple[UUID, dict[SegmentCopy, Suffixes]]] = {}
         for topic, copies in self._listing.of_topics(topics).items():
             self._warn_of_missing(copies)
             topic_id = self._topic_id(topic, {copy.topic_id for copy, missing in copies.items() if not missing})
             if topic_id is None:
                 self._topics.pop(topic, None)
             else:
-                found[topic] = (
-                    topic_id,
-                    {copy: missing for copy, missing in copies.items() if copy.topic_id == topic_id},
-                )
-        listed = [self._topics[topic] for topic in found if topic in self._topics]
+                of_topic = {copy: missing for copy, missing in copies.items() if copy.topic_id == topic_id}
+                to_read[topic] = topic_id, of_topic
+        listed = [self._topics[topic] for topic in to_read if topic in self._topics]
         known = {copy: segment for topic in listed for copy, segment in topic.segments.items()}
-        finished = [copy for _, copies in found.values() for copy, missing in copies.items() if not missing]
+        finished = [copy for _, copies in to_read.values() for copy, missing in copies.items() if not missing]
         unread = [copy for copy in finished if copy not in known]
         read = zip(unread, self._executor.map(self._listing.read_manifest, unread), strict=True)
         known |= {copy: segment for copy, segment in read if segment}
-        for name, (topic_id, copies) in found.items():
+        for name, (topic_id, copies) in to_read.items():
             segments = {copy: known[copy] for copy, missing in copies.items() if not missing and copy in known}
             incomplete = {copy: missing for copy, missing in copies.items() if missing}
             self._topics[name] = _Topic(topic_id, segments, incomplete)
 
     def list_new(self, topics: Collection[str]) -> None:
-        """List the topics that were never listed."""
+        """List together the topics that are not listed yet. Raises: the errors of `refresh`."""
         self.refresh([topic for topic in topics if topic not in self._topics])
 
     def topic(self, topic: str) -> TopicDescription | None:
-        """Return the topic's id and its partitions that have segments, or None if the topic has no segment.
+        """Return the topic's id and its partitions with segments; None if the topic has no segment.
 
         Raises: the errors of `refresh`.
         """
@@ -187,9 +187,11 @@ class Archive:
         return None if known is None else TopicDescription(topic, known.topic_id, tuple(sorted(known.partitions)))
 
     def partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """Return the archive's state of these partitions as last listed, without partitions that have no segments.
+        """Return these partitions as last listed; partitions without segments are left out.
 
-        Raises: the errors of `refresh`, and errors of reading the indexes of the newest segments.
+        Raises:
+            StorageError, CorruptDataError, UnsupportedDataError, ConfigurationError: the errors of `refresh`, or the
+                indexes of a partition's newest segment cannot be read or are malformed.
         """
         segments = {}
         for partition in partitions:
@@ -197,18 +199,18 @@ class Archive:
             if topic is not None and partition.partition in topic.partitions:
                 segments[partition] = topic.partitions[partition.partition]
         new = {
-            partition: some
-            for partition, some in segments.items()
-            if partition not in self._known or self._known[partition][0] != some
+            partition: listed
+            for partition, listed in segments.items()
+            if partition not in self._known or self._known[partition][0] != listed
         }
         for partition, archived in zip(new, self._executor.map(self._archived, new.values()), strict=True):
             self._known[partition] = new[partition], archived
         if new and self._search is None:
-            self._search = self._executor.submit(self._unread.warn_of_topics, [some[0] for some in new.values()])
+            self._search = self._executor.submit(self._unread.warn_of_topics, [listed[0] for listed in new.values()])
         return {partition: self._known[partition][1] for partition in segments}
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
-        """Return the names of missing objects of copies whose first offset is in `offsets`, as last listed."""
+        """Return the names of the missing objects of copies whose base offset is in `offsets`, as last listed."""
         topic = self._topics.get(partition.topic)
         return [
             self._listing.name(copy, suffix)
@@ -225,7 +227,7 @@ class Archive:
         return open_transactions(self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, parse_producer_snapshot))
 
     def close(self) -> None:
-        """End threads and close the store."""
+        """Wait for the threads to end, and close the store."""
         if self._search is not None:
             wait([self._search])
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -237,7 +239,7 @@ class Archive:
         return self._topics.get(topic)
 
     def _warn_of_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
-        """Warn once for each incomplete copy, unless the manifest is missing, because the copy may be in progress."""
+        """Warn once for each copy that lacks objects although it has a manifest; others may be in progress."""
         for copy, missing in copies.items():
             if missing and MANIFEST not in missing and copy not in self._warned_of:
                 self._warned_of.add(copy)
@@ -246,18 +248,24 @@ class Archive:
                     "%s: a segment is not read, %s is missing, and its manifest is there", copy.partition, names
                 )
 
-    def _topic_id(self, topic: str, found: set[UUID]) -> UUID | None:
+    def _topic_id(self, topic: str, listed_ids: set[UUID]) -> UUID | None:
+        """Return the id of the topic to read, or None if it is not in `listed_ids`.
+
+        Raises:
+            ConfigurationError: there are several ids, and none is configured.
+        """
         if topic in self._topic_ids:
-            return self._topic_ids[topic] if self._topic_ids[topic] in found else None
-        if len(found) > 1:
-            ids = ", ".join(sorted(uuid_to_text(topic_id) for topic_id in found))
+            return self._topic_ids[topic] if self._topic_ids[topic] in listed_ids else None
+        if len(listed_ids) > 1:
+            ids = ", ".join(sorted(uuid_to_text(topic_id) for topic_id in listed_ids))
             raise ConfigurationError(
                 f"the archive has several topics named {topic!r}, with the ids {ids}: say in the option "
                 f'remote.topic.id which one to read, as {{"{topic}":"<id>"}}'
             )
-        return next(iter(found), None)
+        return next(iter(listed_ids), None)
 
     def _archived(self, segments: _Segments) -> ArchivedPartition:
+        """Return the partition that consists of these segments, by the indexes of its newest segment."""
         newest = max(
             segments, key=lambda segment: (segment.leader_epochs[-1].epoch, segment.end_offset, segment.segment_id)
         )
@@ -272,6 +280,7 @@ class Archive:
         return ArchivedPartition(segments, lineage, visible, start, end, max(start, min([end, *open_from])))
 
     def _parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], _T]) -> _T:
+        """Return what `parse` returns for an index of the segment. Raises CorruptDataError if the index is missing."""
         data = self._indexes.get(segment, (index_type,)).get(index_type)
         if data is None:
             raise CorruptDataError(f"{segment} has no {index_type.value} index")
@@ -283,7 +292,7 @@ def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Arch
     """Open the archive that the storage options name.
 
     Raises:
-        ConfigurationError: the layout has no manifests, or `open_fetcher` raises it.
+        ConfigurationError: the configured layout has no manifests, or `open_fetcher` raises it.
     """
     if storage.layout != StorageLayout.AIVEN:
         raise ConfigurationError(

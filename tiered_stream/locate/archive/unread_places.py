@@ -1,4 +1,4 @@
-"""Finds segments that are in an archive's storage, but not in the archive, if the archive is empty or incomplete."""
+"""Segments in an archive's storage that are not read: below other key prefixes, or in another layout."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _MAX_SEARCHED_TOPICS = 32
 
 
 class UnreadPlaces:
-    """Places in the storage that are not below the archive's key prefixes.
+    """Places in a storage that have segments, but are not below the archive's key prefixes.
 
     Args:
-        list_places: returns all places; raises StorageError if the storage cannot be listed.
+        prefixes: key prefixes of the archive.
+        list_places: returns all places in the storage that have segments; raises StorageError if it cannot be listed.
     """
 
     def __init__(self, store: ObjectStore, prefixes: Sequence[str], list_places: Callable[[], Sequence[Place]]) -> None:
@@ -32,7 +33,7 @@ class UnreadPlaces:
         self._list_places = list_places
 
     def why_empty(self) -> str:
-        """Return the message for an archive without segments, with the places that have segments."""
+        """Return the error message for an archive without segments; it names the settings of places with segments."""
         below = " and ".join(self._store.describe(prefix) for prefix in self._prefixes)
         empty = f"the archive is empty: below {below} is no whole segment of the Aiven plugin's"
         try:
@@ -44,9 +45,9 @@ class UnreadPlaces:
         return f"{empty}. The storage has segments elsewhere: set {', or '.join(place.settings for place in places)}"
 
     def warn_of_topics(self, segments: Iterable[RemoteLogSegment]) -> None:
-        """Warn if topics of these segments also have segments below a key prefix that is not read."""
+        """Warn if topics of these segments also have segments below key prefixes that are not read."""
         topics = {segment.topic_id: segment for segment in segments}
-        for place in self._aiven_places():
+        for place in self._unread_aiven_places():
             hidden = [
                 segment for segment in list(topics.values())[:_MAX_SEARCHED_TOPICS] if self._has_topic(place, segment)
             ]
@@ -57,10 +58,10 @@ class UnreadPlaces:
                     names, place.key_prefix, KEY_PREFIXES.name,
                 )  # fmt: skip
 
-    def _aiven_places(self) -> list[Place]:
+    def _unread_aiven_places(self) -> list[Place]:
         with suppress(StorageError):
-            found = (place for place in self._list_places() if place.layout == StorageLayout.AIVEN)
-            return [place for place in found if not self._is_read(place)]
+            aiven_places = (place for place in self._list_places() if place.layout == StorageLayout.AIVEN)
+            return [place for place in aiven_places if not self._is_read(place)]
         return []
 
     def _is_read(self, place: Place) -> bool:

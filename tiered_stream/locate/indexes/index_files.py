@@ -44,9 +44,9 @@ class TimeIndex:
     offsets: Int64s
 
     def floor_offset(self, timestamp: int) -> int:
-        """Return an offset in a batch before which no record has a timestamp at or after `timestamp`.
+        """Return an offset in a batch before which all records are older than `timestamp` (ms).
 
-        Kafka's `TimeIndex.lookup` returns the same.
+        Kafka's `TimeIndex.lookup` returns the same offset.
         """
         entry = int(np.searchsorted(self.timestamps, timestamp, side="right")) - 1
         return int(self.offsets[entry]) if entry >= 0 else self.base_offset
@@ -61,7 +61,7 @@ class TransactionIndexEntry:
 
 
 def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
-    """Parse the time index of a segment that begins at `base_offset`.
+    """Parse the bytes of the time index of a segment that begins at `base_offset`.
 
     Raises:
         CorruptDataError: entries are cut short or out of order.
@@ -78,7 +78,7 @@ def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
 
 
 def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionIndexEntry, ...]:
-    """Return the transactions whose abort markers are in a segment that begins at `base_offset`, in the markers' order.
+    """Parse the bytes of the transaction index of a segment that begins at `base_offset`; entries keep their order.
 
     Raises:
         CorruptDataError: entries are cut short, out of order, or end below the segment.

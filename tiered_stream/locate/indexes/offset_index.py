@@ -39,9 +39,9 @@ from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 _MAX_REMEMBERED = 1 << 15
-"""Number of remembered locations that end at an offset chosen by `end_of`.
+"""Maximum number of locations that are kept, which end at offsets that `end_of` has returned.
 
-The plan locates them next, possibly in more segments than the index cache holds.
+The plan of the micro-batch needs these locations next, possibly of more segments than fit into the index cache.
 """
 
 
@@ -53,17 +53,17 @@ class OffsetIndex:
     positions: Int64s
 
     def start_position(self, offset: int) -> int:
-        """Return the byte position to read from, to include the batch with `offset` (Kafka: `OffsetIndex.lookup`)."""
+        """Return the byte position of a batch at or before the batch that has `offset` (Kafka: `OffsetIndex.lookup`)."""
         entry = int(np.searchsorted(self.offsets, offset, side="right")) - 1
         return int(self.positions[entry]) if entry >= 0 else 0
 
     def end_position(self, end: int, segment_size: int) -> int:
-        """Return the byte position to read up to, to include all batches with an offset below `end` (exclusive)."""
+        """Return a byte position after all batches that have an offset below `end`, at most `segment_size`."""
         entry = int(np.searchsorted(self.offsets, end - 1, side="left")) + 1
         return int(self.positions[entry]) if entry < len(self.positions) else segment_size
 
     def following(self, position: int) -> tuple[int, int]:
-        """Return the lowest and the highest possible offset that follows the batches before byte `position`.
+        """Return the lowest and the highest possible offset after the last batch before the byte `position`.
 
         `position` must be the position of an entry.
         """
@@ -72,7 +72,7 @@ class OffsetIndex:
 
 
 def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> OffsetIndex:
-    """Parse the offset index of a segment that begins at `base_offset` and has `segment_size` bytes.
+    """Parse the bytes of the offset index of a segment that begins at `base_offset` and has `segment_size` bytes.
 
     Raises:
         CorruptDataError: entries are cut short, out of order or outside the segment.
@@ -94,7 +94,7 @@ def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> Offs
 
 
 class SegmentPositions:
-    """Finds byte ranges within segments by their offset indexes; many threads may use it."""
+    """Search for the bytes of offsets in segments, by their offset indexes; many threads may use it."""
 
     def __init__(self, fetcher: RemoteStorageFetcher, cache: IndexCache) -> None:
         self._fetcher = fetcher
@@ -103,7 +103,7 @@ class SegmentPositions:
         self._remembered: LRUCache[tuple[UUID, OffsetRange], SegmentLocation] = LRUCache(_MAX_REMEMBERED)
 
     def location(self, segment: RemoteLogSegment, wanted: OffsetRange) -> SegmentLocation:
-        """Return the bytes in which the batches with `wanted` begin and end; a whole segment needs no request.
+        """Return the location of the offsets `wanted` in the segment; a whole segment needs no index.
 
         Raises:
             StorageError: the offset index cannot be read.
@@ -116,7 +116,7 @@ class SegmentPositions:
         return known or _location(segment, wanted, self._offset_index(segment))
 
     def end_of(self, share: SegmentShare) -> int:
-        """Return the offset after about `share.bytes` of the share's offsets, and after at least one batch of them.
+        """Return the offset after about `share.bytes` bytes of the share, and after at least one of its batches.
 
         Raises: the errors of `location`.
         """
@@ -134,7 +134,9 @@ class SegmentPositions:
         return end
 
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        """Return `location` without leading batches of records older than `timestamp` (ms); None if nothing is left.
+        """Return `location` without its first batches that the time index shows to be older than `timestamp` (ms).
+
+        Return None if all its batches are.
 
         Raises: the errors of `location`.
         """
@@ -156,9 +158,9 @@ class SegmentPositions:
         )
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """Cut `location` where batches begin, into parts of about `target_bytes` that have exactly its offsets.
+        """Return the parts of `location` of about `target_bytes` bytes, cut where batches begin.
 
-        Adjacent parts share the bytes of one interval of the offset index.
+        The parts have exactly its offsets. Adjacent parts share the bytes of one interval of the offset index.
 
         Raises: the errors of `location`.
         """
@@ -168,7 +170,10 @@ class SegmentPositions:
         return _parts(location, index, self._cut_offsets(location, index, target_bytes))
 
     def cut_at(self, location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
-        """Cut `location` at the ascending `offsets` inside it; parts share bytes as those of `cut` do."""
+        """Return the parts of `location` between the ascending `offsets` inside it; they share bytes as in `cut`.
+
+        Raises: the errors of `location`.
+        """
         return _parts(location, self._offset_index(location.segment), offsets)
 
     def _offset_index(self, segment: RemoteLogSegment) -> OffsetIndex:
@@ -177,17 +182,21 @@ class SegmentPositions:
             return parse_offset_index(data, segment.base_offset, segment.size)
 
     def _cut_offsets(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
-        """Return offsets to cut at, by the first entry at or after the start of each range that the layout prefers."""
+        """Return the offsets at which to cut `location` into parts of about `target_bytes`.
+
+        Each is the offset after an entry: the first entry at or after the start of a range that the layout prefers.
+        """
         # Far more ranges than index entries would not give more parts.
         target_bytes = max(target_bytes, len(location.bytes) // (8 * len(index.positions) + 1))
         ranges = self._fetcher.request_ranges(location.segment, location.bytes, target_bytes)
         starts = [candidate.start for candidate in ranges if candidate.start > location.bytes.start]
         entries = np.unique(np.searchsorted(index.positions, starts))
-        after: list[int] = (index.offsets[entries[entries < len(index.positions)]] + 1).tolist()
-        return [offset for offset in after if location.offsets.start < offset < location.offsets.end]
+        offsets: list[int] = (index.offsets[entries[entries < len(index.positions)]] + 1).tolist()
+        return [offset for offset in offsets if location.offsets.start < offset < location.offsets.end]
 
 
 def _location(segment: RemoteLogSegment, wanted: OffsetRange, index: OffsetIndex) -> SegmentLocation:
+    """Return the location of the offsets `wanted`, as narrow as the index allows."""
     start = index.start_position(wanted.start)
     end = max(start, index.end_position(wanted.end, segment.size))
     following = index.following(end) if start < end < segment.size else None
@@ -195,7 +204,7 @@ def _location(segment: RemoteLogSegment, wanted: OffsetRange, index: OffsetIndex
 
 
 def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int]) -> list[SegmentLocation]:
-    """Cut a location at `starts` (ascending, inside it); the bytes of each part lie within the location's bytes."""
+    """Return the parts of `location` between `starts` (ascending, inside it), whose bytes lie within its bytes."""
     whole, parts = location.bytes, []
     for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
         part = _location(location.segment, OffsetRange(start, end), index)
