@@ -24,17 +24,18 @@ TRANSACTION_INDEXES = (IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT)
 
 @dataclass(frozen=True, slots=True)
 class AbortedSearch:
-    """Result of a search for aborted transactions, sorted.
+    """Result of a search for aborted transactions.
 
-    `seam` is the offset at which the tier ended before all transactions were decided, or None if all were decided.
+    `transactions` are sorted. `seam` is the offset at which the tier ended before all transactions were decided; None:
+    all were decided.
     """
 
     transactions: tuple[AbortedTransaction, ...]
     seam: int | None
 
 
-def find_aborted(visible: VisibleSegments, at: int, wanted: OffsetRange, cache: IndexCache) -> AbortedSearch:
-    """Find the aborted transactions that touch `wanted`, a range of offsets of the segment `visible[at]`.
+def find_aborted(visible: VisibleSegments, at: int, offsets: OffsetRange, cache: IndexCache) -> AbortedSearch:
+    """Return the aborted transactions that touch `offsets`, which are offsets of the segment `visible[at]`.
 
     Raises:
         StorageError: an index cannot be read.
@@ -46,18 +47,18 @@ def find_aborted(visible: VisibleSegments, at: int, wanted: OffsetRange, cache: 
         part, decided = visible[at], False
         if not part.segment.transaction_index_empty:
             with naming(part.segment):
-                ended, decided = _ended_in(part, wanted, cache)
+                ended, decided = _ended_in(part, offsets, cache)
             transactions.update(ended)
         if decided or visible.ends_at(at):
             return AbortedSearch(tuple(sorted(transactions)), None if decided else part.offsets.end)
         at += 1
 
 
-def _ended_in(part: VisibleSegment, wanted: OffsetRange, cache: IndexCache) -> tuple[list[AbortedTransaction], bool]:
-    """Return the aborted transactions that end in `part` and touch `wanted`, and whether the search ends here.
+def _ended_in(part: VisibleSegment, offsets: OffsetRange, cache: IndexCache) -> tuple[list[AbortedTransaction], bool]:
+    """Return the aborted transactions that end in `part` and touch `offsets`, and whether the search ends here.
 
-    The search ends here if every transaction that begins before the end of `wanted` is decided. If an abort marker lies
-    outside of `part.offsets`, its entry is ignored, because the index of another segment lists it.
+    The search ends here if every transaction that begins before the end of `offsets` is decided. If an abort marker
+    lies outside of `part.offsets`, its entry is ignored, because the index of another segment lists it.
     """
     segment, indexes = part.segment, cache.get(part.segment, TRANSACTION_INDEXES)
     entries = parse_transaction_index(indexes.get(IndexType.TRANSACTION, b""), segment.base_offset)
@@ -67,7 +68,7 @@ def _ended_in(part: VisibleSegment, wanted: OffsetRange, cache: IndexCache) -> t
     entries = tuple(entry for entry in entries if entry.transaction.last_offset in part.offsets)
     snapshot = indexes.get(IndexType.PRODUCER_SNAPSHOT)
     if snapshot is None or part.offsets.end != segment.end_offset + 1:
-        decided = any(entry.last_stable_offset >= wanted.end for entry in entries)
+        decided = any(entry.last_stable_offset >= offsets.end for entry in entries)
     else:
-        decided = all(first >= wanted.end for _, first in open_transactions(parse_producer_snapshot(snapshot)))
-    return list(touching([entry.transaction for entry in entries], wanted.start, wanted.end)), decided
+        decided = all(first >= offsets.end for _, first in open_transactions(parse_producer_snapshot(snapshot)))
+    return list(touching([entry.transaction for entry in entries], offsets.start, offsets.end)), decided

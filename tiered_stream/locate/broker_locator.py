@@ -184,7 +184,7 @@ class BrokerLocator(Locator):
             CorruptDataError: a response contradicts itself or the request.
         """
         located: PartitionLocations = dict.fromkeys(ranges, ())
-        left = {partition: wanted for partition, wanted in ranges.items() if len(wanted)}
+        left = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
         for _ in range(_MAX_ROUNDS):
             if not left:
                 return located
@@ -206,11 +206,13 @@ class BrokerLocator(Locator):
         raise CorruptDataError(f"the broker's answers do not come to the end of {next(iter(left))}: {left}")
 
     def _locations(
-        self, partition: TopicPartition, answer: LocatedSegments, wanted: OffsetRange, terms: LocationTerms
+        self, partition: TopicPartition, answer: LocatedSegments, offsets: OffsetRange, terms: LocationTerms
     ) -> Locations:
-        """Return the locations in one partition's answer, after a check that they lie in `wanted`."""
-        if answer.located_end is not None and answer.located_end < wanted.start:
-            raise CorruptDataError(f"{partition}: located up to {answer.located_end}, though asked from {wanted.start}")
+        """Return the locations in one partition's answer, after a check that they lie in `offsets`."""
+        if answer.located_end is not None and answer.located_end < offsets.start:
+            raise CorruptDataError(
+                f"{partition}: located up to {answer.located_end}, though asked from {offsets.start}"
+            )
         metadata = self._client.topic(partition.topic)
         assert metadata is not None, "it was asked by its id"
         if answer.segments is None:
@@ -222,8 +224,8 @@ class BrokerLocator(Locator):
             if terms in (self._terms, self._offsets_terms):
                 self._known[partition, terms] = known
         locations = known[2]
-        if locations[0].offsets.start < wanted.start or locations[-1].offsets.end > wanted.end:
-            raise CorruptDataError(f"{partition}: the broker names offsets outside of {wanted}")
+        if locations[0].offsets.start < offsets.start or locations[-1].offsets.end > offsets.end:
+            raise CorruptDataError(f"{partition}: the broker names offsets outside of {offsets}")
         return locations
 
 

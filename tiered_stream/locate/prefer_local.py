@@ -23,8 +23,8 @@ class PreferLocal(WrappedLocator):
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         local = self._offsets.earliest_local(ranges, self._patience_ms)
         not_local = {
-            partition: OffsetRange(wanted.start, min(wanted.end, max(wanted.start, begin)))
-            for partition, wanted in ranges.items()
+            partition: OffsetRange(offsets.start, min(offsets.end, max(offsets.start, begin)))
+            for partition, offsets in ranges.items()
             if (begin := local[partition]) is not None
         }
         return self.wrapped.locate(not_local, needed)

@@ -94,20 +94,22 @@ class SegmentMetadataLocator(Locator):
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        visible = self._recently_visible([partition for partition, wanted in ranges.items() if len(wanted)])
+        visible = self._recently_visible([partition for partition, offsets in ranges.items() if len(offsets)])
         parts = {
-            partition: overlapping(visible[partition], wanted)
-            for partition, wanted in ranges.items()
+            partition: overlapping(visible[partition], offsets)
+            for partition, offsets in ranges.items()
             if partition in visible
         }
         located = self._locate_parts(visible, parts, ranges, needed)
-        offsets = {partition: {seam for _, seam in pairs if seam is not None} for partition, pairs in located.items()}
-        seams = [(partition, seam) for partition, seams_of_partition in offsets.items() for seam in seams_of_partition]
+        seam_offsets = {
+            partition: {seam for _, seam in pairs if seam is not None} for partition, pairs in located.items()
+        }
+        seams = [(partition, seam) for partition, offsets in seam_offsets.items() for seam in offsets]
         across = self._aborted_across(seams) if seams else {}
         locations: PartitionLocations = dict.fromkeys(ranges, ())
         for partition, pairs in located.items():
             aborted: dict[int | None, Sequence[AbortedTransaction] | None] = {None: ()}
-            aborted.update({seam: across.get((partition, seam)) for seam in offsets[partition]})
+            aborted.update({seam: across.get((partition, seam)) for seam in seam_offsets[partition]})
             locations[partition] = tuple(
                 with_aborted(location, transactions) if transactions else location
                 for location, seam in pairs
@@ -125,11 +127,11 @@ class SegmentMetadataLocator(Locator):
         return list(self.executor.map(lambda location: self.since(location, timestamp), locations))
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
-        visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
+        visible = self.visible_of([partition for partition, offsets in ranges.items() if len(offsets)])
         self._remember_visible(visible)
         return {
-            partition: tuple(segments[at] for at in overlapping(segments, wanted))
-            for partition, wanted in ranges.items()
+            partition: tuple(segments[at] for at in overlapping(segments, offsets))
+            for partition, offsets in ranges.items()
             for segments in [visible.get(partition, VisibleSegments())]
         }
 
@@ -178,15 +180,15 @@ class SegmentMetadataLocator(Locator):
         Failures are ignored, because `location` requests what it does not find.
         """
         seams = {}
-        for partition, wanted in ranges.items():
-            for at in overlapping(visible[partition], wanted)[-1:]:
-                _, seam = self._whole_location(visible[partition], at, wanted, every_segment) or (None, None)
+        for partition, offsets in ranges.items():
+            for at in overlapping(visible[partition], offsets)[-1:]:
+                _, seam = self._whole_location(visible[partition], at, offsets, every_segment) or (None, None)
                 if seam is not None:
                     seams[partition] = seam
         self._prefetch_aborted(seams)
 
-    def location(self, visible: VisibleSegments, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
-        """Return the location of `wanted`, offsets of the segment `visible[at]`.
+    def location(self, visible: VisibleSegments, at: int, offsets: OffsetRange, *, committed: bool) -> SegmentLocation:
+        """Return the location of `offsets`, which lie in the segment `visible[at]`.
 
         It has its aborted transactions if `committed` is true.
 
@@ -194,10 +196,9 @@ class SegmentMetadataLocator(Locator):
         """
         segment = visible[at].segment
         if not committed:
-            return self._positions.location(segment, wanted)
-        location, seam_offset = self._whole_location(visible, at, wanted, every_segment) or self._locate_part(
-            visible, at, wanted
-        )
+            return self._positions.location(segment, offsets)
+        whole = self._whole_location(visible, at, offsets, every_segment)
+        location, seam_offset = whole or self._locate_part(visible, at, offsets)
         if seam_offset is None:
             return location
         seam = segment.topic_partition, seam_offset
@@ -242,22 +243,22 @@ class SegmentMetadataLocator(Locator):
         return {partition: [pair for pair in pairs if pair is not None] for partition, pairs in located.items()}
 
     def _whole_locations(
-        self, visible: VisibleSegments, parts: range, wanted: OffsetRange, needed: SegmentFilter
+        self, visible: VisibleSegments, parts: range, offsets: OffsetRange, needed: SegmentFilter
     ) -> list[_Located | None]:
         """Return the result of `_whole_location` for each position in `parts`.
 
         If all segments are needed, known locations are taken as a slice of the cache, because there may be 100,000.
         """
         if needed is not every_segment:
-            return [self._whole_location(visible, at, wanted, needed) for at in parts]
+            return [self._whole_location(visible, at, offsets, needed) for at in parts]
         located = visible.located[self.committed][parts.start : parts.stop]
         ends = {0, len(parts) - 1} if len(parts) else set()  # only these segments may be wanted in part
         for index in ends.union(index for index, pair in enumerate(located) if pair is None):
-            located[index] = self._whole_location(visible, parts[index], wanted, needed)
+            located[index] = self._whole_location(visible, parts[index], offsets, needed)
         return located
 
     def _whole_location(
-        self, visible: VisibleSegments, at: int, wanted: OffsetRange, needed: SegmentFilter
+        self, visible: VisibleSegments, at: int, offsets: OffsetRange, needed: SegmentFilter
     ) -> _Located | None:
         """Return the location and the seam of the segment `visible[at]`, and cache them; None if an index is needed.
 
@@ -266,30 +267,30 @@ class SegmentMetadataLocator(Locator):
         """
         part = visible[at]
         if not needed(part.segment):
-            return SegmentLocation(part.segment, wanted.intersect(part.offsets), ByteRange(0, 0)), None
-        if wanted.start > part.offsets.start or wanted.end < part.offsets.end:
+            return SegmentLocation(part.segment, offsets.intersect(part.offsets), ByteRange(0, 0)), None
+        if offsets.start > part.offsets.start or offsets.end < part.offsets.end:
             return None
         known = visible.located[self.committed][at]
         if known is None and part.offsets == part.segment.offsets and not self._needs_index(visible, at):
             # Aborted transactions are then known from the seam to which the search would go on.
             seam = visible[visible.next_stop(at)].offsets.end if self.committed else None
-            known = visible.located[self.committed][at] = self._location_of(visible, at, wanted), seam
+            known = visible.located[self.committed][at] = self._location_of(visible, at, offsets), seam
         return known
 
     def _needs_index(self, visible: VisibleSegments, at: int) -> bool:
         """Return whether an index is needed to know the aborted transactions of the segment `visible[at]`."""
         return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
 
-    def _location_of(self, visible: VisibleSegments, at: int, wanted: OffsetRange) -> SegmentLocation:
+    def _location_of(self, visible: VisibleSegments, at: int, offsets: OffsetRange) -> SegmentLocation:
         """Return the location of the wanted offsets of the segment `visible[at]`, without aborted transactions."""
         part = visible[at]
-        location = self._positions.location(part.segment, wanted.intersect(part.offsets))
+        location = self._positions.location(part.segment, offsets.intersect(part.offsets))
         if location.bytes.end == part.segment.size and _overlaps_next(visible, at):
             return replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
         return location
 
-    def _locate_part(self, visible: VisibleSegments, at: int, wanted: OffsetRange) -> _Located:
-        location = self._location_of(visible, at, wanted)
+    def _locate_part(self, visible: VisibleSegments, at: int, offsets: OffsetRange) -> _Located:
+        location = self._location_of(visible, at, offsets)
         if not self.committed:
             return location, None
         search = find_aborted(visible, at, location.offsets, self._cache)
@@ -304,12 +305,12 @@ def _overlaps_next(visible: VisibleSegments, at: int) -> bool:
     return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
 
 
-def overlapping(visible: VisibleSegments, wanted: OffsetRange) -> range:
-    """Return the positions in `visible` of the segments that count for an offset in `wanted`."""
-    if not len(wanted):
+def overlapping(visible: VisibleSegments, offsets: OffsetRange) -> range:
+    """Return the positions in `visible` of the segments that count for an offset in `offsets`."""
+    if not len(offsets):
         return range(0)
-    first = bisect_right(visible, wanted.start, key=lambda part: part.offsets.end)
-    end = bisect_right(visible, wanted.end - 1, key=lambda part: part.offsets.start)
+    first = bisect_right(visible, offsets.start, key=lambda part: part.offsets.end)
+    end = bisect_right(visible, offsets.end - 1, key=lambda part: part.offsets.start)
     return range(first, end)
 
 

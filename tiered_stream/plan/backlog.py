@@ -37,7 +37,7 @@ class Backlog:
         if self.locator is None:
             return {}
         with_one_before = {
-            partition: OffsetRange(max(0, wanted.start - 1), wanted.end) for partition, wanted in self.ranges.items()
+            partition: OffsetRange(max(0, offsets.start - 1), offsets.end) for partition, offsets in self.ranges.items()
         }
         return self.locator.segments(with_one_before)
 
@@ -50,7 +50,7 @@ class Backlog:
             partition: [
                 part.offsets.end
                 for part in self.segments.get(partition, ())
-                if wanted.start < part.offsets.end <= wanted.end
+                if offsets.start < part.offsets.end <= offsets.end
             ]
-            for partition, wanted in ranges.items()
+            for partition, offsets in ranges.items()
         }

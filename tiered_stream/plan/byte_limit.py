@@ -122,7 +122,7 @@ def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
         return ends
     segments = backlog.segments
     spans_of = {
-        partition: list(_spans(wanted, segments.get(partition, ()))) for partition, wanted in backlog.ranges.items()
+        partition: list(_spans(offsets, segments.get(partition, ()))) for partition, offsets in backlog.ranges.items()
     }
     lags = {partition: sum(span.bytes for span in spans) for partition, spans in spans_of.items()}
     total = sum(lags.values())
@@ -142,28 +142,28 @@ def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> 
     return {partition: located.get(partition) or end.estimated_end() for partition, end in inside.items()}
 
 
-def _spans(wanted: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Span]:
-    """Yield the spans of `wanted`, which is not empty, in offset order.
+def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Span]:
+    """Yield the spans of `offsets`, which is not empty, in offset order.
 
     Offsets that are not tiered are assumed to have the average size of the offsets in `segments`.
     """
-    offsets = sum(len(part.segment.offsets) for part in segments)
+    count = sum(len(part.segment.offsets) for part in segments)
     size = sum(part.segment.size for part in segments)
-    offsets, size = (offsets, size) if size else (1, ASSUMED_RECORD_BYTES)
+    count, size = (count, size) if size else (1, ASSUMED_RECORD_BYTES)
 
     def untiered(start: int, end: int) -> _Span:
-        return _Span(OffsetRange(start, end), _bytes_of(end - start, offsets, size))
+        return _Span(OffsetRange(start, end), _bytes_of(end - start, count, size))
 
-    position = wanted.start
+    position = offsets.start
     for visible in segments:
-        common, segment = visible.offsets.intersect(wanted), visible.segment
+        common, segment = visible.offsets.intersect(offsets), visible.segment
         if common.start > position:
             yield untiered(position, common.start)
         if len(common):
             yield _Span(common, _bytes_of(len(common), len(segment.offsets), segment.size), segment)
             position = common.end
-    if position < wanted.end:
-        yield untiered(position, wanted.end)
+    if position < offsets.end:
+        yield untiered(position, offsets.end)
 
 
 def _bytes_of(part: int, whole: int, size: int) -> int:

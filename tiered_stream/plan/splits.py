@@ -86,11 +86,13 @@ def plan_splits(
     `KafkaOffsetRangeCalculator`.
     """
     needed = needed or NeededSegments()
-    wanted = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
-    pieces = {partition: divide_by_records(offsets, max_records_per_partition) for partition, offsets in wanted.items()}
+    not_empty = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
+    pieces = {
+        partition: divide_by_records(offsets, max_records_per_partition) for partition, offsets in not_empty.items()
+    }
     located: PartitionLocations = {}
     if locator is not None:
-        located = _cut_at_pieces(pieces, _locate(locator, wanted, topic_ids or {}, needed), locator, needed)
+        located = _cut_at_pieces(pieces, _locate(locator, not_empty, topic_ids or {}, needed), locator, needed)
     uncut = [
         split
         for partition, ranges_of_partition in pieces.items()
@@ -164,7 +166,7 @@ def _inside(ascending: Sequence[int], offsets: OffsetRange) -> Sequence[int]:
 
 def _uncut_splits(
     topic_partition: TopicPartition,
-    wanted: OffsetRange,
+    offsets: OffsetRange,
     located: Sequence[SegmentLocation],
     needed: NeededSegments,
 ) -> Iterator[Split]:
@@ -172,11 +174,11 @@ def _uncut_splits(
 
     The split of offsets between locations has no locations, so it is read from the broker.
     """
-    position = wanted.start
+    position = offsets.start
     adjacent: list[SegmentLocation] = []
-    first = bisect_right(located, wanted.start, key=lambda location: location.offsets.end)
-    end = bisect_left(located, wanted.end, key=lambda location: location.offsets.start)
-    for location in within(located[first:end], wanted):
+    first = bisect_right(located, offsets.start, key=lambda location: location.offsets.end)
+    end = bisect_left(located, offsets.end, key=lambda location: location.offsets.start)
+    for location in within(located[first:end], offsets):
         is_needed = needed(location.segment)
         if location.offsets.start > position or not is_needed:
             yield from _tiered_split(topic_partition, adjacent)
@@ -187,8 +189,8 @@ def _uncut_splits(
             adjacent.append(location)
         position = location.offsets.end
     yield from _tiered_split(topic_partition, adjacent)
-    if position < wanted.end:
-        yield Split(topic_partition, OffsetRange(position, wanted.end))
+    if position < offsets.end:
+        yield Split(topic_partition, OffsetRange(position, offsets.end))
 
 
 def _newer_splits(splits: Sequence[Split], locator: Locator, timestamp: int) -> list[Split]:
@@ -226,17 +228,17 @@ def split_counts(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
     The counts are in proportion to `sizes`, the sizes of the splits. As in Spark, splits whose share is one split stay
     whole, and the others share the remaining number.
     """
-    wanted = min_partitions or 0
-    if wanted <= len(sizes):
+    target = min_partitions or 0
+    if target <= len(sizes):
         return [1] * len(sizes)
 
     def share(size: int, total: int, count: int) -> int:
         return max(1, int(size / total * count + 0.5))
 
     total = sum(sizes)
-    whole = [share(size, total, wanted) == 1 for size in sizes]
+    whole = [share(size, total, target) == 1 for size in sizes]
     rest = sum(size for size, is_whole in zip(sizes, whole, strict=True) if not is_whole)
-    left = max(1, wanted - sum(whole))
+    left = max(1, target - sum(whole))
     return [1 if is_whole else share(size, rest, left) for size, is_whole in zip(sizes, whole, strict=True)]
 
 

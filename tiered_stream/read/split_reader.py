@@ -155,24 +155,24 @@ class SplitReader:
             except (OffsetOutOfRangeError, TopicRecreatedError) as error:
                 self._skip_lost(error)
 
-    def _fetched(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    def _fetched(self, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
         from tiered_stream.broker.client import open_client
         from tiered_stream.broker.range_reader import read_range
 
         client = open_client(self._options.kafka)
         partition, isolation = self._split.topic_partition, self._options.isolation_level
         for fetched in read_range(
-            client, partition, wanted, isolation,
+            client, partition, offsets, isolation,
             poll_timeout_ms=self._options.poll_timeout_ms, topic_id=self._split.topic_id,
         ):  # fmt: skip
             self.metrics.on_broker_fetch(len(fetched.records))
             # The size of a Fetch is known only afterwards, so the rate limit delays the next Fetch.
             self._pace(len(fetched.records))
-            aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, wanted.end)
-            decoder = self._decoder(OffsetRange(self._position, wanted.end), aborted)
+            aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, offsets.end)
+            decoder = self._decoder(OffsetRange(self._position, offsets.end), aborted)
             yield from self._timed(decoder.feed(fetched.records))
-            self._position = max(self._position, min(decoder.next_offset, wanted.end))
-        if self._position < wanted.end:
+            self._position = max(self._position, min(decoder.next_offset, offsets.end))
+        if self._position < offsets.end:
             raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
 
     def _skip_lost(self, error: OffsetOutOfRangeError | TopicRecreatedError) -> None:

@@ -47,7 +47,7 @@ class ArchiveLocator(SegmentMetadataLocator):
             partition: OffsetRange(0, archived.last_stable_offset)
             for partition, archived in self._archive.partitions(ranges).items()
         }
-        return {partition: wanted.intersect(stable.get(partition, wanted)) for partition, wanted in ranges.items()}
+        return {partition: offsets.intersect(stable.get(partition, offsets)) for partition, offsets in ranges.items()}
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         return {partition: archived.visible for partition, archived in self._archive.partitions(partitions).items()}

@@ -53,7 +53,7 @@ class OffsetIndex:
     positions: Int64s
 
     def start_position(self, offset: int) -> int:
-        """Return the byte position of a batch at or before the batch that has `offset` (Kafka: `OffsetIndex.lookup`)."""
+        """Return the byte position of a batch at or before the one that has `offset` (Kafka: `OffsetIndex.lookup`)."""
         entry = int(np.searchsorted(self.offsets, offset, side="right")) - 1
         return int(self.positions[entry]) if entry >= 0 else 0
 
@@ -102,18 +102,18 @@ class SegmentPositions:
         self._lock = threading.Lock()
         self._remembered: LRUCache[tuple[UUID, OffsetRange], SegmentLocation] = LRUCache(_MAX_REMEMBERED)
 
-    def location(self, segment: RemoteLogSegment, wanted: OffsetRange) -> SegmentLocation:
-        """Return the location of the offsets `wanted` in the segment; a whole segment needs no index.
+    def location(self, segment: RemoteLogSegment, offsets: OffsetRange) -> SegmentLocation:
+        """Return the location of `offsets` in the segment; a whole segment needs no index.
 
         Raises:
             StorageError: the offset index cannot be read.
             CorruptDataError: the offset index is malformed; the message names the segment.
         """
-        if wanted.start <= segment.base_offset and wanted.end > segment.end_offset:
-            return SegmentLocation(segment, wanted, ByteRange(0, segment.size))
+        if offsets.start <= segment.base_offset and offsets.end > segment.end_offset:
+            return SegmentLocation(segment, offsets, ByteRange(0, segment.size))
         with self._lock:
-            known = self._remembered.get((segment.segment_id, wanted))
-        return known or _location(segment, wanted, self._offset_index(segment))
+            known = self._remembered.get((segment.segment_id, offsets))
+        return known or _location(segment, offsets, self._offset_index(segment))
 
     def end_of(self, share: SegmentShare) -> int:
         """Return the offset after about `share.bytes` bytes of the share, and after at least one of its batches.
@@ -195,12 +195,12 @@ class SegmentPositions:
         return [offset for offset in offsets if location.offsets.start < offset < location.offsets.end]
 
 
-def _location(segment: RemoteLogSegment, wanted: OffsetRange, index: OffsetIndex) -> SegmentLocation:
-    """Return the location of the offsets `wanted`, as narrow as the index allows."""
-    start = index.start_position(wanted.start)
-    end = max(start, index.end_position(wanted.end, segment.size))
+def _location(segment: RemoteLogSegment, offsets: OffsetRange, index: OffsetIndex) -> SegmentLocation:
+    """Return the location of `offsets`, as narrow as the index allows."""
+    start = index.start_position(offsets.start)
+    end = max(start, index.end_position(offsets.end, segment.size))
     following = index.following(end) if start < end < segment.size else None
-    return SegmentLocation(segment, wanted, ByteRange(start, end), following=following)
+    return SegmentLocation(segment, offsets, ByteRange(start, end), following=following)
 
 
 def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int]) -> list[SegmentLocation]:
