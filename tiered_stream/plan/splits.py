@@ -109,20 +109,16 @@ def plan_splits(
 def _locate(
     locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID], needed: NeededSegments
 ) -> PartitionLocations:
-    """Return the locations of partitions whose topic id is the one in `topic_ids`, or is not in `topic_ids`.
+    """Return the locations of the ranges, without those of another topic id than the one in `topic_ids`.
 
     A topic may have been deleted and created again meanwhile.
     """
-
-    def has_topic_id(partition: TopicPartition, found: Sequence[SegmentLocation]) -> bool:
-        ids = {location.segment.topic_id for location in (found[0], found[-1])}
-        return partition.topic not in topic_ids or ids == {topic_ids[partition.topic]}
-
-    return {
-        partition: found
-        for partition, found in locator.locate(ranges, needed).items()
-        if found and has_topic_id(partition, found)
-    }
+    located = locator.locate(ranges, needed)
+    for partition, locations in located.items():
+        ids = {location.segment.topic_id for location in (*locations[:1], *locations[-1:])}
+        if partition.topic in topic_ids and ids != {topic_ids[partition.topic]}:
+            located[partition] = ()
+    return located
 
 
 def divide_by_records(offsets: OffsetRange, max_records: int | None) -> list[OffsetRange]:
@@ -180,15 +176,16 @@ def _uncut_splits(
     end = bisect_left(located, offsets.end, key=lambda location: location.offsets.start)
     for location in within(located[first:end], offsets):
         is_needed = needed(location.segment)
-        if location.offsets.start > position or not is_needed:
-            yield from _tiered_split(topic_partition, adjacent)
+        if adjacent and (location.offsets.start > position or not is_needed):
+            yield _tiered_split(topic_partition, adjacent)
             adjacent = []
         if location.offsets.start > position:
             yield Split(topic_partition, OffsetRange(position, location.offsets.start))
         if is_needed:
             adjacent.append(location)
         position = location.offsets.end
-    yield from _tiered_split(topic_partition, adjacent)
+    if adjacent:
+        yield _tiered_split(topic_partition, adjacent)
     if position < offsets.end:
         yield Split(topic_partition, OffsetRange(position, offsets.end))
 
@@ -209,17 +206,16 @@ def _newer_splits(splits: Sequence[Split], locator: Locator, timestamp: int) -> 
             locations[number] = (*([rest] if rest else []), *locations[number][1:])
         numbers = [number for number, rest in zip(numbers, rests, strict=True) if rest is None]
     return [
-        newer_split
+        _tiered_split(split.topic_partition, rest) if rest else split
         for split, rest in zip(splits, locations, strict=True)
-        for newer_split in (_tiered_split(split.topic_partition, rest) if split.locations else [split])
+        if rest or not split.locations
     ]
 
 
-def _tiered_split(topic_partition: TopicPartition, adjacent: Sequence[SegmentLocation]) -> Iterator[Split]:
-    """Yield the split of adjacent locations, or nothing if there are none."""
-    if adjacent:
-        offsets = OffsetRange(adjacent[0].offsets.start, adjacent[-1].offsets.end)
-        yield Split(topic_partition, offsets, tuple(adjacent))
+def _tiered_split(topic_partition: TopicPartition, adjacent: Sequence[SegmentLocation]) -> Split:
+    """Return the split of adjacent locations, of which there is at least one."""
+    offsets = OffsetRange(adjacent[0].offsets.start, adjacent[-1].offsets.end)
+    return Split(topic_partition, offsets, tuple(adjacent))
 
 
 def split_counts(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
@@ -288,9 +284,8 @@ def _splits_of_parts(split: Split, parts: Sequence[SegmentLocation], target: int
     """
     if not parts:
         return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
-    splits = [
-        joined for some in _joined_locations(parts, target) for joined in _tiered_split(split.topic_partition, some)
-    ]
+    groups = _joined_locations(parts, target)
+    splits = [_tiered_split(split.topic_partition, group) for group in groups]
     return splits if len(splits) >= count else _cut_inside(splits, count)
 
 

@@ -7,10 +7,11 @@ harm: its records are the log's, or its leader epochs are not in the lineage.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -63,19 +64,21 @@ class ArchivedPartition:
 _Segments = tuple[RemoteLogSegment, ...]
 
 
+@dataclass(frozen=True)
 class _Topic:
-    """Segments of a topic, by copy and by partition, and suffixes of the missing objects of incomplete copies."""
+    """Segments of a topic by copy, and suffixes of the missing objects of incomplete copies."""
 
-    def __init__(
-        self, topic_id: UUID, segments: dict[SegmentCopy, RemoteLogSegment], incomplete: dict[SegmentCopy, Suffixes]
-    ) -> None:
-        self.topic_id = topic_id
-        self.segments = segments
-        self.incomplete = incomplete
-        by_partition: dict[int, list[RemoteLogSegment]] = {}
-        for segment in segments.values():
-            by_partition.setdefault(segment.topic_partition.partition, []).append(segment)
-        self.partitions = {partition: tuple(listed) for partition, listed in by_partition.items()}
+    topic_id: UUID
+    segments: Mapping[SegmentCopy, RemoteLogSegment]
+    incomplete: Mapping[SegmentCopy, Suffixes]
+
+    @cached_property
+    def partitions(self) -> dict[int, _Segments]:
+        """Segments by partition number."""
+        partitions: dict[int, list[RemoteLogSegment]] = defaultdict(list)
+        for segment in self.segments.values():
+            partitions[segment.topic_partition.partition].append(segment)
+        return {number: tuple(segments) for number, segments in partitions.items()}
 
 
 class Archive:
