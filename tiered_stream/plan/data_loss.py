@@ -1,4 +1,4 @@
-"""Option `failOnDataLoss`: decides what happens if records that the query should read are gone."""
+"""Option `failOnDataLoss`: failure or warning if records that the query should read are gone."""
 
 from __future__ import annotations
 

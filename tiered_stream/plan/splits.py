@@ -1,4 +1,4 @@
-"""Cuts the offset ranges of a micro-batch into splits; one task reads one split."""
+"""Splits of a micro-batch: its offset ranges, cut so that one task reads one split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns positions (`startingOffsets`, timestamps, …) into a stream's start offsets and a batch query's ranges.
+"""Start offsets of a stream and ranges of a batch query, by positions (`startingOffsets`, timestamps, …).
 
 (Spark: `KafkaOffsetReaderAdmin.fetchSpecificOffsets`, `fetchSpecificTimestampBasedOffsets`, `KafkaSourceProvider`.)
 """

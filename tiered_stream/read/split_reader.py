@@ -1,4 +1,4 @@
-"""Read one split into Arrow on an executor: fetch, decode, filter, and fall back to the broker if storage fails.
+"""Reader of one split to Arrow on an executor: it fetches, decodes, filters, and falls back to the broker.
 
 The modules that talk to brokers and that read signed URLs are imported only for a split that needs them, because their
 imports take long.
