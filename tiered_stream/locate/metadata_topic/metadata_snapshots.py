@@ -87,7 +87,7 @@ class TopicSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotKey:
-    """Identity of the metadata partition key records a snapshot file has."""
+    """Identity of the metadata partition whose records a snapshot file has."""
 
     cluster_id: str
     metadata_topic_id: UUID
