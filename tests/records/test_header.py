@@ -52,5 +52,6 @@ def test_the_kernels_read_the_same_fields() -> None:
         0, header.HEADER_SIZE, FIELDS["base_offset"], FIELDS["attributes"], FIELDS["last_offset_delta"],
         FIELDS["base_timestamp"], FIELDS["max_timestamp"], FIELDS["count"], header.MAGIC,
     ]  # fmt: skip
-    aborted = np.array([[FIELDS["producer_id"], FIELDS["base_offset"], FIELDS["base_offset"]]], np.int64)
-    assert kernels.scan_batches(raw, 0, 1 << 41, 1 << 20, aborted, table, np.zeros_like(state)) == 0
+    aborted = np.array([[FIELDS["producer_id"], 0, 1 << 41]], np.int64)
+    state[:] = 0
+    assert kernels.scan_batches(raw, 0, 1 << 41, 1 << 20, aborted, table, state) == 0, "by its producer id"

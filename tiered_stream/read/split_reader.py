@@ -33,9 +33,9 @@ from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.read.task_storage import TaskStorage
-from tiered_stream.records.checks import PartBounds
 from tiered_stream.records.compiled import release_compiler
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
+from tiered_stream.records.part_bounds import PartBounds
 from tiered_stream.records.transactions import aborted_in_fetched
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.throttle import pace_of

@@ -131,15 +131,9 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 
 @kernel
 def scan_batches(
-    data: Any,
-    start_offset: Int,
-    end_offset: Int,
-    max_batch_size: Int,
-    aborted: Any,
-    batches: Any,
-    state: Any,
+    data: Any, start_offset: Int, end_offset: Int, max_batch_size: Int, aborted: Any, batches: Any, state: Any
 ) -> Int:
-    """List the whole batches in `data` that have wanted records, as many as the table has rows; return their number.
+    """List the whole batches in `data` that have wanted records, as many as `batches` has rows; return their number.
 
     Not listed are control batches, batches outside [start_offset, end_offset), and transactional batches that `aborted`
     covers. `state[NEXT_OFFSET]` is the lowest base offset that the next batch may have. `state[CONSUMED]` is the
@@ -166,11 +160,10 @@ def scan_batches(
             batch[COUNT] = load_int32(data, at + header.COUNT_AT)
             last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
             state[NEXT_OFFSET] = last_offset + 1
-            wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset
-            wanted = wanted and batch[COUNT] > 0 and not batch[ATTRIBUTES] & header.CONTROL_BIT
-            if wanted and aborted.shape[0] > 0 and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT:
-                producer_id = load_int64(data, at + header.PRODUCER_ID_AT)
-                wanted = not _is_aborted(producer_id, batch[BASE_OFFSET], aborted)
+            wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset and batch[COUNT] > 0
+            wanted = wanted and batch[ATTRIBUTES] & header.CONTROL_BIT == 0
+            if wanted and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT and aborted.shape[0] > 0:
+                wanted = not _is_aborted(load_int64(data, at + header.PRODUCER_ID_AT), batch[BASE_OFFSET], aborted)
         found += wanted
         at += size
     state[CONSUMED] = at
@@ -210,7 +203,7 @@ def locate_records(batches: Any, most_records: Int, target_bytes: Int, state: An
     return located
 
 
-@kernel
+@inlined
 def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: Int) -> Int:
     """Append the `size` bytes at `at` to a column, or null if `size` is -1; return the position after them.
 
@@ -236,25 +229,9 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append the bytes whose varint length is at `at` to a column, as `append_bytes` does.
-
-    The code of `append_bytes` is repeated here, because another call would take time.
-    """
-    ends, values, bits, nulls = column
+    """Append the bytes whose varint length is at `at` to a column, as `append_bytes` does."""
     size, at = varint(data, at, stop)
-    if at < 0 or size < -1 or size > stop - at:
-        return np.int64(-1)
-    begin = np.int64(ends[index])
-    if size < 0:
-        nulls[0] += 1
-        ends[index + 1] = begin
-        return at
-    if size > values.shape[0] - begin:
-        return np.int64(NO_ROOM)
-    copy_bytes(values, begin, data, at, size)
-    bits[index >> 3] |= np.uint8(1 << (index & 7))
-    ends[index + 1] = begin + size
-    return at + size
+    return append_bytes(column, index, data, at, size, stop)
 
 
 @kernel
