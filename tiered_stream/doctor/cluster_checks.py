@@ -254,7 +254,7 @@ def _seen_lags(lags: Mapping[str, CopyLag], options: Options) -> Seen[bool]:
     shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
     more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
     found = "; ".join([f"{_TIERED}=true", *shown, *more])
-    if any(lag.is_unbounded for lag in lags.values()):
+    if any(lag.is_for_ever for lag in lags.values()):
         alter = f"--alter --entity-type topics --entity-name NAME --add-config {LAG_MS}=0"
         return Seen(True, found, kafka_tool("kafka-configs", options.kafka, alter))
     return Seen(True, found)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
 import orjson
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.model import ASSUMED_RECORD_BYTES, Split, TopicPartition
+from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.copy_lag import copy_lags
@@ -49,7 +49,7 @@ class Prices:
     as_of: str = "2025-06-01"
 
 
-def prices_or_default(per_1000_gets: float | None, per_gib: float | None) -> Prices:
+def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
     """Return these prices in US dollars; a price that is None is the default of `Prices`."""
     prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
     explicit = {name: price for name, price in prices.items() if price is not None}
@@ -76,6 +76,11 @@ class PartitionCost:
     broker_offsets: int = 0
     broker_reason: str | None = None
     skipped: int = 0
+
+    @classmethod
+    def of(cls, partition: TopicPartition, offsets: OffsetRange) -> Self:
+        """Return the cost before any split is added: all offsets of the range are `skipped`."""
+        return cls(partition.topic, partition.partition, offsets.start, offsets.end, skipped=len(offsets))
 
     @property
     def offsets(self) -> int:
@@ -105,7 +110,7 @@ class PartitionCost:
 Cost = TypeVar("Cost", bound=PartitionCost)
 
 
-def total_costs(
+def add_up(
     costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
 ) -> tuple[Cost, ...]:
     """Add the costs of the splits to the `costs` of their partitions, and return these sorted by partition.
@@ -123,7 +128,7 @@ def total_costs(
     return tuple(costs[partition] for partition in sorted(costs))
 
 
-def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
+def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
     """Return a line for each reason why offsets are read from brokers, with the number and share of the offsets."""
     total = 0
     reasons: Counter[str] = Counter()
@@ -215,7 +220,7 @@ def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> Render
     add_row("all", "", *map(cost.total, ("offsets", *_RENDERED)))
     prices = cost.prices
     lines = [
-        *broker_read_lines(cost.partitions),
+        *from_brokers(cost.partitions),
         *(f"{note}." for note in notes),
         f"About {cost.seconds:,.0f} s with {cost.tasks} tasks at once.",
         f"The storage charges about ${cost.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "

@@ -25,7 +25,7 @@ from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings, without
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.plan.read_cost import prices_or_default
+from tiered_stream.plan.read_cost import priced
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
@@ -202,7 +202,7 @@ def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: 
 
 
 def _dry_run(replay: Replay, command: ReplayCommand) -> int:
-    prices = prices_or_default(command.get_price, command.gib_price)
+    prices = priced(command.get_price, command.gib_price)
     estimate = replay.estimate(command.tasks, command.max_bytes_per_second, prices)
     if command.json:
         write_bytes(estimate.to_json().encode() + b"\n")
