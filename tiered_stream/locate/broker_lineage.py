@@ -53,8 +53,10 @@ class BrokerLineages:
             if current_epoch in lineage.ends:
                 lineage.ends[current_epoch] = END_OF_LOG  # the current epoch is still growing
             lineage.requested.update(unknown[partition])
-        ends_of = {partition: lineage.ends for partition, lineage in known.items() if partition not in answer.faults}
-        return PartialAnswer(ends_of, answer.faults)
+        found: dict[TopicPartition, Lineage] = {
+            partition: lineage.ends for partition, lineage in known.items() if partition not in answer.faults
+        }
+        return PartialAnswer(found, answer.faults)
 
     def _of_leader(self, partition: TopicPartition, leader: tuple[UUID, int]) -> _LeaderLineage:
         """Return what is known of the partition; nothing is known if the leader is new, or its epoch is unknown."""

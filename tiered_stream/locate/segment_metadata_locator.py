@@ -119,8 +119,9 @@ class SegmentMetadataLocator(Locator):
 
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
         """Return what `since_all` returns for one location."""
+        whole: SegmentLocation | None = location
         work = partial(self._positions.since, location, timestamp)
-        return self._unless_storage_fails(location, work, location, "is read from its start")
+        return self._unless_storage_fails(location, work, whole, "is read from its start")
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
         """Return each location without its older batches, in parallel, because each location needs indexes."""

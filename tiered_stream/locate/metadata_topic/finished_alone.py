@@ -54,7 +54,7 @@ class FinishedAloneSegments:
             StorageError: the storage fails, and no segment may be left to the brokers.
         """
         copies = [(partition, finished) for partition, finished_alone in alone.items() for finished in finished_alone]
-        completed = self._executor.map(lambda copy: self._complete(*copy, starts), copies)
+        completed = self._executor.map(lambda copy: self._complete(copy[0], copy[1], starts), copies)
         segments: dict[TopicPartition, list[RemoteLogSegment]] = {partition.topic_partition: [] for partition in alone}
         unknown: dict[TopicPartition, list[FinishedAlone]] = {partition.topic_partition: [] for partition in alone}
         for (partition, finished), segment in zip(copies, completed, strict=True):
