@@ -35,7 +35,10 @@ class FinishedAlone:
 
 @dataclass(slots=True)
 class _PartitionState:
-    tracked: dict[UUID, TrackedSegment] = field(default_factory=dict)
+    finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
+    """Segments whose copy is finished, and whose deletion has not begun."""
+    unreadable: dict[UUID, TrackedSegment] = field(default_factory=dict)
+    """Segments that are being copied or deleted."""
     alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
     """Updates that mark a segment's copy as finished, of segments of which nothing else is known."""
     deleted: bool = False
@@ -81,8 +84,8 @@ class SegmentTable:
 
     def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
         """Return the segments whose copy is finished and whose deletion has not begun, in no order."""
-        finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        return tuple(segment for segment, state in self.tracked(partition) if state is finished)
+        state = self._partitions.get(partition)
+        return tuple(state.finished.values()) if state else ()
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
         """Return the segments of which only an update is known, sorted by their end offsets, unknown ones first."""
@@ -90,14 +93,18 @@ class SegmentTable:
         if state is None or not state.alone:
             return ()
         ends = [update.end_offset for update in state.alone.values() if update.end_offset is not None]
-        ends = sorted({*(segment.end_offset for segment, _ in state.tracked.values()), *ends})
+        ends = sorted({*(segment.end_offset for segment, _ in self.tracked(partition)), *ends})
         finished = (FinishedAlone(update, _end_before(update, ends)) for update in state.alone.values())
         return tuple(sorted(finished, key=lambda alone: (alone.update.end_offset or -1, alone.update.segment_id)))
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Return all segments that may have objects in the storage, with their states, in no order."""
         state = self._partitions.get(partition)
-        return tuple(state.tracked.values()) if state else ()
+        if state is None:
+            return ()
+        at = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        finished = tuple(state.finished.values())  # other threads may change the table
+        return *((segment, at) for segment in finished), *tuple(state.unreadable.values())
 
 
 def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:
@@ -108,12 +115,12 @@ def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | Non
 
 def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
     """Apply an update; a segment whose deletion has started does not become readable again."""
-    segment, at = state.tracked.get(update.segment_id, (None, None))
+    segment, at = state.unreadable.get(update.segment_id, (state.finished.get(update.segment_id), None))
     if segment is not None and at is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
         _move(state, replace(segment, custom_metadata=update.custom_metadata), update.state)
     elif update.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         if update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-            state.tracked.pop(update.segment_id, None)
+            state.unreadable.pop(update.segment_id, None)
         state.alone.pop(update.segment_id, None)
     elif segment is None:
         state.alone[update.segment_id] = update
@@ -121,14 +128,16 @@ def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
 
 def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
     """Set the state of `segment` to `target`, unless its copy has started again although it is finished."""
-    finished = state.alone.pop(segment.segment_id, None)
-    _, at = state.tracked.get(segment.segment_id, (None, None))
+    segment_id = segment.segment_id
+    alone = state.alone.pop(segment_id, None)
     if target is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-        if finished is not None:
-            segment, target = replace(segment, custom_metadata=finished.custom_metadata), finished.state
-        elif at is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        if alone is not None:
+            segment, target = replace(segment, custom_metadata=alone.custom_metadata), alone.state
+        elif segment_id in state.finished:
             return
-    if target is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-        state.tracked.pop(segment.segment_id, None)
-    else:
-        state.tracked[segment.segment_id] = segment, target
+    state.finished.pop(segment_id, None)
+    state.unreadable.pop(segment_id, None)
+    if target is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        state.finished[segment_id] = segment
+    elif target is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+        state.unreadable[segment_id] = segment, target
