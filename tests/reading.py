@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.locate.segments import segment_ends
 from tests.stack.produce import produce_segments
 from tests.stack.rows import Record, Row
 from tests.stack.tiered_stack import TieredStack
@@ -118,6 +119,6 @@ def located_ends(stack: TieredStack, topic: str, end: int, partition: int = 0) -
     try:
         assert tier.locator is not None
         where = TopicPartition(topic, partition)
-        return tier.locator.segment_ends({where: OffsetRange(0, end)})[where]
+        return segment_ends(tier.locator, {where: OffsetRange(0, end)})[where]
     finally:
         tier.close()

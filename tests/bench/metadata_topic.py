@@ -186,8 +186,7 @@ def _seconds(broker: KafkaBroker, cluster: Cluster, folder: Path) -> tuple[float
     began = time.perf_counter()
     with BrokerClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
         topic = client.metadata([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC]
-        answer = MetadataLog(client, snapshots=MetadataSnapshots(folder)).segments(
-            wanted, topic.topic_id, len(topic.partitions)
-        )
+        answer = MetadataLog(client, snapshots=MetadataSnapshots(folder)).tables(wanted, topic)
+        segments = sum(len(table.segments(each)) for each, table in answer.found.items())
     assert not answer.faults
-    return time.perf_counter() - began, sum(map(len, answer.found.values()))
+    return time.perf_counter() - began, segments

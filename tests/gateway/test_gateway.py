@@ -14,6 +14,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from tests.gateway.reading import options, plan, read, tiered_only
 from tests.gateway.running import RunningGateway
+from tests.locate.segments import segment_ends
 from tests.reading import BY_STEP, SEGMENT_STEP_MS, records, tier_segments
 from tests.stack.bulk import produce_bulk
 from tests.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_topic
@@ -108,10 +109,10 @@ def test_the_broker_locator_says_what_the_metadata_topic_says(
             assert [each.segment.segment_id for each in found[partition]] == [
                 each.segment.segment_id for each in locations
             ]
-        assert locator.segment_ends(ranges) == reference.segment_ends(ranges)
+        assert segment_ends(locator, ranges) == segment_ends(reference, ranges)
         large = found[TopicPartition(topic, 1)][0]
         cut, cut_by_reference = (
-            locator.cut(large, 200_000),
+            locator.cut_all([(large, 200_000)])[0],
             reference.cut(expected[TopicPartition(topic, 1)][0], 200_000),
         )
         assert [(each.offsets, each.bytes) for each in cut] == [(each.offsets, each.bytes) for each in cut_by_reference]

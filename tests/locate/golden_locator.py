@@ -10,14 +10,14 @@ from typing import Any
 
 from tests.golden import golden
 from tests.storage import golden_aiven
-from tiered_stream.locate.lineage import END_OF_LOG, visible_segments
+from tiered_stream.locate.lineage import END_OF_LOG, VisibleSegments, visible_segments
 from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
-from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import AbortedTransaction, ByteRange, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import RecordBatchDecoder
+from tiered_stream.records.part_bounds import PartBounds
 from tiered_stream.records.snapshots import parse_producer_snapshot
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
@@ -79,7 +79,7 @@ class GoldenLocator(SegmentMetadataLocator):
         super().__init__(fetcher or self.fetcher, isolation, falls_back=falls_back)
         lineage = dict.fromkeys(range(20), END_OF_LOG)
         deleted: dict[str, int] = golden(golden_name).manifest.get("deleted_below", {})
-        self.visible: dict[TopicPartition, Visible] = {
+        self.visible: dict[TopicPartition, VisibleSegments] = {
             partition: visible_segments(segments, lineage, deleted.get(str(partition), 0))
             for partition, segments in golden_table(golden_name).items()
             if segments
@@ -87,7 +87,7 @@ class GoldenLocator(SegmentMetadataLocator):
         self.seams: list[tuple[TopicPartition, int]] = []
         self.ahead: dict[TopicPartition, int] = {}
 
-    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         return {partition: self.visible[partition] for partition in partitions if partition in self.visible}
 
     def _aborted_across(
@@ -96,7 +96,7 @@ class GoldenLocator(SegmentMetadataLocator):
         self.seams += seams
         return {(partition, seam): self._aborted_at(partition, seam) for partition, seam in seams}
 
-    def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
+    def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
         self.ahead |= seams
 
     def _aborted_at(self, partition: TopicPartition, seam: int) -> list[AbortedTransaction]:
@@ -114,7 +114,7 @@ class GoldenLocator(SegmentMetadataLocator):
 def read(fetcher: RemoteStorageFetcher, location: SegmentLocation, *, checked: bool = False) -> list[Row]:
     """Offsets and values of a location's records, as an executor reads them.
 
-    `checked`: it is one of read_committed, held against what it says of itself, too.
+    `checked`: it is held against what it says of its offsets, too.
     """
     partition, segment, offsets = location.segment.topic_partition, location.segment, location.offsets
     first = offsets.start if location.bytes.start else None
@@ -125,7 +125,7 @@ def read(fetcher: RemoteStorageFetcher, location: SegmentLocation, *, checked: b
         location.offsets.start,
         location.offsets.end,
         aborted=location.aborted_transactions,
-        part_check=PartCheck(bounds, (offsets.start, offsets.end), location.aborted_transactions) if checked else None,
+        bounds=bounds if checked else None,
     )
     data = fetcher.fetch_log_segment(location.segment, location.bytes.start, location.bytes.end)
     rows = [

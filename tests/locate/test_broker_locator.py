@@ -13,6 +13,7 @@ import pytest
 
 from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, fetched, metadata
 from tests.broker.wire.test_location_messages import segment
+from tests.locate.segments import segment_ends
 from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
@@ -184,13 +185,13 @@ def test_without_a_fetcher_only_signed_locations_count_and_it_is_said_once(caplo
 def test_segment_ends_are_those_inside_or_at_the_range_s_end() -> None:
     entries = [whole(0), whole(1), whole(2, end_offset=250)]
     made, client = locator(lambda message: located(*entries, end=250))
-    assert made.segment_ends({PARTITION: OffsetRange(0, 250)}) == {PARTITION: (100, 200)}
+    assert segment_ends(made, {PARTITION: OffsetRange(0, 250)}) == {PARTITION: (100, 200)}
     found = made.segments({PARTITION: OffsetRange(0, 250)})[PARTITION]
     assert [(each.offsets.end, each.segment.end_offset) for each in found] == [(100, 99), (200, 199), (250, 299)]
     (_, (_, message)) = client.asked(LocationFetchRequest)
     assert message.offsets_only and not message.remote_log_segment_part_bytes
     made, _ = locator(lambda message: located(whole(0), whole(1), end=200))
-    assert made.segment_ends({PARTITION: OffsetRange(0, 200)}) == {PARTITION: (100, 200)}
+    assert segment_ends(made, {PARTITION: OffsetRange(0, 200)}) == {PARTITION: (100, 200)}
 
 
 def test_a_location_is_cut_by_asking_for_its_parts() -> None:
@@ -201,8 +202,8 @@ def test_a_location_is_cut_by_asking_for_its_parts() -> None:
 
     made, _ = locator(answer)
     (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
-    assert [each.bytes for each in made.cut(location, 400)] == [ByteRange(0, 400), ByteRange(400, 1000)]
-    assert made.cut(location, 2000) == [location]
+    assert [each.bytes for each in made.cut_all([(location, 400)])[0]] == [ByteRange(0, 400), ByteRange(400, 1000)]
+    assert made.cut_all([(location, 2000)])[0] == [location]
 
 
 def test_parts_that_are_not_of_the_segment_leave_it_whole() -> None:
@@ -212,7 +213,7 @@ def test_parts_that_are_not_of_the_segment_leave_it_whole() -> None:
 
     made, _ = locator(answer)
     (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
-    assert made.cut(location, 400) == [location]
+    assert made.cut_all([(location, 400)])[0] == [location]
 
 
 class Cluster:
@@ -306,7 +307,7 @@ def test_pieces_at_any_offsets_take_one_question_and_few_bytes_more() -> None:
     located = cluster.locator.locate({each: OffsetRange(0, 1000) for each in cluster.partitions})
     cluster.asked()
     starts = range(99, 1000, 99)
-    pieces = cluster.locator.cut_at([(found[0], [0, *starts, 2000]) for found in located.values()])
+    pieces = cluster.locator.cut_at([(found[0], starts) for found in located.values()])
     assert cluster.asked() == 1
     for found, of in zip(located.values(), pieces, strict=True):
         assert [each.offsets for each in of] == [OffsetRange(*each) for each in pairwise([0, *starts, 1000])]
@@ -328,7 +329,7 @@ def test_a_location_is_signed_anew_or_gone() -> None:
 def test_a_leader_that_does_not_answer_leaves_its_partition_to_the_brokers_where_that_may_be() -> None:
     made, _ = locator(lambda _: None, falls_back=True)
     assert made.locate(ALL) == {PARTITION: ()}
-    assert made.segment_ends(ALL) == {PARTITION: ()}
+    assert segment_ends(made, ALL) == {PARTITION: ()}
     made, _ = locator(lambda _: None)
     with pytest.raises(BrokerUnavailableError):
         made.locate(ALL)
@@ -361,12 +362,12 @@ def test_parts_that_are_not_exactly_the_location_leave_it_whole(parts: list[Any]
 
     made, _ = locator(answer)
     (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
-    assert made.cut(location, 400) == [location]
+    assert made.cut_all([(location, 400)])[0] == [location]
 
 
 def test_a_segment_that_ends_for_the_log_before_its_own_end_has_that_end() -> None:
     made, _ = locator(lambda _: located(whole(0, end_offset=90), whole(1, base_offset=80, start_offset=90)))
-    assert made.segment_ends(ALL) == {PARTITION: (90, 200)}
+    assert segment_ends(made, ALL) == {PARTITION: (90, 200)}
 
 
 def test_where_all_locations_are_signed_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,9 +15,9 @@ from tests.locate.log_model import PARTITION, CurrentFetcher, Log, MemoryBucket,
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archive.archived_partitions import Archive
-from tiered_stream.locate.lineage import lineage_of, visible_segments
+from tiered_stream.locate.lineage import VisibleSegments, lineage_of, visible_segments
 from tiered_stream.locate.locator import Locator
-from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import AbortedTransaction, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
@@ -101,7 +101,7 @@ class ModelLocator(SegmentMetadataLocator):
         lineage = lineage_of(history.log.epochs(0, history.log.end))
         self.visible = visible_segments(segments, lineage, log_start)
 
-    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         return {PARTITION: self.visible}
 
     def _aborted_across(

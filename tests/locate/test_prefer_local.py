@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
+from tests.locate.segments import segment_ends
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.locate.prefer_local import PreferLocal
@@ -71,6 +72,6 @@ def test_segments_their_ends_and_cuts_are_those_of_the_other_locator() -> None:
     ranges = {T0: OffsetRange(0, 100)}
     assert locator.name == tier.name
     assert locator.segments(ranges) == tier.segments(ranges)
-    assert locator.segment_ends(ranges) == tier.segment_ends(ranges) == {T0: (50, 100)}
+    assert segment_ends(locator, ranges) == {T0: (50, 100)}
     (location, _) = tier.locate(ranges)[T0]
-    assert locator.cut(location, 200) == tier.cut(location, 200)
+    assert locator.cut_all([(location, 200)]) == [tier.cut(location, 200)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from threading import Barrier
 
@@ -15,15 +13,10 @@ from hypothesis import strategies as st
 from tests.golden import NAMES, golden
 from tests.locate.golden_locator import PLAIN, GoldenLocator, expected, read
 from tests.locate.segments import PARTITION as SEGMENT_PARTITION
-from tests.locate.segments import segment
-from tests.records.batches import marker_batch, transactional_batch
-from tests.stack.batches import record_batch
-from tests.stack.rows import Record
-from tiered_stream.errors import CorruptDataError
+from tests.locate.segments import segment, segment_ends
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import (
-    AbortedTransaction,
     ByteRange,
     OffsetRange,
     RemoteLogSegment,
@@ -197,7 +190,7 @@ def test_one_by_one_parts_are_located_as_together_and_their_seams_can_be_asked_f
     committed: GoldenLocator,
 ) -> None:
     everything = {partition: OffsetRange(0, tier_end(committed, partition)) for partition in committed.visible}
-    committed.expect(committed.visible, everything)
+    committed.prefetch(committed.visible, everything)
     assert len(committed.ahead) > 1
     committed.seams.clear()
     one_by_one = {
@@ -220,7 +213,7 @@ def test_a_range_without_tiered_offsets_has_no_locations(fresh: GoldenLocator) -
 def test_segments_and_ends_inside_a_range_need_no_storage_request(fresh: GoldenLocator) -> None:
     ends = [piece.offsets.end for piece in fresh.visible[TXN]]
     ranges = {TXN: OffsetRange(ends[1], ends[4]), OPEN: OffsetRange(0, 249), BIG: OffsetRange(7, 7)}
-    assert fresh.segment_ends(ranges) == {TXN: tuple(ends[2:5]), OPEN: (), BIG: ()}
+    assert segment_ends(fresh, ranges) == {TXN: tuple(ends[2:5]), OPEN: (), BIG: ()}
     visible = fresh.visible[TXN]
     assert fresh.segments({**ranges, TXN: OffsetRange(ends[1], ends[4] - 1)}) == {
         TXN: tuple(visible[2:5]), OPEN: tuple(fresh.visible[OPEN]), BIG: (),
@@ -228,8 +221,6 @@ def test_segments_and_ends_inside_a_range_need_no_storage_request(fresh: GoldenL
     assert not fresh.fetcher.requests
 
 
-P = 7
-"""A producer whose transaction begins at offset 0."""
 EARLIER, LATER = segment(1, 0, 10), segment(2, 10, 20)
 
 
@@ -272,45 +263,6 @@ class MadeUpLocator(SegmentMetadataLocator):
             return self.locate({SEGMENT_PARTITION: OffsetRange(start, end)})[SEGMENT_PARTITION]
         finally:
             self.close()
-
-
-def with_marker(marker: int, claimed: int, producer_id: int = P) -> tuple[MadeUpFetcher, MadeUpLocator]:
-    """Two segments: a transaction of P has its abort marker at `marker`, the transaction index says at `claimed`."""
-    plain = [record_batch([Record(value=b"v")], base_offset=offset) for offset in range(20)]
-    plain[0] = transactional_batch([Record(value=b"v")], 0, P)
-    plain[marker] = marker_batch(marker, P, commit=False)
-    logs = {1: b"".join(plain[:10]), 2: b"".join(plain[10:])}
-    fetcher = MadeUpFetcher(logs, {2: struct.pack(">hqqqq", 0, producer_id, 0, claimed, claimed + 1)})
-    sized = [replace(each, size=len(logs[each.segment_id.int])) for each in (EARLIER, LATER)]
-    visible = [VisibleSegment(each, each.offsets) for each in sized]
-    return fetcher, MadeUpLocator(fetcher, COMMITTED, *visible)
-
-
-@pytest.mark.parametrize("marker", [10, 12, 19])
-def test_an_abort_marker_beyond_the_wanted_offsets_is_looked_for_in_its_segment(marker: int) -> None:
-    fetcher, locator = with_marker(marker, marker)
-    (location,) = locator.located(0, 10)
-    assert location.aborted_transactions == (AbortedTransaction(P, 0, marker),)
-    assert fetcher.asked == [2]
-
-
-@pytest.mark.parametrize(
-    ("marker", "claimed", "producer_id", "end"),
-    [(12, 13, P, 10), (12, 10, P, 10), (12, 12, P + 1, 10), (12, 15, P, 15)],
-    ids=["later", "at the wanted end", "another producer", "at the end within the segment"],
-)
-def test_an_index_that_names_an_abort_marker_that_is_not_there_is_refused(
-    marker: int, claimed: int, producer_id: int, end: int
-) -> None:
-    _, locator = with_marker(marker, claimed, producer_id)
-    with pytest.raises(CorruptDataError, match=f"producer {producer_id} ended a transaction at offset {claimed}, but"):
-        locator.located(0, end)
-
-
-def test_an_abort_marker_that_is_read_with_the_records_is_left_to_their_reader() -> None:
-    fetcher, locator = with_marker(12, 12)
-    assert [each.aborted_transactions for each in locator.located(0, 13)] == [(AbortedTransaction(P, 0, 12),)] * 2
-    assert fetcher.asked == []
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,6 @@ class MadeUpLocator(Locator):
     ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         return {partition: self._locations if len(wanted) else () for partition, wanted in ranges.items()}
 
-    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
-        return dict.fromkeys(ranges, (10,))
-
     def segments(
         self, ranges: Mapping[TopicPartition, OffsetRange]
     ) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
@@ -59,9 +56,6 @@ class MadeUpLocator(Locator):
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
         return {}
-
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        return [location]
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
         return [[location] for location, _ in cuts]

@@ -58,14 +58,6 @@ class MadeUpTier(Locator):
             for partition, wanted in ranges.items()
         }
 
-    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
-        return {
-            partition: tuple(
-                log.end for log in self._logs.get(partition, {}).values() if wanted.start < log.end <= wanted.end
-            )
-            for partition, wanted in ranges.items()
-        }
-
     def segments(
         self, ranges: Mapping[TopicPartition, OffsetRange]
     ) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:

@@ -28,20 +28,20 @@ points = st.integers(-12, 12)
 numbers = st.one_of(
     st.lists(points).map(Numbers.of),
     st.tuples(points, points).map(lambda ends: Numbers.between(*ends)),
-    points.map(lambda least: Numbers.between(least=least)),
-    points.map(lambda most: Numbers.between(most=most)),
+    points.map(lambda least: Numbers.between(first=least)),
+    points.map(lambda most: Numbers.between(last=most)),
 )
 
 
 def held(of: Numbers) -> set[int]:
-    return {number for number in range(-12, 13) if of.meet(number, number)}
+    return {number for number in range(-12, 13) if of.overlaps(number, number)}
 
 
 @given(numbers, numbers, st.tuples(points, points))
 def test_numbers_are_sets(left: Numbers, right: Numbers, ends: tuple[int, int]) -> None:
     least, most = sorted(ends)
     assert held(left & right) == held(left) & held(right)
-    assert left.meet(least, most) == bool(held(left) & set(range(least, most + 1)))
+    assert left.overlaps(least, most) == bool(held(left) & set(range(least, most + 1)))
     assert left & EVERY == left
 
 
@@ -54,7 +54,7 @@ def test_partitions_topics_and_offsets_cut_the_ranges() -> None:
         T0: OffsetRange(7, 56), T1: OffsetRange(50, 56), U0: OffsetRange(7, 9)
     }  # fmt: skip
     assert Pruning(offsets=Numbers.of([3, 70])).ranges(ranges)[T0] == OffsetRange(3, 71)
-    for nothing in (Numbers(()), Numbers.between(most=-1), Numbers.between(200)):
+    for nothing in (Numbers(()), Numbers.between(last=-1), Numbers.between(200)):
         assert Pruning(offsets=nothing).ranges(ranges) == {}
     assert Pruning(timestamps=Numbers(())).ranges(ranges) == {}
     assert (Pruning(frozenset(["u"])) & Pruning(frozenset(["t"]))).ranges(ranges) == {}
@@ -64,7 +64,7 @@ def test_times_are_those_of_all_filters_and_options_together() -> None:
     assert Pruning().times is None
     assert Pruning(timestamps=Numbers.between(5)).within(TimeRange(3, 9)).times == TimeRange(5, 9)
     assert Pruning(timestamps=Numbers.of([4, 8])).within(None).times == TimeRange(4, 9)
-    assert Pruning(timestamps=Numbers.between(most=7)).within(TimeRange(3)).times == TimeRange(3, 8)
+    assert Pruning(timestamps=Numbers.between(last=7)).within(TimeRange(3)).times == TimeRange(3, 8)
     nothing = Pruning(timestamps=Numbers.between(9)).within(TimeRange(3, 9))
     assert (nothing.times, nothing.ranges({T0: OffsetRange(0, 1)})) == (None, {})
 
@@ -74,7 +74,7 @@ def test_segments_go_by_offsets_and_by_their_largest_timestamp() -> None:
     needed = NeededSegments(30, Numbers.of([5, 44, 45, 81]))
     splits = plan_splits({T0: OffsetRange(5, 82)}, tier, split_bytes=1, needed=needed)
     assert [split.offsets for split in splits] == [OffsetRange(40, 50), OffsetRange(80, 82)]
-    assert (len(needed.kept), len(needed.left_out)) == (2, 7)
+    assert (len(needed.needed_bytes), len(needed.skipped_bytes)) == (2, 7)
 
 
 class IndexedTier(MadeUpTier):
@@ -82,7 +82,10 @@ class IndexedTier(MadeUpTier):
 
     new_from = 25
 
-    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
+    def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
+        return [self._since(location) for location in locations]
+
+    def _since(self, location: SegmentLocation) -> SegmentLocation | None:
         offsets = location.offsets.intersect(OffsetRange(self.new_from, 1000))
         bytes_ = self.log(location.segment).bytes_of(offsets)
         return SegmentLocation(location.segment, offsets, bytes_) if len(offsets) else None

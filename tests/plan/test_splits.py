@@ -24,7 +24,7 @@ from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, Split, 
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.pruning import NeededSegments
-from tiered_stream.plan.splits import counts_of, divide, plan_splits, splits_for
+from tiered_stream.plan.splits import divide, plan_splits, split_counts, splits_for
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 PARTITIONS = (T0, T1, T2)
@@ -64,7 +64,7 @@ def sizes_of(splits: list[Split]) -> list[list[int]]:
 def test_min_partitions_are_shared_out_as_spark_does(
     sizes: list[int], min_partitions: int | None, parts: list[int]
 ) -> None:
-    assert counts_of(sizes, min_partitions) == parts
+    assert split_counts(sizes, min_partitions) == parts
 
 
 @pytest.mark.contract("1.7 remainder", "2.82", "2.83")
@@ -338,7 +338,7 @@ def test_without_a_tier_each_offset_is_in_exactly_one_split(
 
 @given(st.lists(st.integers(1, 2**40), max_size=20), st.integers(1, 1000))
 def test_every_range_has_a_part_and_there_are_about_as_many_as_wanted(sizes: list[int], min_partitions: int) -> None:
-    parts = counts_of(sizes, min_partitions)
+    parts = split_counts(sizes, min_partitions)
     assert len(parts) == len(sizes) and all(count >= 1 for count in parts)
     assert not sizes or abs(sum(parts) - max(min_partitions, len(sizes))) <= len(sizes)
 

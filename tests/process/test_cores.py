@@ -60,12 +60,12 @@ def test_a_scan_reads_as_many_splits_at_once_as_it_may_use_cores(monkeypatch: py
 
     asked: list[int] = []
 
-    class Ahead(scanner._Ahead):
+    class Ahead(scanner._ThreadedReader):
         def __init__(self, splits: object, read: object, threads: int, most: int) -> None:
             asked.append(threads)
             super().__init__(splits, read, threads, most)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(scanner, "_Ahead", Ahead)
+    monkeypatch.setattr(scanner, "_ThreadedReader", Ahead)
     monkeypatch.setattr(scanner, "usable_cores", lambda: 3)
     scanner.scan(archive_options(PLAIN))
     assert asked == [3]

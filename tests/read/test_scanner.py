@@ -21,7 +21,7 @@ from tests.stack.tiered_stack import TieredStack
 from tiered_stream import scan
 from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.model import OffsetRange, Split, TopicPartition
-from tiered_stream.read.scanner import THREAD_NAME, _Ahead, follow
+from tiered_stream.read.scanner import THREAD_NAME, _ThreadedReader, follow
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 SMALL_SPLITS = {"remote.split.bytes": "20k"}
@@ -96,13 +96,13 @@ def failing(split: Split, *, at: int) -> Generator[pa.RecordBatch, None, None]:
 
 def test_one_split_that_fails_fails_the_scan_and_ends_all_threads() -> None:
     with pytest.raises(StorageError, match="gone"):
-        list(_Ahead(splits(40), partial(failing, at=7), 3, 1000).batches(ordered=True))
+        list(_ThreadedReader(splits(40), partial(failing, at=7), 3, 1000).batches(ordered=True))
     wait_for_the_threads_to_end()
 
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_who_stops_reading_ends_the_threads(ordered: bool) -> None:
-    batches = _Ahead(splits(5), endless, 3, 1000).batches(ordered=ordered)
+    batches = _ThreadedReader(splits(5), endless, 3, 1000).batches(ordered=ordered)
     next(batches)
     batches.close()
     wait_for_the_threads_to_end()
@@ -128,9 +128,9 @@ def test_pyarrows_close_does_not_reach_the_threads_which_end_when_the_reader_is_
 def test_no_more_than_asked_for_is_decoded_ahead() -> None:
     """But one batch, which the consumer waits for."""
     size = numbered(splits(1)[0]).nbytes
-    ahead = _Ahead(splits(50), partial(failing, at=-1), 4, 3 * size)
+    ahead = _ThreadedReader(splits(50), partial(failing, at=-1), 4, 3 * size)
     for _ in ahead.batches(ordered=True):
-        assert ahead._held <= 4 * size
+        assert ahead._held_bytes <= 4 * size
 
 
 @pytest.mark.stack

@@ -132,9 +132,9 @@ def _tracked(
     log: MetadataLog, ids: Mapping[TopicPartition, UUID], metadata_topic: TopicMetadata
 ) -> PartialAnswer[TopicPartition, tuple[TrackedSegment, ...]]:
     wanted = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
-    told = log.tracked(wanted, metadata_topic.topic_id, len(metadata_topic.partitions))
-    found = {each.topic_partition: tracked for each, tracked in told.found.items()}
-    return PartialAnswer(found, {each.topic_partition: fault for each, fault in told.faults.items()})
+    tables = log.tables(wanted, metadata_topic)
+    found = {each.topic_partition: table.tracked(each) for each, table in tables.found.items()}
+    return PartialAnswer(found, {each.topic_partition: fault for each, fault in tables.faults.items()})
 
 
 def _tier(tracked: tuple[TrackedSegment, ...], lineage: Lineage, log: OffsetRange) -> PartitionTier:

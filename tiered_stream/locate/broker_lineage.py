@@ -13,10 +13,12 @@ from tiered_stream.model import PartialAnswer, TopicPartition
 
 
 @dataclass(slots=True)
-class _Known:
+class _LeaderLineage:
+    """Lineage that a leader (topic id, leader epoch) has reported, and the epochs that were requested from it."""
+
     leader: tuple[UUID, int]
     ends: dict[int, int] = field(default_factory=dict)
-    asked: set[int] = field(default_factory=set)
+    requested: set[int] = field(default_factory=set)
 
 
 class BrokerLineages:
@@ -29,12 +31,12 @@ class BrokerLineages:
     def __init__(self, client: BrokerClient, patience_ms: int | None = None) -> None:
         self._client = client
         self._patience_ms = patience_ms
-        self._known: dict[TopicPartition, _Known] = {}
+        self._known: dict[TopicPartition, _LeaderLineage] = {}
 
     def of(
         self, epochs: Mapping[TopicPartition, Collection[int]], leaders: Mapping[TopicPartition, tuple[UUID, int]]
     ) -> PartialAnswer[TopicPartition, Lineage]:
-        """Return the lineage of each partition, limited to the given epochs.
+        """Return the lineage of each partition, limited to the epochs in `epochs`.
 
         Args:
             leaders: the topic's id and the epoch of the current leader, by partition.
@@ -42,20 +44,23 @@ class BrokerLineages:
         Raises: the errors of `leader_epochs.lineages`.
         """
         known = {partition: self._of_leader(partition, leaders[partition]) for partition in epochs}
-        unasked = {partition: set(wanted) - known[partition].asked for partition, wanted in epochs.items()}
-        missing = {partition: wanted for partition, wanted in unasked.items() if wanted}
-        told = lineages(self._client, missing, self._patience_ms)
-        for partition, ends in told.found.items():
-            one = known[partition]
-            one.ends.update(ends)
-            present = one.leader[1]
-            if present in one.ends:
-                one.ends[present] = END_OF_LOG  # the current epoch is still growing
-            one.asked.update(missing[partition])
-        return PartialAnswer({each: known[each].ends for each in epochs if each not in told.faults}, told.faults)
+        unknown = {partition: set(numbers) - known[partition].requested for partition, numbers in epochs.items()}
+        unknown = {partition: numbers for partition, numbers in unknown.items() if numbers}
+        answer = lineages(self._client, unknown, self._patience_ms)
+        for partition, ends in answer.found.items():
+            lineage, current_epoch = known[partition], leaders[partition][1]
+            lineage.ends.update(ends)
+            if current_epoch in lineage.ends:
+                lineage.ends[current_epoch] = END_OF_LOG  # the current epoch is still growing
+            lineage.requested.update(unknown[partition])
+        found: dict[TopicPartition, Lineage] = {
+            partition: lineage.ends for partition, lineage in known.items() if partition not in answer.faults
+        }
+        return PartialAnswer(found, answer.faults)
 
-    def _of_leader(self, partition: TopicPartition, leader: tuple[UUID, int]) -> _Known:
+    def _of_leader(self, partition: TopicPartition, leader: tuple[UUID, int]) -> _LeaderLineage:
+        """Return what is known of the partition; nothing is known if the leader is new, or its epoch is unknown."""
         known = self._known.get(partition)
         if known is None or known.leader != leader or leader[1] == NO_EPOCH:
-            known = self._known[partition] = _Known(leader)
+            known = self._known[partition] = _LeaderLineage(leader)
         return known

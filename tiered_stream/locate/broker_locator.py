@@ -32,8 +32,10 @@ from tiered_stream.process.heap_and_gc import collection_paused
 
 log = logging.getLogger(__name__)
 
-_MOST_ROUNDS = 10_000
-_OFFSETS = 1 << 63  # exclusive bound of int64 offsets
+_MAX_ROUNDS = 10_000
+"""Maximum number of requests in turn by which a response that does not fit into one is read."""
+_OFFSETS_END = 1 << 63
+"""Exclusive upper bound of offsets, which are int64."""
 
 T = TypeVar("T")
 
@@ -47,10 +49,10 @@ class BrokerLocator(Locator):
     client.
 
     Args:
-        part_bytes: the brokers are asked to cut larger segments into parts of about this many bytes.
+        part_bytes: brokers cut larger segments into parts of about this size in bytes.
         local_too: also locate segments that the brokers still have on their own disks.
-        signed_only: locations without a signed URL cannot be read here, so these segments are left to the brokers.
-        falls_back: partitions whose leader does not respond are also left to the brokers.
+        signed_only: leave segments whose locations have no signed URL to the brokers.
+        falls_back: leave partitions whose leader does not respond to the brokers.
     """
 
     name = "broker"
@@ -70,18 +72,21 @@ class BrokerLocator(Locator):
         # This allows one whole attempt, because a response that names very many segments may take long.
         self._patience_ms = client.config.request_timeout_ms if falls_back else None
         self._terms = LocationTerms(isolation, local_too, part_bytes)
-        self._ends_terms = LocationTerms(isolation, local_too, offsets_only=True)
+        self._offsets_terms = LocationTerms(isolation, local_too, offsets_only=True)
         self._signed_only = signed_only
         self._known: dict[tuple[TopicPartition, LocationTerms], tuple[bytes, UUID, Locations]] = {}
         self._warned = False
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        found = self._ask(ranges, self._terms)
+        located = self._request(ranges, self._terms)
         if not self._signed_only:
-            return found
-        signed = {partition: tuple(each for each in of if each.signed_url) for partition, of in found.items()}
-        if not self._warned and sum(map(len, signed.values())) < sum(map(len, found.values())):
+            return located
+        signed = {
+            partition: tuple(location for location in locations if location.signed_url)
+            for partition, locations in located.items()
+        }
+        if not self._warned and sum(map(len, signed.values())) < sum(map(len, located.values())):
             self._warned = True
             log.warning(
                 "segments are read through the brokers: their locations are not signed, and no remote.storage.uri or "
@@ -89,71 +94,52 @@ class BrokerLocator(Locator):
             )
         return signed
 
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        found = self._ask(ranges, self._ends_terms)
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         return {
-            partition: tuple(
-                # If a range ends inside a segment, the segment's part of the response ends there too.
-                location.offsets.end
-                for location in locations
-                if location.offsets.end < ranges[partition].end
-                or location.offsets.end == location.segment.end_offset + 1
-            )
-            for partition, locations in found.items()
+            partition: tuple(VisibleSegment(location.segment, location.offsets) for location in locations)
+            for partition, locations in self._request(ranges, self._offsets_terms).items()
         }
 
-    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
-        found = self._ask(ranges, self._ends_terms)
-        return {each: tuple(VisibleSegment(of.segment, of.offsets) for of in found[each]) for each in ranges}
-
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition's share, with one round of requests for all shares of similar size.
+        """Return by partition the end offset of its share, by one round of requests for all shares of similar size.
 
-        The requested parts have a quarter of the bytes of the smallest share in the round.
+        Brokers cut the segments into parts of a quarter of the smallest share in the round.
         """
         ends = {}
-        for some in _of_like_sizes([(each, share.bytes) for each, share in shares.items()]):
-            part_bytes = max(1, min(size for _, size in some) // 4)
-            ranges = {partition: shares[partition].offsets for partition, _ in some}
-            found = self._ask(ranges, replace(self._terms, part_bytes=part_bytes))
-            for partition, size in some:
-                parts = [each for each in found[partition] if _is_part(each, shares[partition])]
-                fitting = [each for each in parts if each.bytes.end - parts[0].bytes.start <= size] or parts[:1]
+        for similar in _by_similar_size([(partition, share.bytes) for partition, share in shares.items()]):
+            part_bytes = max(1, min(size for _, size in similar) // 4)
+            ranges = {partition: shares[partition].offsets for partition, _ in similar}
+            located = self._request(ranges, replace(self._terms, part_bytes=part_bytes))
+            for partition, size in similar:
+                segment_id = shares[partition].segment.segment_id
+                parts = [part for part in located[partition] if part.segment.segment_id == segment_id]
+                fitting = [part for part in parts if part.bytes.end - parts[0].bytes.start <= size] or parts[:1]
                 if fitting:
                     ends[partition] = fitting[-1].offsets.end
         return ends
 
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        (parts,) = self.cut_all([(location, target_bytes)])
-        return parts
-
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Cut the locations, with one round of requests for all cuts into parts of similar size.
+        """Return the parts of each location, by one round of requests for all cuts into parts of similar size.
 
-        The requested parts have the smallest size of the round.
+        Brokers cut the segments into parts of the smallest size in the round.
         """
-        parts: list[Sequence[SegmentLocation]] = [[location] for location, _ in cuts]
-        large = [(at, size) for at, (location, size) in enumerate(cuts) if len(location.bytes) > size]
-        for some in _of_like_sizes(large):
-            terms = replace(self._terms, part_bytes=min(size for _, size in some))
-            for round_ in _one_of_each_partition([at for at, _ in some], [location for location, _ in cuts]):
-                self._cut_round(round_, terms, parts)
+        locations = [location for location, _ in cuts]
+        parts: list[Sequence[SegmentLocation]] = [[location] for location in locations]
+        large = [(number, size) for number, (location, size) in enumerate(cuts) if len(location.bytes) > size]
+        for similar in _by_similar_size(large):
+            terms = replace(self._terms, part_bytes=min(size for _, size in similar))
+            for runs in _rounds_of_adjacent([number for number, _ in similar], locations):
+                self._cut_round(runs, terms, parts)
         return parts
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location at the given offsets, by parts of a quarter of their average distance in bytes."""
-        inside = [
-            [each for each in offsets if location.offsets.start < each < location.offsets.end]
-            for location, offsets in cuts
-        ]
-        sizes = [
-            max(1, len(location.bytes) // (4 * (len(starts) + 1))) if starts else len(location.bytes)
-            for (location, _), starts in zip(cuts, inside, strict=True)
-        ]
+        """Return the parts of each location between offsets, from the bytes of smaller parts.
+
+        The smaller parts, which brokers cut, have a quarter of the average size of the returned parts.
+        """
+        sizes = [max(1, len(location.bytes) // (4 * (len(starts) + 1))) for location, starts in cuts]
         fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])
-        return [
-            _pieces(location, parts, starts) for (location, _), parts, starts in zip(cuts, fine, inside, strict=True)
-        ]
+        return [_cut_at(location, parts, starts) for (location, starts), parts in zip(cuts, fine, strict=True)]
 
     def _cut_round(
         self,
@@ -161,37 +147,45 @@ class BrokerLocator(Locator):
         terms: LocationTerms,
         parts: list[Sequence[SegmentLocation]],
     ) -> None:
-        """Replace the entries of `parts` at the positions in `runs` by the brokers' cuts of them.
+        """Replace locations, which are entries of `parts`, by the parts into which brokers cut them.
 
-        `runs` holds the positions of adjacent locations, by partition.
+        An entry stays as it is if the brokers' parts are not exactly the location.
+
+        Args:
+            runs: the indexes in `parts` of adjacent locations, by partition.
         """
         ranges = {
-            partition: OffsetRange(parts[of[0]][0].offsets.start, parts[of[-1]][0].offsets.end)
-            for partition, of in runs.items()
+            partition: OffsetRange(parts[numbers[0]][0].offsets.start, parts[numbers[-1]][0].offsets.end)
+            for partition, numbers in runs.items()
         }
-        for partition, found in self._ask(ranges, terms).items():
+        for partition, located in self._request(ranges, terms).items():
             for number in runs[partition]:
                 (location,) = parts[number]
-                own = [each for each in found if location.offsets.start <= each.offsets.start < location.offsets.end]
+                own = [part for part in located if location.offsets.start <= part.offsets.start < location.offsets.end]
                 if own and _is_cut_of(location, own):
                     parts[number] = own
 
     def signed_url(self, location: SegmentLocation) -> str | None:
-        """Return a newly signed URL of the location, or None if the segment no longer exists or is not signed.
+        """Return a newly signed URL of the location; None if the segment no longer exists, or brokers do not sign it.
 
         Raises: the errors of `locate`.
         """
-        partition, segment = location.segment.topic_partition, location.segment
-        found = self._ask({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
-        return next((each.signed_url for each in found if each.segment.segment_id == segment.segment_id), None)
+        partition, segment_id = location.segment.topic_partition, location.segment.segment_id
+        renewed = self._request({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
+        return next((part.signed_url for part in renewed if part.segment.segment_id == segment_id), None)
 
-    def _ask(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
-        """Return the locations of all ranges, by as many rounds of requests as the longest response needs."""
-        found: PartitionLocations = dict.fromkeys(ranges, ())
-        left = {partition: wanted for partition, wanted in ranges.items() if len(wanted)}
-        for _ in range(_MOST_ROUNDS):
+    def _request(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
+        """Return the locations of all ranges; responses may break off, and then the rest is requested.
+
+        Raises:
+            BrokerError: a leader does not respond, and its partition must not be left to the brokers.
+            CorruptDataError: a response contradicts itself or the request.
+        """
+        located: PartitionLocations = dict.fromkeys(ranges, ())
+        left = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
+        for _ in range(_MAX_ROUNDS):
             if not left:
-                return found
+                return located
             answers = locate_segments(self._client, left, terms, self._patience_ms)
             for partition, fault in answers.faults.items():
                 if not (self._falls_back and fault.retriable):
@@ -199,22 +193,23 @@ class BrokerLocator(Locator):
                 log.warning(
                     "%s is read from the broker, from offset %d on: %s", partition, left[partition].start, fault
                 )
-            following: dict[TopicPartition, OffsetRange] = {}
+            rest: dict[TopicPartition, OffsetRange] = {}
             for partition, answer in answers.found.items():
-                found[partition] += self._locations(partition, answer, left[partition], terms)
+                located[partition] += self._locations(partition, answer, left[partition], terms)
                 if 0 <= answer.located_end_offset < left[partition].end:
-                    following[partition] = OffsetRange(answer.located_end_offset, left[partition].end)
-            if following == left:
+                    rest[partition] = OffsetRange(answer.located_end_offset, left[partition].end)
+            if rest == left:
                 break
-            left = following
+            left = rest
         raise CorruptDataError(f"the broker's answers do not come to the end of {next(iter(left))}: {left}")
 
     def _locations(
-        self, partition: TopicPartition, answer: LocatedPartition, wanted: OffsetRange, terms: LocationTerms
+        self, partition: TopicPartition, answer: LocatedPartition, offsets: OffsetRange, terms: LocationTerms
     ) -> Locations:
+        """Return the locations in one partition's answer, after a check that they lie in `offsets`."""
         end, segments = answer.located_end_offset, answer.remote_log_segments
-        if 0 <= end < wanted.start:
-            raise CorruptDataError(f"{partition}: located up to {end}, though asked from {wanted.start}")
+        if 0 <= end < offsets.start:
+            raise CorruptDataError(f"{partition}: located up to {end}, though asked from {offsets.start}")
         metadata = self._client.topic(partition.topic)
         assert metadata is not None, "it was asked by its id"
         if not segments:
@@ -222,52 +217,54 @@ class BrokerLocator(Locator):
         known = self._known.get((partition, terms))
         # Most responses name what an earlier response named, and equal bytes decode to equal locations.
         if known is None or known[:2] != (segments, metadata.topic_id):
-            known = segments, metadata.topic_id, _decoded(partition, metadata.topic_id, segments)
-            if terms in (self._terms, self._ends_terms):
+            known = segments, metadata.topic_id, _decode_locations(partition, metadata.topic_id, segments)
+            if terms in (self._terms, self._offsets_terms):
                 self._known[partition, terms] = known
         locations = known[2]
-        if locations[0].offsets.start < wanted.start or locations[-1].offsets.end > wanted.end:
-            raise CorruptDataError(f"{partition}: the broker names offsets outside of {wanted}")
+        if locations[0].offsets.start < offsets.start or locations[-1].offsets.end > offsets.end:
+            raise CorruptDataError(f"{partition}: the broker names offsets outside of {offsets}")
         return locations
 
 
-def _is_part(found: SegmentLocation, share: SegmentShare) -> bool:
-    return found.segment.segment_id == share.segment.segment_id
-
-
 def _is_cut_of(location: SegmentLocation, parts: Sequence[SegmentLocation]) -> bool:
-    """Return whether the parts cover exactly the location, and are of its segment."""
+    """Return whether the parts have exactly the location's offsets, and belong to its segment."""
     whole = OffsetRange(parts[0].offsets.start, parts[-1].offsets.end) == location.offsets
     return whole and all(part.segment.segment_id == location.segment.segment_id for part in parts)
 
 
-def _of_like_sizes(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
-    """Group the sizes so that within a group, no size is twice as large as another or larger."""
+def _by_similar_size(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
+    """Group (key, size) pairs so that within a group, each size is less than twice any other."""
     groups: dict[int, list[tuple[T, int]]] = defaultdict(list)
-    for each in sizes:
-        groups[each[1].bit_length()].append(each)
+    for entry in sizes:
+        groups[entry[1].bit_length()].append(entry)
     return list(groups.values())
 
 
-def _one_of_each_partition(
+def _rounds_of_adjacent(
     numbers: Sequence[int], locations: Sequence[SegmentLocation]
 ) -> list[dict[TopicPartition, list[int]]]:
-    """Return rounds of the numbered locations, in which each partition has only adjacent locations."""
+    """Distribute the locations with these numbers over rounds; in a round, a partition has only adjacent ones.
+
+    A round has the numbers by partition.
+    """
     runs: dict[TopicPartition, list[list[int]]] = defaultdict(list)
     for number in numbers:
-        of_partition = runs[locations[number].segment.topic_partition]
-        if of_partition and locations[of_partition[-1][-1]].offsets.end == locations[number].offsets.start:
-            of_partition[-1].append(number)
+        partition_runs = runs[locations[number].segment.topic_partition]
+        if partition_runs and locations[partition_runs[-1][-1]].offsets.end == locations[number].offsets.start:
+            partition_runs[-1].append(number)
         else:
-            of_partition.append([number])
+            partition_runs.append([number])
     rounds = max(map(len, runs.values()), default=0)
-    return [{each: of[at] for each, of in runs.items() if at < len(of)} for at in range(rounds)]
+    return [
+        {partition: partition_runs[at] for partition, partition_runs in runs.items() if at < len(partition_runs)}
+        for at in range(rounds)
+    ]
 
 
-def _pieces(
+def _cut_at(
     location: SegmentLocation, parts: Sequence[SegmentLocation], starts: Sequence[int]
 ) -> Sequence[SegmentLocation]:
-    """Cut the location at `starts`; each piece gets the bytes of the `parts` that hold its offsets."""
+    """Return the pieces of `location` between `starts`, each with the bytes of the `parts` that hold its offsets."""
     pieces = []
     for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
         first = bisect_right(parts, start, key=lambda part: part.offsets.start) - 1
@@ -284,7 +281,8 @@ def _pieces(
     return pieces
 
 
-def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
+def _decode_locations(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
+    """Decode one partition's segments. Raises CorruptDataError if there are none, they overlap, or one is malformed."""
     try:
         locations = tuple(_location(partition, topic_id, entry) for entry in decode_segments(data))
     except ValueError as error:
@@ -297,7 +295,7 @@ def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Location
 
 
 def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegmentLocation) -> SegmentLocation:
-    """Build a location from the broker's entry. Raises ValueError if the entry contradicts itself."""
+    """Return the location that a broker's entry describes. Raises ValueError if the entry contradicts itself."""
     if entry.remote_log_segment_id is None:
         raise ValueError("a segment without an id")
     segment = RemoteLogSegment(
@@ -312,7 +310,7 @@ def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegment
     )
     offsets = OffsetRange(entry.start_offset, entry.end_offset)
     byte_range = ByteRange(entry.start_position, entry.end_position)
-    inside = segment.base_offset <= offsets.start < offsets.end <= segment.end_offset + 1 < _OFFSETS
+    inside = segment.base_offset <= offsets.start < offsets.end <= segment.end_offset + 1 < _OFFSETS_END
     if not inside or byte_range.end > segment.size:
         raise ValueError(f"segment {segment.segment_id}: {offsets}, {byte_range}")
     return SegmentLocation(

@@ -24,7 +24,7 @@ from tiered_stream.errors import (
     UnsupportedDataError,
 )
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.storage_check import check_place
+from tiered_stream.locate.storage_check import check_place, gives
 from tiered_stream.model import RemoteLogSegment, TopicPartition
 from tiered_stream.process.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -33,79 +33,71 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_WITNESSES = 4
-"""Number of other segments that are tried to find out whether the credentials are valid."""
-_OUT_OF_REACH = 16
-"""Number of failures to reach the storage after which no more segments are tried.
+_MAX_OTHERS = 4
+"""Maximum number of other segments that are requested to find out whether the credentials are valid."""
+_MAX_UNREACHABLE = 16
+"""Number of failures to reach the storage after which all other segments are left to the brokers at once.
 
 Each failure may take a whole timeout.
 """
 
 
 class SegmentsLeftOut:
-    """Segments that one planning leaves to the brokers; many threads may use it.
+    """Counter of the segments that the planning of one micro-batch leaves to the brokers; many threads may use it.
 
     Args:
-        segments: segments of the planning, by partition, ascending.
+        segments: segments of the micro-batch, by partition, in offset order.
+        falls_back: segments may be left to the brokers.
     """
 
     def __init__(
-        self, fetcher: RemoteStorageFetcher, segments: Mapping[TopicPartition, Sequence[VisibleSegment]]
+        self,
+        fetcher: RemoteStorageFetcher,
+        segments: Mapping[TopicPartition, Sequence[VisibleSegment]],
+        *,
+        falls_back: bool,
     ) -> None:
         self._fetcher = fetcher
         self._segments = segments
+        self._falls_back = falls_back
         self._lock = threading.Lock()
         self._counts: Counter[TopicPartition] = Counter()
         self._reasons: dict[TopicPartition, tuple[int, StorageError]] = {}
-        """Base offset and error of the first segment of each partition that fails, in offset order."""
-        self._out_of_reach = 0
-        self._access: SingleFlightCache[None, bool] = SingleFlightCache(1)
-        self._placed: SingleFlightCache[None, None] = SingleFlightCache(1)
+        """By partition, base offset and error of the failed segment with the lowest base offset."""
+        self._unreachable = 0
+        self._access_check: SingleFlightCache[None, bool] = SingleFlightCache(1)
+        self._place_check: SingleFlightCache[None, None] = SingleFlightCache(1)
 
-    def unless_storage_fails(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`, or None if the storage does not give what `work` needs of the segment.
+    def attempt(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
+        """Return the result of `work`; None if the segment is left to the brokers because the storage fails.
 
         Raises:
             StorageAccessError: the storage refuses access, and also to the indexes of other segments.
             StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: the settings lead to a place that does not have the segments.
+            StorageError: `work` raises it, and no segment may be left to the brokers.
         """
         error: StorageError | None = None
-        if self._out_of_reach < _OUT_OF_REACH:
+        if self._unreachable < _MAX_UNREACHABLE:
             try:
                 return work()
             except StorageBucketNotFoundError:
                 raise
             except StorageError as failure:
-                if isinstance(failure, StorageAccessError) and not self._has_access(segment):
-                    raise
                 if isinstance(failure, StorageObjectNotFoundError):
                     self._check_place(segment, failure)
+                if not self._falls_back or (isinstance(failure, StorageAccessError) and not self._has_access(segment)):
+                    raise
                 error = failure
         with self._lock:
             self._counts[segment.topic_partition] += 1
-            self._out_of_reach += isinstance(error, StorageUnavailableError)
-            told = self._reasons.get(segment.topic_partition)
-            if error is not None and (told is None or segment.base_offset < told[0]):
+            self._unreachable += isinstance(error, StorageUnavailableError)
+            first = self._reasons.get(segment.topic_partition)
+            if error is not None and (first is None or segment.base_offset < first[0]):
                 self._reasons[segment.topic_partition] = segment.base_offset, error
         return None
 
-    def or_fail(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T:
-        """Return the result of `work`; used if no segment may be left to the brokers.
-
-        Raises:
-            ConfigurationError: the settings lead to a place that does not have the segments.
-            StorageError: `work` raises it.
-        """
-        try:
-            return work()
-        except StorageBucketNotFoundError:
-            raise
-        except StorageObjectNotFoundError as missing:
-            self._check_place(segment, missing)
-            raise
-
-    def tell(self) -> None:
+    def report(self) -> None:
         """Log how many segments were left to the brokers, and why."""
         for partition, count in self._counts.items():
             _, reason = self._reasons.get(partition) or next(iter(self._reasons.values()))
@@ -115,15 +107,22 @@ class SegmentsLeftOut:
             )  # fmt: skip
 
     def _check_place(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
-        """Search elsewhere, once, for this segment and one placed differently. Raises: the errors of `check_place`."""
-        self._placed.get(None, lambda: self._look_elsewhere(segment, missing))
+        """Check once whether segments are missing because the settings lead to the wrong place.
 
-    def _look_elsewhere(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
+        Raises: the errors of `storage_check.check_place`.
+        """
+        self._place_check.get(None, lambda: self._check_places(segment, missing))
+
+    def _check_places(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
+        """Check the place of `segment`, and of one segment whose place is known in the other way.
+
+        Some segments' own metadata says where they are; for the others, the settings say it.
+        """
         has_access = partial(self._has_access, segment)
         check_place(self._fetcher, segment, missing, has_access)
         # The missing object may be one of an adjacent segment, whose index is needed too.
         by_metadata = self._fetcher.placed_by_metadata
-        other = next((each for each in self._newest() if by_metadata(each) != by_metadata(segment)), None)
+        other = next((other for other in self._newest() if by_metadata(other) != by_metadata(segment)), None)
         if other is None:
             return
         try:
@@ -134,28 +133,23 @@ class SegmentsLeftOut:
             return
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
-        """Return whether the storage gives another segment's index, or this segment's log if there is no other one."""
-        return self._access.get(None, lambda: self._is_let_in(refused))
+        """Return whether the storage gives anything but `refused`, which is found out once.
 
-    def _is_let_in(self, refused: RemoteLogSegment) -> bool:
-        others = [each for each in self._newest() if each.segment_id != refused.segment_id][:_WITNESSES]
-        fetcher, offset_index = self._fetcher, (IndexType.OFFSET,)
-        indexes = (partial(fetcher.fetch_indexes, each, offset_index) for each in others)
-        return any(map(_is_given, indexes)) if others else _is_given(partial(fetcher.fetch_log_segment, refused, 0, 1))
+        That is the index of another segment, or the log of this segment if there is no other one.
+        """
+        return self._access_check.get(None, lambda: self._gives_another(refused))
+
+    def _gives_another(self, refused: RemoteLogSegment) -> bool:
+        others = [segment for segment in self._newest() if segment.segment_id != refused.segment_id][:_MAX_OTHERS]
+        if not others:
+            return gives(partial(self._fetcher.fetch_log_segment, refused, 0, 1))
+        return any(gives(partial(self._fetcher.fetch_indexes, segment, (IndexType.OFFSET,))) for segment in others)
 
     def _newest(self) -> list[RemoteLogSegment]:
-        """Return the first and last two segments of each partition; the newest, least likely deleted, come first."""
-        ends = [each.segment for of in self._segments.values() for each in (*of[:1], *of[-2:])]
+        """Return the first and the last two segments of each partition, those with the newest records first.
+
+        The newest segments are least likely to be deleted.
+        """
+        ends = [part.segment for of in self._segments.values() for part in (*of[:1], *of[-2:])]
         unique = {segment.segment_id: segment for segment in ends}
         return sorted(unique.values(), key=lambda segment: segment.max_timestamp, reverse=True)
-
-
-def _is_given(ask: Callable[[], object]) -> bool:
-    """Return whether the storage returns anything, valid or not."""
-    try:
-        ask()
-    except StorageError:
-        return False
-    except (CorruptDataError, UnsupportedDataError):
-        pass
-    return True

@@ -1,4 +1,4 @@
-"""Decides which segment counts for which offsets, given the partition's history of leader epochs.
+"""Choice of the segment that counts for each offset, by the partition's history of leader epochs.
 
 Replicas that led at different times may both have copied the same offsets. A leader that lost an unclean election may
 have copied records that are no longer part of the log. A record is identified by its offset and the leader epoch in
@@ -29,26 +29,29 @@ where it starts, and only its end distinguishes a lost history from the log.
 
 @dataclass(frozen=True, slots=True)
 class VisibleSegment:
-    """A segment, and the offsets (never empty) for which it counts."""
+    """Segment, and the offsets (never empty) for which it counts."""
 
     segment: RemoteLogSegment
     offsets: OffsetRange
 
 
 class VisibleSegments(tuple[VisibleSegment, ...]):
-    """Visible segments of one partition, sorted and disjoint."""
+    """Visible segments of one partition, in offset order and disjoint; positions in it are called `at`."""
 
     @cached_property
     def located(self) -> dict[bool, list[tuple[SegmentLocation, int | None] | None]]:
-        """Cache for locators: for read_committed or not, the location and the seam of each part that was located."""
+        """Cache of locators: by whether read_committed applies, each segment's location and seam, None if unknown."""
         return {committed: [None] * len(self) for committed in (False, True)}
 
     def next_stop(self, at: int) -> int:
-        """Return the first index from `at` on with a possible transaction index, or with a gap or the end after it."""
+        """Return the first position from `at` on whose segment may have a transaction index or is followed by a gap.
+
+        The end of the tier counts as a gap.
+        """
         return self._stops[at]
 
     def ends_at(self, at: int) -> bool:
-        """Return whether a gap or the end of the tier follows the part at `at`."""
+        """Return whether a gap or the end of the tier follows the segment at the position `at`."""
         return at + 1 == len(self) or self[at + 1].offsets.start != self[at].offsets.end
 
     @cached_property
@@ -63,62 +66,66 @@ class VisibleSegments(tuple[VisibleSegment, ...]):
 
 
 def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int) -> VisibleSegments:
-    """Choose one segment for each offset from `log_start_offset` on that some segment has in the lineage.
+    """Return the segments that count, each with its offsets, which lie in the lineage and at or above the log start.
 
-    The result is sorted, disjoint and has as few parts as possible; it does not depend on the order of `segments`.
+    The result has every such offset once, and as few parts as possible. It does not depend on the order of `segments`.
     """
     parts = [part for segment in segments for part in _in_lineage(segment, lineage, log_start_offset)]
     return VisibleSegments(_disjoint(parts))
 
 
 def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
-    """Return the lineage whose epochs start at the offsets in `epochs`, which are sorted by epoch."""
+    """Return the lineage that consists of `epochs`, which are sorted by epoch."""
     return {epoch: end for epoch, _, end in _epoch_ranges(epochs, END_OF_LOG)}
 
 
 def _epoch_ranges(epochs: Sequence[LeaderEpoch], end: int) -> Iterator[tuple[int, int, int]]:
     """Yield (epoch, start, exclusive end) of each epoch that has offsets before `end`."""
-    for following, entry in enumerate(epochs, 1):
-        epoch_end = min(epochs[following].start_offset, end) if following < len(epochs) else end
+    for next_index, entry in enumerate(epochs, 1):
+        epoch_end = min(epochs[next_index].start_offset, end) if next_index < len(epochs) else end
         if entry.start_offset < epoch_end:
             yield entry.epoch, entry.start_offset, epoch_end
 
 
 def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: int) -> Iterator[VisibleSegment]:
+    """Yield the segment with each contiguous range of its offsets in the lineage, at or above the log start."""
     first = max(segment.base_offset, log_start_offset)
-    held: OffsetRange | None = None
+    offsets: OffsetRange | None = None
     for epoch, start, end in _epoch_ranges(segment.leader_epochs, segment.end_offset + 1):
         start, end = max(first, start), min(end, lineage.get(epoch, 0))
         if start >= end:
             continue
-        if held is not None and held.end == start:
-            held = OffsetRange(held.start, end)
+        if offsets is not None and offsets.end == start:
+            offsets = OffsetRange(offsets.start, end)
             continue
-        if held is not None:
-            yield VisibleSegment(segment, held)
-        held = OffsetRange(start, end)
-    if held is not None:
-        yield VisibleSegment(segment, held)
+        if offsets is not None:
+            yield VisibleSegment(segment, offsets)
+        offsets = OffsetRange(start, end)
+    if offsets is not None:
+        yield VisibleSegment(segment, offsets)
 
 
 def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
-    """Yield for each uncovered offset the part with the furthest end; of several, the one that begins last."""
+    """Yield parts so cut that they are disjoint; at each offset, the part with the furthest end is chosen.
+
+    If several parts have that end, the one that begins last is chosen.
+    """
     parts.sort(key=lambda part: part.offsets.start)
-    reaching: list[tuple[int, int, int, int]] = []  # furthest end first: (-end, -start, segment id, index in parts)
-    cursor, following = 0, 0
-    while following < len(parts) or reaching:
-        if not reaching:
-            cursor = max(cursor, parts[following].offsets.start)
-        while following < len(parts) and parts[following].offsets.start <= cursor:
-            part = parts[following]
-            entry = (-part.offsets.end, -part.offsets.start, part.segment.segment_id.int, following)
-            heapq.heappush(reaching, entry)
-            following += 1
-        furthest = parts[heapq.heappop(reaching)[3]]
-        if furthest.offsets.end <= cursor:
-            reaching.clear()  # no other part reaches further than this one, so none reaches the cursor
+    candidates: list[tuple[int, int, int, int]] = []  # (-end, -start, segment id, index in parts)
+    position, next_index = 0, 0
+    while next_index < len(parts) or candidates:
+        if not candidates:
+            position = max(position, parts[next_index].offsets.start)
+        while next_index < len(parts) and parts[next_index].offsets.start <= position:
+            part = parts[next_index]
+            entry = (-part.offsets.end, -part.offsets.start, part.segment.segment_id.int, next_index)
+            heapq.heappush(candidates, entry)
+            next_index += 1
+        furthest = parts[heapq.heappop(candidates)[3]]
+        if furthest.offsets.end <= position:
+            candidates.clear()  # no other candidate has a further end, so none ends after the position
             continue
-        if furthest.offsets.start < cursor:
-            furthest = VisibleSegment(furthest.segment, OffsetRange(cursor, furthest.offsets.end))
+        if furthest.offsets.start < position:
+            furthest = VisibleSegment(furthest.segment, OffsetRange(position, furthest.offsets.end))
         yield furthest
-        cursor = furthest.offsets.end
+        position = furthest.offsets.end

@@ -20,13 +20,13 @@ SegmentFilter = Callable[[RemoteLogSegment], bool]
 
 
 def every_segment(_segment: RemoteLogSegment) -> bool:
-    """Return True: every segment is needed."""
+    """Return True, because this filter needs every segment."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentShare:
-    """About `bytes` bytes of a segment, counted from the start of `offsets`."""
+    """Request for the offset after about `bytes` bytes of a segment, counted from the start of `offsets`."""
 
     segment: RemoteLogSegment
     offsets: OffsetRange
@@ -36,8 +36,8 @@ class SegmentShare:
 class Locator(ABC):
     """Locator of the tiered segments that hold an offset range, and of the range's bytes in them; used on the driver.
 
-    Only segments that are completely copied and belong to the partition's current lineage count, and no offset below
-    the log start offset. A locator keeps its state between micro-batches, and is used by one thread at a time.
+    A locator ignores segments that are not completely copied or not in the partition's current lineage, and offsets
+    below the log start offset. It keeps its state between micro-batches, and is used by one thread at a time.
     """
 
     name: str
@@ -47,73 +47,63 @@ class Locator(ABC):
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         """Return disjoint locations of each range in offset order; offsets without a location are not tiered.
 
-        For a segment that is not `needed`, a location must be right in its offsets only. Under read_committed, a
-        location names the aborted transactions that touch its offsets. The locations are those of the topic that has
-        the name now; the caller knows which topic to read.
+        In the location of a segment that is not `needed`, only the offsets must be right. Under read_committed, a
+        location has the aborted transactions that touch its offsets. The locations belong to the topic that has the
+        name now; the caller compares topic ids.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be determined.
         """
 
-    @abstractmethod
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        """Return the end offsets (exclusive, ascending) of tiered segments that end inside each range or at its end.
-
-        No storage request is made.
-        """
-
-    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        """Return the location without first batches known to end before any record at or after `timestamp` (ms).
-
-        Return None if the location holds no such record. Raises: the errors of `locate`.
-        """
-        return location
-
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Call `since` for all locations together and return the results in order. Raises: the errors of `locate`."""
-        return [self.since(location, timestamp) for location in locations]
+        """Return each location without its first batches if they are known to be older than `timestamp` (ms).
+
+        A location is None if all its batches are. A locator that knows no timestamps returns the locations unchanged.
+
+        Raises: the errors of `locate`.
+        """
+        return list(locations)
 
     @abstractmethod
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
-        """Return the tiered segments that share an offset with each range, ascending and disjoint.
+        """Return by partition the tiered segments that have offsets of its range, in offset order and disjoint.
 
-        Their offsets may be cut off to the range. No storage request is made.
-        """
-
-    @abstractmethod
-    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return the offset at which each partition's share ends: after at least one batch, and at the end of a batch.
-
-        The positions of all partitions are requested together, and nothing else is requested. Partitions whose
-        positions cannot be found are left out.
+        The offsets of a returned segment may be cut off at the range's ends. No storage request is made.
 
         Raises: the errors of `locate`.
         """
 
     @abstractmethod
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """Cut `location` where batches begin, into parts of about `target_bytes` that have exactly its offsets.
+    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
+        """Return by partition the offset at which its share ends: after at least one batch, and at the end of a batch.
 
-        Adjacent parts may share the bytes of one interval of the offset index, but no more.
+        The byte positions in all segments are requested together, and nothing else is requested. A partition is left
+        out if the positions in its segment cannot be found.
 
         Raises: the errors of `locate`.
         """
 
     @abstractmethod
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Call `cut` for all pairs of location and target bytes together. Raises: the errors of `locate`."""
+        """Return for each pair of location and size in bytes the location's parts, which have about that size.
+
+        A location is cut where batches begin, and its parts have exactly its offsets. Adjacent parts may share the
+        bytes of one interval of the offset index, but no more.
+
+        Raises: the errors of `locate`.
+        """
 
     @abstractmethod
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location at the given ascending offsets that lie inside it; parts share bytes as those of `cut` do.
+        """Return for each pair of location and ascending offsets inside it the location's parts between the offsets.
 
-        A location stays whole if the bytes of its parts cannot be found.
+        Adjacent parts share bytes as in `cut_all`. A location stays whole if the bytes of its parts cannot be found.
 
         Raises: the errors of `locate`.
         """
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:
-        """Return the known names of missing objects of segments that begin among the offsets."""
+        """Return the names of missing objects, as far as known, of segments whose base offset is in `offsets`."""
         return ()
 
     def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close
@@ -121,7 +111,7 @@ class Locator(ABC):
 
 
 class WrappedLocator(Locator):
-    """Locator that passes all calls to another locator; subclasses change single methods."""
+    """Locator that passes all calls to the locator `wrapped`; subclasses override single methods."""
 
     def __init__(self, locator: Locator) -> None:
         self.name = locator.name
@@ -129,12 +119,6 @@ class WrappedLocator(Locator):
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         return self.wrapped.locate(ranges, needed)
-
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        return self.wrapped.segment_ends(ranges)
-
-    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        return self.wrapped.since(location, timestamp)
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
         return self.wrapped.since_all(locations, timestamp)
@@ -144,9 +128,6 @@ class WrappedLocator(Locator):
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
         return self.wrapped.ends_inside(shares)
-
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        return self.wrapped.cut(location, target_bytes)
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
         return self.wrapped.cut_all(cuts)

@@ -1,4 +1,4 @@
-"""Opens the sources of a topic's offsets and of its tiered segments' places, by the options."""
+"""Offset reader and locator of a query, opened as the options say."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """Reader of the partitions' offsets, and locator of their tiered segments (None: read all from the brokers)."""
+    """Reader of the partitions' offsets, and locator of their tiered segments; None: all is read from the brokers."""
 
     offset_reader: OffsetReader
     locator: Locator | None
 
     def close(self) -> None:
-        """Close connections."""
+        """Close the locator and the offset reader."""
         if self.locator is not None:
             self.locator.close()
         self.offset_reader.close()
 
 
 def open_log_source(options: Options) -> LogSource:
-    """Open the offset reader and locator that the options `remote.log.locator` and `remote.prefer` ask for.
+    """Open the offset reader and the locator that the options `remote.log.locator` and `remote.prefer` name.
 
     Raises:
         ConfigurationError: the storage or the brokers are configured wrongly.
@@ -74,8 +74,8 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
         locator = _broker_locator(options, client)
         if locator is not None:
             return locator
-    automatic = options.locator is LocatorName.AUTO
-    if options.locator is LocatorName.NONE or (automatic and not _can_follow(options, client)):
+    is_automatic = options.locator is LocatorName.AUTO
+    if options.locator is LocatorName.NONE or (is_automatic and not _can_follow(options, client)):
         return None
     fetcher = fetcher_for(options)
     falls_back = options.fallback is Fallback.BROKER
@@ -89,12 +89,12 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
 
 
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
-    """Return the locator of KIP-1248 if the brokers support it and this query can read the locations that they name.
+    """Return the locator of KIP-1248, or None if the option is `auto` and this locator cannot be used.
 
-    Return None if the option is `auto` and there is no such locator.
+    It can be used if the brokers support KIP-1248, and sign locations or a storage is configured.
 
     Raises:
-        ConfigurationError: the option asks for this locator, and it cannot be used.
+        ConfigurationError: the option is `broker`, and this locator cannot be used.
     """
     version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
     if version >= SIGNED_LOCATIONS or (version and readable):
@@ -122,11 +122,16 @@ def no_location_feature() -> ConfigurationError:
 
 
 def _has_fetcher(options: Options) -> bool:
+    """Return whether a storage or a fetcher class is configured."""
     return options.storage.uri is not None or options.fetcher_class is not None
 
 
 def _can_follow(options: Options, client: BrokerClient) -> bool:
-    """Return whether a storage is configured and the user may read the metadata topic; if not, log the reason."""
+    """Return whether a storage is configured and the user may read the metadata topic; if not, log the reason.
+
+    Raises:
+        BrokerError: the brokers do not say whether the user may read it.
+    """
     if not _has_fetcher(options):
         log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")
         return False

@@ -8,11 +8,11 @@ from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
 
 
 class PreferLocal(WrappedLocator):
-    """Locator that cuts off the locations of another locator where the leader's local log begins.
+    """Locator that returns the locations of another locator only up to the start of the leader's local log.
 
     Args:
-        patience_ms: time after which a partition whose leader does not respond is left to the brokers (None: that is an
-            error).
+        patience_ms: time in ms after which a partition whose leader does not respond is left to the brokers. None: a
+            leader that does not respond is an error.
     """
 
     def __init__(self, locator: Locator, offsets: BrokerOffsetReader, patience_ms: int | None = None) -> None:
@@ -23,8 +23,8 @@ class PreferLocal(WrappedLocator):
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         local = self._offsets.earliest_local(ranges, self._patience_ms)
         not_local = {
-            partition: OffsetRange(wanted.start, min(wanted.end, max(wanted.start, begin)))
-            for partition, wanted in ranges.items()
+            partition: OffsetRange(offsets.start, min(offsets.end, max(offsets.start, begin)))
+            for partition, offsets in ranges.items()
             if (begin := local[partition]) is not None
         }
         return self.wrapped.locate(not_local, needed)

@@ -1,4 +1,4 @@
-"""Common base of the locators that know the segments' metadata: turns visible segments into locations."""
+"""Base class of the locators that know the metadata of segments: it turns visible segments into locations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
-from tiered_stream.errors import CorruptDataError, StorageError, naming
+from tiered_stream.errors import StorageError
 from tiered_stream.locate.aborted_transactions import find_aborted
 from tiered_stream.locate.fallback import SegmentsLeftOut
 from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
-from tiered_stream.locate.indexes.offset_index_search import SegmentPositions
+from tiered_stream.locate.indexes.offset_index import SegmentPositions
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.model import (
@@ -29,25 +30,27 @@ from tiered_stream.model import (
 )
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.process.heap_and_gc import collection_paused
-from tiered_stream.records.transactions import control_batches
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
 
 INDEX_REQUESTS_IN_FLIGHT = 16
 
-Visible = Sequence[VisibleSegment]
+Visible = VisibleSegments
+"""Other name of `VisibleSegments`, which the gateway and doctor use."""
 
+T = TypeVar("T")
 
 _Located = tuple[SegmentLocation, int | None]
-"""A location, and the seam at which transactions of its offsets are still undecided (None: all are decided)."""
+"""Location, and the seam at which transactions of its offsets are still undecided; None: all are decided."""
 
 
 class SegmentMetadataLocator(Locator):
-    """Locator over segment metadata; a subclass provides the metadata, and the aborted transactions beyond the tier.
+    """Locator by segment metadata; a subclass provides the metadata, and the aborted transactions beyond the tier.
 
-    With `falls_back`, a segment is left out of the result if the storage does not give its index, because the caller
-    has brokers to read it from.
+    Args:
+        cache_bytes: maximum size of the cached indexes.
+        falls_back: leave a segment to the brokers if the storage does not give its index.
     """
 
     def __init__(
@@ -66,137 +69,137 @@ class SegmentMetadataLocator(Locator):
         self._positions = SegmentPositions(fetcher, self._cache)
 
     @abstractmethod
-    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        """Return the segments that count, sorted and disjoint, by partition."""
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
+        """Return by partition the segments that count; partitions without known segments may be left out."""
 
-    def _saw(self, visible: Mapping[TopicPartition, Visible]) -> None:
-        """Remember the segments that `segments` returned, from which a micro-batch is planned; does nothing here."""
+    def _remember_visible(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
+        """Keep the segments by which a micro-batch's end is chosen, for `_recently_visible`; the base keeps none."""
 
-    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        """Return the segments that count, by partition; a recent result of `segments` may be used again."""
+    def _recently_visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
+        """Return what `visible_of` returns, or what `_remember_visible` has kept recently."""
         return self.visible_of(partitions)
 
     @abstractmethod
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return, by partition and offset, the aborted transactions with records on both sides of the offset.
+        """Return by seam (partition and offset) the aborted transactions with records on both sides of the offset.
 
-        An unknown last offset may be given as any offset from the seam on. Keys that are missing in the result could
-        not be determined; the locations that need them are left to the brokers.
+        The last offset of a transaction may be any offset from the seam on, if it is unknown. If a seam is missing in
+        the result, the locations that need its transactions are left to the brokers.
         """
 
-    def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
-        """Request the results of `_aborted_across` for all seams together if possible; does nothing by default."""
+    def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
+        """Request what `_aborted_across` returns for these seams together, and keep it; does nothing by default."""
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        visible = self._visible_again([partition for partition, wanted in ranges.items() if len(wanted)])
-        parts = {each: overlapping(visible[each], wanted) for each, wanted in ranges.items() if each in visible}
-        located = self._locate_all(visible, parts, ranges, needed)
-        seams = {each: {seam for _, seam in found if seam is not None} for each, found in located.items()}
-        asked = [(partition, seam) for partition, of in seams.items() for seam in of]
-        across = self._aborted_across(asked) if asked else {}
+        visible = self._recently_visible([partition for partition, offsets in ranges.items() if len(offsets)])
+        parts = {
+            partition: overlapping(visible[partition], offsets)
+            for partition, offsets in ranges.items()
+            if partition in visible
+        }
+        located = self._locate_parts(visible, parts, ranges, needed)
+        seam_offsets = {
+            partition: {seam for _, seam in pairs if seam is not None} for partition, pairs in located.items()
+        }
+        seams = [(partition, seam) for partition, offsets in seam_offsets.items() for seam in offsets]
+        across = self._aborted_across(seams) if seams else {}
         locations: PartitionLocations = dict.fromkeys(ranges, ())
-        for partition, found in located.items():
-            beyond: dict[int | None, Sequence[AbortedTransaction] | None] = {None: ()}
-            beyond.update({seam: across.get((partition, seam)) for seam in seams[partition]})
+        for partition, pairs in located.items():
+            aborted: dict[int | None, Sequence[AbortedTransaction] | None] = {None: ()}
+            aborted.update({seam: across.get((partition, seam)) for seam in seam_offsets[partition]})
             locations[partition] = tuple(
-                with_aborted(location, more) if more else location
-                for location, seam in found
-                if (more := beyond[seam]) is not None
+                with_aborted(location, transactions) if transactions else location
+                for location, seam in pairs
+                if (transactions := aborted[seam]) is not None
             )
         return locations
 
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
-        return {
-            partition: tuple(
-                part.offsets.end for part in visible.get(partition, ()) if wanted.start < part.offsets.end <= wanted.end
-            )
-            for partition, wanted in ranges.items()
-        }
-
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        try:
-            return self._positions.since(location, timestamp)
-        except StorageError as error:
-            if not self.falls_back:
-                raise
-            log.warning("segment %s is read from its start: %s", location.segment.segment_id, error)
-            return location
+        """Return what `since_all` returns for one location."""
+        whole: SegmentLocation | None = location
+        work = partial(self._positions.since, location, timestamp)
+        return self._unless_storage_fails(location, work, whole, "is read from its start")
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Return `since` of all locations, computed in parallel because each call waits for indexes."""
+        """Return each location without its older batches, in parallel, because each location needs indexes."""
         return list(self.executor.map(lambda location: self.since(location, timestamp), locations))
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
-        visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
-        self._saw(visible)
+        visible = self.visible_of([partition for partition, offsets in ranges.items() if len(offsets)])
+        self._remember_visible(visible)
         return {
-            partition: tuple(found[at] for at in overlapping(found, wanted))
-            for partition, wanted in ranges.items()
-            for found in [visible.get(partition, ())]
+            partition: tuple(segments[at] for at in overlapping(segments, offsets))
+            for partition, offsets in ranges.items()
+            for segments in [visible.get(partition, VisibleSegments())]
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return the end offset of each share by the offset indexes, without brokers or aborted transactions."""
-        shared = {each: [VisibleSegment(share.segment, share.offsets)] for each, share in shares.items()}
-        left_out = SegmentsLeftOut(self._fetcher, shared)
+        """Return the end offset of each share by the offset indexes, in parallel; send no request to brokers."""
+        shared = {partition: [VisibleSegment(share.segment, share.offsets)] for partition, share in shares.items()}
+        # `locate` has the same failures later, and logs them.
+        left_out = SegmentsLeftOut(self._fetcher, shared, falls_back=self.falls_back)
 
         def end_of(share: SegmentShare) -> int | None:
-            ask = partial(self._positions.end_of, share)
-            # `locate` has the same failure later, and logs it.
-            return left_out.unless_storage_fails(share.segment, ask) if self.falls_back else ask()
+            return left_out.attempt(share.segment, partial(self._positions.end_of, share))
 
         ends = zip(shares, self.executor.map(end_of, shares.values()), strict=True)
         return {partition: end for partition, end in ends if end is not None}
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        return self._cut(location, lambda: self._positions.cut(location, target_bytes))
+        """Return what `cut_all` returns for one location."""
+        return self._cut(location, partial(self._positions.cut, location, target_bytes))
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Cut all locations in parallel, because each cut waits for an index."""
-        return list(self.executor.map(lambda each: self.cut(*each), cuts))
+        """Return the parts of all locations, cut in parallel, because each cut needs an index."""
+        return list(self.executor.map(lambda cut: self.cut(*cut), cuts))
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut all locations in parallel, because each cut waits for an index."""
-
-        def cut(location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
-            return self._cut(location, lambda: self._positions.cut_at(location, offsets))
-
-        return list(self.executor.map(lambda each: cut(*each), cuts))
+        """Return the parts of all locations, cut in parallel, because each cut needs an index."""
+        return list(self.executor.map(lambda cut: self._cut(cut[0], partial(self._positions.cut_at, *cut)), cuts))
 
     def _cut(
-        self, location: SegmentLocation, cut: Callable[[], Sequence[SegmentLocation]]
+        self, location: SegmentLocation, work: Callable[[], Sequence[SegmentLocation]]
     ) -> Sequence[SegmentLocation]:
+        return self._unless_storage_fails(location, work, [location], "stays in one split")
+
+    def _unless_storage_fails(self, location: SegmentLocation, work: Callable[[], T], otherwise: T, effect: str) -> T:
+        """Return the result of `work`, or `otherwise` if the storage fails and there are brokers to fall back to."""
         try:
-            return cut()
+            return work()
         except StorageError as error:
             if not self.falls_back:
                 raise
-            log.warning("segment %s stays in one split: %s", location.segment.segment_id, error)
-            return [location]
+            log.warning("segment %s %s: %s", location.segment.segment_id, effect, error)
+            return otherwise
 
-    def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
-        """Prefetch together what `location` requests one by one for these offsets; on failure, it asks again."""
+    def prefetch(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
+        """Request together the aborted transactions that `location` needs at the ends of these ranges.
+
+        Failures are ignored, because `location` requests what it does not find.
+        """
         seams = {}
-        for partition, wanted in ranges.items():
-            for at in overlapping(visible[partition], wanted)[-1:]:
-                _, seam = self._whole(visible[partition], at, wanted, every_segment) or (None, None)
+        for partition, offsets in ranges.items():
+            for at in overlapping(visible[partition], offsets)[-1:]:
+                _, seam = self._whole_location(visible[partition], at, offsets, every_segment) or (None, None)
                 if seam is not None:
                     seams[partition] = seam
-        self._ask_ahead(seams)
+        self._prefetch_aborted(seams)
 
-    def location(self, visible: Visible, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
-        """Return the location of `wanted`, which lies in `visible[at]`; `committed`: with its aborted transactions.
+    def location(self, visible: VisibleSegments, at: int, offsets: OffsetRange, *, committed: bool) -> SegmentLocation:
+        """Return the location of `offsets`, which lie in the segment `visible[at]`.
+
+        It has its aborted transactions if `committed` is true.
 
         Raises: the errors of `locate`.
         """
         segment = visible[at].segment
         if not committed:
-            return self._positions.location(segment, wanted)
-        location, seam_offset = self._whole(visible, at, wanted, every_segment) or self._locate_one(visible, at, wanted)
+            return self._positions.location(segment, offsets)
+        whole = self._whole_location(visible, at, offsets, every_segment)
+        location, seam_offset = whole or self._locate_part(visible, at, offsets)
         if seam_offset is None:
             return location
         seam = segment.topic_partition, seam_offset
@@ -205,124 +208,115 @@ class SegmentMetadataLocator(Locator):
     def close(self) -> None:
         self.executor.shutdown(wait=True, cancel_futures=True)
 
-    def _locate_all(
+    def _locate_parts(
         self,
-        visible: Mapping[TopicPartition, Visible],
+        visible: Mapping[TopicPartition, VisibleSegments],
         parts: Mapping[TopicPartition, range],
         ranges: PartitionRanges,
         needed: SegmentFilter,
     ) -> dict[TopicPartition, list[_Located]]:
-        """Locate the parts of all partitions, in parallel where requests to the storage are needed.
+        """Return by partition the locations of the segments at the positions in `parts`, with their seams.
 
-        Parts are left out if the storage fails to give their indexes and they may be left out.
+        Segments whose indexes are needed are located in parallel. A segment is left out if the storage fails to give
+        its index, and it may be left to the brokers.
         """
-        left_out = SegmentsLeftOut(self._fetcher, visible)
+        left_out = SegmentsLeftOut(self._fetcher, visible, falls_back=self.falls_back)
 
         def locate(item: tuple[TopicPartition, int]) -> _Located | None:
             partition, index = item
-            at, wanted = parts[partition][index], ranges[partition]
-            one = partial(self._locate_one, visible[partition], at, wanted)
-            segment, offsets = visible[partition][at].segment, visible[partition][at].offsets
-            if not needed(segment):
-                return SegmentLocation(segment, wanted.intersect(offsets), ByteRange(0, 0)), None
-            return left_out.unless_storage_fails(segment, one) if self.falls_back else left_out.or_fail(segment, one)
+            at = parts[partition][index]
+            work = partial(self._locate_part, visible[partition], at, ranges[partition])
+            return left_out.attempt(visible[partition][at].segment, work)
 
-        located = {each: self._wholes(visible[each], parts[each], ranges[each], needed) for each in parts}
+        located = {
+            partition: self._whole_locations(visible[partition], parts[partition], ranges[partition], needed)
+            for partition in parts
+        }
         unknown = [
-            (partition, index) for partition, found in located.items() for index, one in enumerate(found) if one is None
+            (partition, index)
+            for partition, pairs in located.items()
+            for index, pair in enumerate(pairs)
+            if pair is None
         ]
-        for (partition, index), one in zip(unknown, self.executor.map(locate, unknown), strict=True):
-            located[partition][index] = one
-        left_out.tell()
-        return {partition: [one for one in found if one is not None] for partition, found in located.items()}
+        for (partition, index), pair in zip(unknown, self.executor.map(locate, unknown), strict=True):
+            located[partition][index] = pair
+        left_out.report()
+        return {partition: [pair for pair in pairs if pair is not None] for partition, pairs in located.items()}
 
-    def _wholes(
-        self, visible: Visible, parts: range, wanted: OffsetRange, needed: SegmentFilter
+    def _whole_locations(
+        self, visible: VisibleSegments, parts: range, offsets: OffsetRange, needed: SegmentFilter
     ) -> list[_Located | None]:
-        """Return the location of each part that is wanted whole and needs no index, and None for the other parts.
+        """Return the result of `_whole_location` for each position in `parts`.
 
-        If all segments are needed, known locations are reused, because there may be 100,000 parts.
+        If all segments are needed, known locations are taken as a slice of the cache, because there may be 100,000.
         """
-        if not isinstance(visible, VisibleSegments) or needed is not every_segment:
-            return [self._whole(visible, at, wanted, needed) for at in parts]
-        found = visible.located[self.committed][parts.start : parts.stop]
-        cut = {0, len(parts) - 1} if len(parts) else set()  # only the first and the last part may be wanted in part
-        for index in cut.union(index for index, one in enumerate(found) if one is None):
-            found[index] = self._whole(visible, parts[index], wanted, needed)
-        return found
+        if needed is not every_segment:
+            return [self._whole_location(visible, at, offsets, needed) for at in parts]
+        located = visible.located[self.committed][parts.start : parts.stop]
+        ends = {0, len(parts) - 1} if len(parts) else set()  # only these segments may be wanted in part
+        for index in ends.union(index for index, pair in enumerate(located) if pair is None):
+            located[index] = self._whole_location(visible, parts[index], offsets, needed)
+        return located
 
-    def _whole(self, visible: Visible, at: int, wanted: OffsetRange, needed: SegmentFilter) -> _Located | None:
-        """Return the location of a part that is wanted as a whole and needs no index, and cache it; None otherwise."""
+    def _whole_location(
+        self, visible: VisibleSegments, at: int, offsets: OffsetRange, needed: SegmentFilter
+    ) -> _Located | None:
+        """Return the location and the seam of the segment `visible[at]`, and cache them; None if an index is needed.
+
+        No index is needed if the segment is wanted as a whole and has no aborted transactions to search for. A segment
+        that is not `needed` gets a location with the right offsets and no bytes.
+        """
         part = visible[at]
-        if not isinstance(visible, VisibleSegments) or not needed(part.segment):
-            return None
-        if wanted.start > part.offsets.start or wanted.end < part.offsets.end:
+        if not needed(part.segment):
+            return SegmentLocation(part.segment, offsets.intersect(part.offsets), ByteRange(0, 0)), None
+        if offsets.start > part.offsets.start or offsets.end < part.offsets.end:
             return None
         known = visible.located[self.committed][at]
         if known is None and part.offsets == part.segment.offsets and not self._needs_index(visible, at):
             # Aborted transactions are then known from the seam to which the search would go on.
             seam = visible[visible.next_stop(at)].offsets.end if self.committed else None
-            known = visible.located[self.committed][at] = self._place(visible, at, wanted), seam
+            known = visible.located[self.committed][at] = self._location_of(visible, at, offsets), seam
         return known
 
     def _needs_index(self, visible: VisibleSegments, at: int) -> bool:
-        """Return whether an index is needed to know the aborted transactions of a part."""
+        """Return whether an index is needed to know the aborted transactions of the segment `visible[at]`."""
         return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
 
-    def _place(self, visible: Visible, at: int, wanted: OffsetRange) -> SegmentLocation:
-        """Return the location of the wanted offsets of a part, without aborted transactions."""
+    def _location_of(self, visible: VisibleSegments, at: int, offsets: OffsetRange) -> SegmentLocation:
+        """Return the location of the wanted offsets of the segment `visible[at]`, without aborted transactions."""
         part = visible[at]
-        location = self._positions.location(part.segment, wanted.intersect(part.offsets))
+        location = self._positions.location(part.segment, offsets.intersect(part.offsets))
         if location.bytes.end == part.segment.size and _overlaps_next(visible, at):
             return replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
         return location
 
-    def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
-        location = self._place(visible, at, wanted)
+    def _locate_part(self, visible: VisibleSegments, at: int, offsets: OffsetRange) -> _Located:
+        location = self._location_of(visible, at, offsets)
         if not self.committed:
             return location, None
         search = find_aborted(visible, at, location.offsets, self._cache)
-        for transaction in search.found:
-            if transaction.last_offset >= wanted.end:
-                self._check_marker(visible, transaction)
-        return with_aborted(location, search.found), search.seam
-
-    def _check_marker(self, visible: Visible, transaction: AbortedTransaction) -> None:
-        """Check that the log has the marker of a transaction that ended beyond the wanted offsets.
-
-        `records.checks` does that for markers that are read.
-        """
-        offset = transaction.last_offset
-        segment = visible[bisect_right(visible, offset, key=lambda part: part.offsets.start) - 1].segment
-        place = self._positions.location(segment, OffsetRange(offset, offset + 1)).bytes
-        data = self._fetcher.fetch_log_segment(segment, place.start, place.end)
-        with naming(segment):
-            if (offset, transaction.producer_id) not in control_batches(data):
-                raise CorruptDataError(
-                    f"its transaction index says that producer {transaction.producer_id} ended a transaction at offset "
-                    f"{offset}, but its log does not: one of the two was altered"
-                )
+        return with_aborted(location, search.transactions), search.seam
 
 
-def _overlaps_next(visible: Visible, at: int) -> bool:
-    """Return whether the next segment also holds offsets of this part.
+def _overlaps_next(visible: VisibleSegments, at: int) -> bool:
+    """Return whether the segment after `visible[at]` also has offsets for which `visible[at]` counts.
 
-    Its records must not stand in for this segment's if this segment ends early.
+    Its records must not replace the records of `visible[at]` if that segment's log ends too early.
     """
     return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
 
 
-def overlapping(visible: Visible, wanted: OffsetRange) -> range:
-    """Return the indexes of the parts that share an offset with `wanted`."""
-    if not len(wanted):
+def overlapping(visible: VisibleSegments, offsets: OffsetRange) -> range:
+    """Return the positions in `visible` of the segments that count for an offset in `offsets`."""
+    if not len(offsets):
         return range(0)
-    first = bisect_right(visible, wanted.start, key=lambda part: part.offsets.end)
-    end = bisect_right(visible, wanted.end - 1, key=lambda part: part.offsets.start)
+    first = bisect_right(visible, offsets.start, key=lambda part: part.offsets.end)
+    end = bisect_right(visible, offsets.end - 1, key=lambda part: part.offsets.start)
     return range(first, end)
 
 
 def with_aborted(location: SegmentLocation, beyond: Sequence[AbortedTransaction]) -> SegmentLocation:
-    """Return the location with the transactions of `beyond` added that touch its offsets."""
+    """Return the location with those transactions in `beyond` added that touch its offsets."""
     touched = touching(beyond, location.offsets.start, location.offsets.end)
     if not touched:
         return location

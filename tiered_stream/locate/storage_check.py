@@ -1,4 +1,4 @@
-"""Checks the storage at the start of a query, so that a wrong setting fails the query.
+"""Check of the storage at the start of a query, so that a wrong setting fails the query.
 
 If storage fails for a split, the split is read from the broker (KIP-1254). Without this check, a query with a wrong
 bucket or key would read everything through the brokers, and only the log would show it.
@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tiered_stream.errors import (
     ConfigurationError,
+    CorruptDataError,
     StorageAccessError,
     StorageBucketNotFoundError,
     StorageError,
     StorageObjectNotFoundError,
+    UnsupportedDataError,
 )
 from tiered_stream.locate.locator import Locator, SegmentFilter, WrappedLocator, every_segment
 from tiered_stream.model import PartitionLocations, PartitionRanges, RemoteLogSegment, SegmentLocation
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
-_WITNESSES = 3
-_SAMPLES = 64
-"""Number of located segments that are examined for their kind."""
+_MAX_OTHERS = 3
+_MAX_SAMPLES = 64
+"""Maximum number of locations among which one of each kind is looked for."""
 
 log = logging.getLogger(__name__)
 
 
 class CheckedStorage(WrappedLocator):
-    """Locator that checks the storage before it returns the first locations of another locator.
+    """Locator that checks the storage before it returns the first locations of the locator `wrapped`.
 
     `locate` also raises StorageAccessError if credentials are missing or refused, StorageBucketNotFoundError if the
     bucket or folder does not exist, and ConfigurationError if the settings lead to a place that does not have the
@@ -39,29 +42,40 @@ class CheckedStorage(WrappedLocator):
         super().__init__(locator)
         self._fetcher = fetcher
         self._checked: set[bool] = set()
-        """Kinds of segments already checked; True is the kind whose own metadata says where its objects are."""
+        """Kinds of segments already checked; True stands for segments whose metadata says where their objects are."""
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         located = self.wrapped.locate(ranges, needed)
         # The owner of the storage signs the signed locations, so no setting of this query is needed to read them.
         if len(self._checked) < 2:
-            read = [each for found in located.values() for each in found if needed(each.segment)]
-            self._check_new([each for each in read if each.signed_url is None])
+            self._check_new(
+                [
+                    location
+                    for locations in located.values()
+                    for location in locations
+                    if location.signed_url is None and needed(location.segment)
+                ]
+            )
         return located
 
     def _check_new(self, locations: Sequence[SegmentLocation]) -> None:
-        """Check one location of each kind that was not checked yet, among a sample of all locations."""
-        for location in locations[:: len(locations) // _SAMPLES + 1]:
+        """Check one location of each kind of segment that was not checked yet, from a sample of the locations."""
+        for location in locations[:: len(locations) // _MAX_SAMPLES + 1]:
             kind = self._fetcher.placed_by_metadata(location.segment)
             if kind not in self._checked:
                 self._check(location, locations)
                 self._checked.add(kind)
 
     def _check(self, location: SegmentLocation, locations: Sequence[SegmentLocation]) -> None:
-        """Fetch one byte of a located segment; errors that may pass, or concern this object alone, are only logged.
+        """Fetch one byte of a location's segment; an error that may pass, or concerns this object alone, is logged.
 
-        If the storage refuses an object, the object may be missing (S3 also refuses missing objects if the user may not
-        list the bucket). So other segments are tried.
+        If the storage refuses the object, it may be missing, because S3 also refuses missing objects to a user who may
+        not list the bucket. So other segments are requested.
+
+        Raises:
+            StorageAccessError: the storage refuses all of them.
+            StorageBucketNotFoundError: the bucket or folder does not exist.
+            ConfigurationError: `check_place` raises it.
         """
         try:
             self._fetch_byte(location)
@@ -77,19 +91,23 @@ class CheckedStorage(WrappedLocator):
             log.warning("the storage does not work at the start of the query; each task tries it anew: %s", error)
 
     def _gives_another(self, locations: Sequence[SegmentLocation]) -> bool:
-        """Return whether the storage gives one of the last segments, which are the least likely to be deleted."""
-        return any(map(self._can_fetch, locations[: -_WITNESSES - 1 : -1]))
+        """Return whether the storage gives one of the last locations, which are the least likely to be deleted."""
+        return any(gives(partial(self._fetch_byte, location)) for location in locations[: -_MAX_OTHERS - 1 : -1])
 
     def _fetch_byte(self, location: SegmentLocation) -> None:
         start = location.bytes.start
         self._fetcher.fetch_log_segment(location.segment, start, min(start + 1, location.segment.size))
 
-    def _can_fetch(self, location: SegmentLocation) -> bool:
-        try:
-            self._fetch_byte(location)
-        except StorageError:
-            return False
-        return True
+
+def gives(fetch: Callable[[], object]) -> bool:
+    """Return whether the storage returns anything to `fetch`, valid or not."""
+    try:
+        fetch()
+    except StorageError:
+        return False
+    except (CorruptDataError, UnsupportedDataError):
+        pass
+    return True
 
 
 def check_place(
@@ -98,10 +116,15 @@ def check_place(
     missing: StorageObjectNotFoundError,
     gives_another: Callable[[], bool],
 ) -> None:
-    """Check whether an object is missing because the settings lead to the wrong place.
+    """Check whether an object of `segment` is missing because the settings lead to the wrong place.
+
+    Args:
+        missing: the error that says that the object is missing.
+        gives_another: returns whether the storage gives another segment.
 
     Raises:
-        ConfigurationError: the object is elsewhere, or the place has no object of the topic and gives no other segment.
+        ConfigurationError: the object is in another place, or the place has no object of the topic and
+            `gives_another()` is false.
     """
     misplaced = fetcher.find_misplacement(segment)
     if misplaced is not None and (misplaced.actual_place or not gives_another()):

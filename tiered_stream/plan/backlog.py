@@ -1,4 +1,4 @@
-"""Offsets that a stream has still to read, and their tiered segments."""
+"""Offsets that a stream has not read yet, and their tiered segments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class Backlog:
         self.latest = latest
         self.locator = locator
         self.ranges = {
-            each: OffsetRange(start[each], end) for each, end in latest.items() if start.get(each, end) < end
+            partition: OffsetRange(start[partition], end)
+            for partition, end in latest.items()
+            if start.get(partition, end) < end
         }
 
     @cached_property
@@ -35,17 +37,20 @@ class Backlog:
         if self.locator is None:
             return {}
         with_one_before = {
-            partition: OffsetRange(max(0, wanted.start - 1), wanted.end) for partition, wanted in self.ranges.items()
+            partition: OffsetRange(max(0, offsets.start - 1), offsets.end) for partition, offsets in self.ranges.items()
         }
         return self.locator.segments(with_one_before)
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, list[int]]:
-        """Return the ends of segments that end inside each range or at its end; ranges must be within the backlog."""
+        """Return by partition the ends of segments that end inside its range or at the range's end, ascending.
+
+        The ranges must be within `self.ranges`.
+        """
         return {
             partition: [
-                each.offsets.end
-                for each in self.segments.get(partition, ())
-                if wanted.start < each.offsets.end <= wanted.end
+                part.offsets.end
+                for part in self.segments.get(partition, ())
+                if offsets.start < part.offsets.end <= offsets.end
             ]
-            for partition, wanted in ranges.items()
+            for partition, offsets in ranges.items()
         }

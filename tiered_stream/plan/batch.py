@@ -19,21 +19,23 @@ logger = logging.getLogger(__name__)
 
 
 def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = None) -> list[Split]:
-    """Return the splits of a batch query, with earliest and latest offsets as of now; log what `pruning` leaves out.
+    """Return the splits of a batch query, with earliest and latest offsets as of now.
+
+    Splits leave out segments that `pruning` excludes, and the log says how many.
 
     Raises: the errors of `batch_offsets`; BrokerError, StorageError if locations cannot be determined.
     """
     ranges, topic_ids = batch_offsets(options, source)
     if pruning is None:
         return splits_for(ranges, options, source.locator, topic_ids)
-    kept = pruning.ranges(ranges)
+    pruned = pruning.ranges(ranges)
     needed = NeededSegments(pruning.times.from_ms if pruning.times else 0, pruning.offsets, look_inside=True)
-    splits = splits_for(kept, options, source.locator, topic_ids, needed)
+    splits = splits_for(pruned, options, source.locator, topic_ids, needed)
     logger.info(
         "the query's filters leave %d of %d partitions, and %d of the %d tiered segments at the wanted offsets "
         "(%d of %d bytes)",
-        len(kept), len(ranges), len(needed.kept), len(needed.kept) + len(needed.left_out),
-        sum(needed.kept.values()), sum(needed.kept.values()) + sum(needed.left_out.values()),
+        len(pruned), len(ranges), len(needed.needed_bytes), len(needed.needed_bytes) + len(needed.skipped_bytes),
+        sum(needed.needed_bytes.values()), sum(needed.needed_bytes.values()) + sum(needed.skipped_bytes.values()),
     )  # fmt: skip
     return splits
 

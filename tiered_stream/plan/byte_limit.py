@@ -1,4 +1,4 @@
-"""Ends of micro-batches by `maxBytesPerTrigger`.
+"""Ends of micro-batches by limits: `maxOffsetsPerTrigger`, `maxBytesPerTrigger` and `minOffsetsPerTrigger`.
 
 Metadata gives the sizes of tiered segments, and an offset index gives the bytes within a segment. Offsets that are not
 tiered are assumed to have as many bytes per offset as the partition's segments.
@@ -16,7 +16,7 @@ from tiered_stream.plan.backlog import Backlog
 
 
 def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
-    """Return each partition's end if about `limit` offsets are shared out in proportion to its offsets to read.
+    """Return each partition's end if about `limit` offsets are divided in proportion to the partitions' lags.
 
     A share below 1 becomes 1, other shares are rounded down, and no share goes beyond `latest`. A partition that is not
     in `start`, or starts at or beyond its end, ends at `latest`.
@@ -34,7 +34,7 @@ def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: 
 def limited_ranges(
     start: PartitionOffsets, ends: PartitionOffsets, latest: PartitionOffsets
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the ranges that a limit has cut short; their ends may move back to a segment end."""
+    """Return by partition the range from `start` to `ends`, if the range is not empty and ends below `latest`."""
     return {
         partition: OffsetRange(start[partition], end)
         for partition, end in ends.items()
@@ -45,11 +45,10 @@ def limited_ranges(
 def ends_at_segments(
     ends: PartitionOffsets, segment_ends: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, int]:
-    """Return `ends`, moved back to the partition's last segment end in `segment_ends` if there is one.
+    """Return each end, moved back to the last of the partition's `segment_ends` at or below it; else unchanged.
 
-    `segment_ends` are the segment ends inside the partition's range (`Backlog.segment_ends` of `limited_ranges`). They
-    are above the range's start, so a batch always makes progress. Without such a segment end, the batch ends inside a
-    segment.
+    `segment_ends` are the results of `Backlog.segment_ends` for `limited_ranges`. They lie above the range's start, so
+    a batch always makes progress.
     """
     return {
         partition: max((at for at in segment_ends.get(partition, ()) if at <= end), default=end)
@@ -60,15 +59,16 @@ def ends_at_segments(
 def must_wait(
     start: PartitionOffsets, latest: PartitionOffsets, minimum: int, *, waited_ms: float, delay_ms: float
 ) -> bool:
-    """Return whether `minOffsetsPerTrigger` holds the batch back: too few new offsets, and the wait was too short.
+    """Return whether `minOffsetsPerTrigger` delays the batch.
 
-    As in Spark, a partition that is not in `start` counts from offset 0 here.
+    It does while `waited_ms` is below `delay_ms` and there are fewer than `minimum` new offsets. As in Spark, a
+    partition that is not in `start` counts from offset 0 here.
     """
     new_offsets = sum(end - start.get(partition, 0) for partition, end in latest.items())
     return waited_ms < delay_ms and new_offsets < minimum
 
 
-_LARGEST_BATCH = 1 << 20
+_MAX_BATCH_BYTES = 1 << 20
 """Assumed size limit of a record batch in bytes (default of `message.max.bytes`).
 
 If all offsets to read have fewer bytes than the limit even in batches of this size, nothing is requested.
@@ -76,8 +76,8 @@ If all offsets to read have fewer bytes than the limit even in batches of this s
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Offsets of one partition that are in one tiered segment or in none, and their approximate bytes."""
+class _Span:
+    """Offsets of one partition that are all in one tiered segment, or all not tiered; `bytes` is about their size."""
 
     offsets: OffsetRange
     bytes: int
@@ -86,47 +86,49 @@ class _Stretch:
 
 @dataclass(frozen=True, slots=True)
 class _EndInside:
-    """Micro-batch end inside a stretch, after about `share` bytes of it."""
+    """End of a micro-batch inside a span, after about `share` bytes of the span."""
 
-    stretch: _Stretch
+    span: _Span
     share: int
 
-    def estimated(self, size: int | None = None) -> int:
-        """Return the end after `size` bytes and at least one offset, if all offsets of the stretch have equal bytes."""
-        offsets = self.stretch.offsets
+    def estimated_end(self, size: int | None = None) -> int:
+        """Return the end after `size` bytes (None: `share`) and at least one offset, if offsets have equal sizes."""
+        offsets = self.span.offsets
         size = self.share if size is None else size
-        return min(offsets.end, offsets.start + max(1, size * len(offsets) // self.stretch.bytes))
+        return min(offsets.end, offsets.start + max(1, size * len(offsets) // self.span.bytes))
 
-    def asked(self) -> SegmentShare | None:
-        """Return the share of a segment for which an index can give the end, or None if the stretch is not tiered."""
-        if self.stretch.segment is None:
+    def share_of_segment(self) -> SegmentShare | None:
+        """Return the request for the exact end, by an offset index; None if the span is not tiered."""
+        if self.span.segment is None:
             return None
         # Not the whole segment, because a small share would lead to very many parts.
-        end = self.estimated(max(2 * self.share, 2 * _LARGEST_BATCH))
-        return SegmentShare(self.stretch.segment, OffsetRange(self.stretch.offsets.start, end), self.share)
+        end = self.estimated_end(max(2 * self.share, 2 * _MAX_BATCH_BYTES))
+        return SegmentShare(self.span.segment, OffsetRange(self.span.offsets.start, end), self.share)
 
 
 def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
-    """Return each partition's end if about `limit` bytes are shared out in proportion to its bytes to read.
+    """Return each partition's end if about `limit` bytes are divided in proportion to the partitions' bytes to read.
 
     A partition ends at the last segment end within its share. Without one, it ends inside a segment: after at least one
     record batch if an index gives batch positions, otherwise after at least one offset. A partition without a start, or
-    with a start at or beyond its end, ends at its latest offset. The locator is asked once for all ends inside
-    segments.
+    with a start at or beyond its end, ends at its latest offset. All ends inside segments are requested from the
+    locator at once.
 
     Raises:
         StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.
     """
     ends = dict(backlog.latest)
-    if sum(map(len, backlog.ranges.values())) * _LARGEST_BATCH <= limit:
+    if sum(map(len, backlog.ranges.values())) * _MAX_BATCH_BYTES <= limit:
         return ends
     segments = backlog.segments
-    stretches = {each: list(_stretches(wanted, segments.get(each, ()))) for each, wanted in backlog.ranges.items()}
-    lags = {partition: sum(each.bytes for each in found) for partition, found in stretches.items()}
+    spans_of = {
+        partition: list(_spans(offsets, segments.get(partition, ()))) for partition, offsets in backlog.ranges.items()
+    }
+    lags = {partition: sum(span.bytes for span in spans) for partition, spans in spans_of.items()}
     total = sum(lags.values())
     inside: dict[TopicPartition, _EndInside] = {}
-    for partition, found in stretches.items():
-        end = _end(found, max(1, limit * lags[partition] // total))
+    for partition, spans in spans_of.items():
+        end = _end(spans, max(1, limit * lags[partition] // total))
         if isinstance(end, _EndInside):
             inside[partition] = end
         else:
@@ -135,43 +137,47 @@ def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
 
 
 def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> dict[TopicPartition, int]:
-    asked = {partition: share for partition, each in inside.items() if (share := each.asked()) is not None}
-    told = backlog.locator.ends_inside(asked) if backlog.locator and asked else {}
-    return {partition: told.get(partition) or each.estimated() for partition, each in inside.items()}
+    shares = {partition: share for partition, end in inside.items() if (share := end.share_of_segment()) is not None}
+    located = backlog.locator.ends_inside(shares) if backlog.locator and shares else {}
+    return {partition: located.get(partition) or end.estimated_end() for partition, end in inside.items()}
 
 
-def _stretches(wanted: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Stretch]:
-    """Yield the stretches of a range that is not empty, in order."""
-    offsets = sum(len(each.segment.offsets) for each in segments)
-    size = sum(each.segment.size for each in segments)
-    offsets, size = (offsets, size) if size else (1, ASSUMED_RECORD_BYTES)
+def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Span]:
+    """Yield the spans of `offsets`, which is not empty, in offset order.
 
-    def untiered(start: int, end: int) -> _Stretch:
-        return _Stretch(OffsetRange(start, end), _share(end - start, offsets, size))
+    Offsets that are not tiered are assumed to have the average size of the offsets in `segments`.
+    """
+    count = sum(len(part.segment.offsets) for part in segments)
+    size = sum(part.segment.size for part in segments)
+    count, size = (count, size) if size else (1, ASSUMED_RECORD_BYTES)
 
-    position = wanted.start
-    for each in segments:
-        part, segment = each.offsets.intersect(wanted), each.segment
-        if part.start > position:
-            yield untiered(position, part.start)
-        if len(part):
-            yield _Stretch(part, _share(len(part), len(segment.offsets), segment.size), segment)
-            position = part.end
-    if position < wanted.end:
-        yield untiered(position, wanted.end)
+    def untiered(start: int, end: int) -> _Span:
+        return _Span(OffsetRange(start, end), _bytes_of(end - start, count, size))
+
+    position = offsets.start
+    for visible in segments:
+        common, segment = visible.offsets.intersect(offsets), visible.segment
+        if common.start > position:
+            yield untiered(position, common.start)
+        if len(common):
+            yield _Span(common, _bytes_of(len(common), len(segment.offsets), segment.size), segment)
+            position = common.end
+    if position < offsets.end:
+        yield untiered(position, offsets.end)
 
 
-def _share(part: int, whole: int, size: int) -> int:
-    """Return the bytes of `part` of `whole` offsets that have `size` bytes together; at least 1."""
+def _bytes_of(part: int, whole: int, size: int) -> int:
+    """Return the size of `part` offsets if `whole` offsets have `size` bytes together; at least 1 byte."""
     return max(1, -(-part * size // whole))
 
 
-def _end(stretches: Sequence[_Stretch], share: int) -> int | _EndInside:
+def _end(spans: Sequence[_Span], share: int) -> int | _EndInside:
+    """Return the last segment end within `share` bytes, or the end inside the first span that has more bytes."""
     segment_end = None
-    for each in stretches:
-        if each.bytes > share:
-            return _EndInside(each, share) if segment_end is None else segment_end
-        share -= each.bytes
-        if each.segment is not None:
-            segment_end = each.offsets.end
-    return stretches[-1].offsets.end
+    for span in spans:
+        if span.bytes > share:
+            return _EndInside(span, share) if segment_end is None else segment_end
+        share -= span.bytes
+        if span.segment is not None:
+            segment_end = span.offsets.end
+    return spans[-1].offsets.end

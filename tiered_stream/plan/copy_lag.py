@@ -18,15 +18,16 @@ LAG_MS, LAG_BYTES = "remote.copy.lag.ms", "remote.copy.lag.bytes"
 COPY_LAG_CONFIGS = (
     LAG_MS, LAG_BYTES, "local.retention.ms", "local.retention.bytes", "retention.ms", "retention.bytes",
 )  # fmt: skip
-_AS_KEPT_LOCALLY, _AS_KEPT_AT_ALL = -1, -2
+_AS_LOCAL_RETENTION, _AS_RETENTION = -1, -2
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """Age (ms), or bytes of newer log, at which a topic's closed segments are copied; None means no such bound.
+    """Condition under which brokers copy a topic's closed segment to the tier.
 
-    `settings` are the topic's settings that define the bounds, as text.
+    The segment is copied at the age `ms`, or when `bytes` bytes of newer log follow it, whichever comes first. None
+    means that this bound does not exist. `settings` are the topic's settings that define the bounds, as text.
     """
 
     ms: int | None
@@ -35,21 +36,21 @@ class CopyLag:
 
     @property
     def is_for_ever(self) -> bool:
-        """True if the brokers never copy a segment of the topic."""
+        """True if neither bound exists, so that the brokers never copy a segment of the topic."""
         return self.ms is None and self.bytes is None
 
     def __str__(self) -> str:
         if self.is_for_ever:
             return f"brokers copy no segment, as they keep all of them locally for ever ({self.settings})"
-        reached = [] if self.ms is None else [f"are {_duration(self.ms)} old"]
-        reached += [] if self.bytes is None else [f"have {self.bytes:,} bytes of newer log behind them"]
-        return f"brokers keep closed segments from the tier until they {' or '.join(reached)} ({self.settings})"
+        conditions = [] if self.ms is None else [f"are {_duration(self.ms)} old"]
+        conditions += [] if self.bytes is None else [f"have {self.bytes:,} bytes of newer log behind them"]
+        return f"brokers keep closed segments from the tier until they {' or '.join(conditions)} ({self.settings})"
 
 
 def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
-    """Return the copy lag that a topic's settings define; None if closed segments are copied at once.
+    """Return the copy lag that a topic's settings define, by name.
 
-    Brokers that do not have the settings copy at once too.
+    Return None if closed segments are copied at once: a lag is 0, or the brokers do not have the settings.
     """
     raw_ms, raw_bytes = (_number(configs, name) for name in (LAG_MS, LAG_BYTES))
     if raw_ms is None or raw_bytes is None:
@@ -62,28 +63,29 @@ def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
 
 
 def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLag]:
-    """Return the copy lags of the topics whose closed segments are not copied at once.
+    """Return by topic the copy lags of the topics whose closed segments are not copied at once.
 
-    If the brokers refuse (a job does not need the right DESCRIBE_CONFIGS), the result is empty.
+    The result is empty if the brokers refuse the request, because a job does not need the right DESCRIBE_CONFIGS.
     """
     try:
         configs = reader.topic_configs(topics, COPY_LAG_CONFIGS)
     except BrokerError:
         return {}
-    return {topic: lag for topic, each in configs.items() if (lag := copy_lag(each)) is not None}
+    return {topic: lag for topic, topic_configs in configs.items() if (lag := copy_lag(topic_configs)) is not None}
 
 
 def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:
-    """Return the real bound of a lag setting, with -1 resolved through the topic's retention; negative: no bound."""
-    if lag != _AS_KEPT_LOCALLY:
+    """Return the bound that the setting `lag` means: -1 stands for the topic's retention. A negative bound is none."""
+    if lag != _AS_LOCAL_RETENTION:
         return lag
     local = _number(configs, f"local.retention.{unit}")
-    if local is None or local == _AS_KEPT_AT_ALL:
+    if local is None or local == _AS_RETENTION:
         local = _number(configs, f"retention.{unit}")
     return -1 if local is None else local
 
 
 def _number(configs: Mapping[str, str], name: str) -> int | None:
+    """Return the setting as an integer, or None if it is missing or not an integer."""
     try:
         return int(configs[name])
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""Option `failOnDataLoss`: decides what happens if records that the query should read are gone."""
+"""Option `failOnDataLoss`: failure or warning if records that the query should read are gone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DataLossPolicy:
-    """Policy on data loss: fail the query, or let it go on with a warning."""
+    """Reaction to data loss: the query fails if `fail` is true, else it goes on with a warning."""
 
     fail: bool
 
     def report(self, condition: str, reason: str) -> None:
-        """Report that records are gone; `condition` is Spark's error name under `KAFKA_DATA_LOSS`.
+        """Raise an error or log a warning that records are gone.
+
+        Args:
+            condition: Spark's name of the error under `KAFKA_DATA_LOSS`.
+            reason: whole sentence that names the records, ending with a full stop.
 
         Raises:
             DataLossError: the policy is to fail.

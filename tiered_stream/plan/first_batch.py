@@ -26,43 +26,43 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class FirstBatch:
-    """Start of a run without a committed micro-batch; its first batch is either planned or repeated, never both.
+    """First micro-batch of a run without a committed one; it is either planned now or a repeated one, never both.
 
-    `refused` is the error of the position that the user gave. It is raised only if the batch is planned; if the batch
-    is repeated, the checkpoint decides.
+    `initial` is the start. `refused` is the error of the position in the options. It is raised only if the batch is
+    planned now; if the batch is repeated, the checkpoint has its end.
     """
 
     initial: InitialOffsets
     refused: ConfigurationError | None = None
-    in_vain: bool = False
+    never_reads: bool = False
     """True if the stream starts at the end of an archive, so that it will never read a record."""
     _planned: bool = False
-    _replayed_end: PartitionOffsets | None = None
+    _repeated_end: PartitionOffsets | None = None
 
     @classmethod
     def of(cls, options: Options, lookup: OffsetLookup) -> FirstBatch:
-        """Look up the start that the options describe, as of now.
+        """Return the first batch, which starts where the options say as of now.
 
         Raises:
             BrokerError, StorageError: the offsets cannot be looked up.
         """
         try:
-            in_vain = options.locator is LocatorName.ARCHIVE and options.starting is LogEnd.LATEST
-            return cls(initial_offsets(options, lookup), in_vain=in_vain)
+            never_reads = options.locator is LocatorName.ARCHIVE and options.starting is LogEnd.LATEST
+            return cls(initial_offsets(options, lookup), never_reads=never_reads)
         except ConfigurationError as error:
             return cls(fitted_initial_offsets(options, lookup), error)
 
     def begins(self, start: PartitionOffsets) -> bool:
-        """Return whether the micro-batch from `start` is the first one and is planned now; True once.
+        """Return whether the micro-batch from `start` is the first one and is planned now; True only once.
 
         Raises:
             ConfigurationError: `starting.initial_offsets` has raised it.
         """
-        if self._planned or self._replayed_end is not None or start != self.initial.offsets:
+        if self._planned or self._repeated_end is not None or start != self.initial.offsets:
             return False
         if self.refused is not None:
             raise self.refused
-        if self.in_vain:
+        if self.never_reads:
             logger.warning(
                 "an archive gets no new records, and the query starts at its end (startingOffsets=latest): nothing is "
                 "read. Set startingOffsets=earliest, and take a new checkpoint"
@@ -77,29 +77,29 @@ class FirstBatch:
         `only_one`: no other batch follows (`Trigger.Once`), so an empty batch for a moving start would be useless.
         """
         initial = self.initial
-        moving = any(offset for partition, offset in initial.offsets.items() if partition not in initial.given)
+        moving = any(offset for partition, offset in initial.offsets.items() if partition not in initial.explicit)
         return bool(initial.at_end) or (moving and not only_one)
 
-    def is_read_again(self, start: PartitionOffsets, end: PartitionOffsets) -> bool:
-        """Return whether the micro-batch from `start` to `end` is the first one, planned in an earlier run."""
+    def is_repeated(self, start: PartitionOffsets, end: PartitionOffsets) -> bool:
+        """Return whether the micro-batch from `start` to `end` is the first one, and was planned in an earlier run."""
         if self._planned or start != self.initial.offsets:
             return False
-        if self._replayed_end is None:
-            self._replayed_end = dict(end)
+        if self._repeated_end is None:
+            self._repeated_end = dict(end)
             self._warn_of_empty(end)
-        return end == self._replayed_end
+        return end == self._repeated_end
 
     def start_of(self, end: PartitionOffsets) -> dict[TopicPartition, int]:
         """Return the start of the repeated batch that ends at `end`, without partitions that were added since."""
         starts = self.initial.offsets
         return {
-            partition: starts[partition] if partition in self.initial.given else self._moved_start(partition, until)
+            partition: starts[partition] if partition in self.initial.explicit else self._moved_start(partition, until)
             for partition, until in end.items()
             if partition in starts
         }
 
     def check_start(self, end: PartitionOffsets, earliest: PartitionOffsets, data_loss: DataLossPolicy) -> None:
-        """Report as data loss what the repeated batch may have held below the current log start.
+        """Report data loss if the repeated batch may have had records below the current log start.
 
         Raises:
             DataLossError: the batch may have held records there, and the policy is to fail.
@@ -107,7 +107,7 @@ class FirstBatch:
         for partition, start in sorted(self.start_of(end).items()):
             log_start = earliest.get(partition, start)
             # An empty batch ends where the log began then. If the log begins later now, its start is not known.
-            known = partition in self.initial.given or start == end[partition] == log_start
+            known = partition in self.initial.explicit or start == end[partition] == log_start
             if not known and 0 < start <= log_start:
                 data_loss.report(
                     "COULD_NOT_READ_OFFSET_RANGE",
@@ -121,7 +121,11 @@ class FirstBatch:
 
     def _warn_of_empty(self, end: PartitionOffsets) -> None:
         starts = self.start_of(end)
-        empty = [each for each, start in starts.items() if each not in self.initial.given and 0 < start == end[each]]
+        empty = [
+            partition
+            for partition, start in starts.items()
+            if partition not in self.initial.explicit and 0 < start == end[partition]
+        ]
         if empty:
             logger.warning(
                 "the first micro-batch was not committed; it is taken to be empty, as tiered_stream plans it, in %s. "

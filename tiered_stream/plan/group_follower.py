@@ -1,4 +1,4 @@
-"""A consumer group that follows a query, so that lag tools show the query (option `kafka.consumer.commit.groupid`)."""
+"""Commits of a query's offsets to a consumer group (option `kafka.consumer.commit.groupid`)."""
 
 from __future__ import annotations
 
@@ -15,55 +15,49 @@ log = logging.getLogger(__name__)
 
 
 class GroupFollower:
-    """Commits a query's offsets to a consumer group, so that lag tools show them.
+    """Committer of a query's offsets to a consumer group, so that lag tools show the query.
 
     Commits run in the background, one at a time, and always with the newest offsets. A failed commit is only a warning.
     """
 
     def __init__(self, offsets: GroupOffsets) -> None:
         self._offsets = offsets
-        self._wanted: PartitionOffsets = {}
-        self._sent: PartitionOffsets = {}
-        self._under_way: Future[None] | None = None
+        self._newest: PartitionOffsets = {}
+        self._committed: PartitionOffsets = {}
+        self._commit: Future[None] | None = None
         self._warned = False
 
     def begin(self, initial: PartitionOffsets) -> None:
-        """Set the start offsets of the query, which has read nothing yet."""
-        self._wanted = self._sent = initial
+        """Set the start offsets of the query; they are not committed."""
+        self._newest = self._committed = initial
 
     def follow(self, offsets: PartitionOffsets) -> None:
-        """Commit these offsets, because all records before them are processed."""
-        self._wanted = offsets
-        if self._under_way is not None and self._under_way.done():
-            self._tell(self._under_way)
-            self._under_way = None
-        if self._under_way is None and offsets and offsets != self._sent:
-            self._sent = offsets
+        """Commit these offsets, before which all records are processed, now or when the running commit is done."""
+        self._newest = offsets
+        if self._commit is not None and self._commit.done():
+            self._report(self._commit.exception())
+            self._commit = None
+        if self._commit is None and offsets and offsets != self._committed:
+            self._committed = offsets
             try:
-                self._under_way = self._offsets.start_commit(offsets)
+                self._commit = self._offsets.start_commit(offsets)
             except TieredStreamError as error:  # the client was closed
-                self._warn(error)
+                self._report(error)
 
     def settle(self) -> None:
-        """Wait for the last commits at the end of the run; each commit has a deadline."""
-        while self._under_way is not None:
-            wait([self._under_way])
-            self.follow(self._wanted)
+        """Wait until the newest offsets are committed; each commit has a deadline."""
+        while self._commit is not None:
+            wait([self._commit])
+            self.follow(self._newest)
 
-    def _tell(self, done: Future[None]) -> None:
-        error = done.exception()
-        if error is None:
-            self._warned = False
-        else:
-            self._warn(error)
-
-    def _warn(self, error: BaseException) -> None:
-        if not self._warned:
+    def _report(self, error: BaseException | None) -> None:
+        """Log the first of consecutive failed commits; `error` is None after a commit that did not fail."""
+        if error is not None and not self._warned:
             log.warning(
                 "the query's offsets are not committed to the consumer group %s, and lag tools do not see how far it "
                 "is; the query itself goes on: %s", self._offsets.group, error,
             )  # fmt: skip
-        self._warned = True
+        self._warned = error is not None
 
 
 def open_group(properties: Mapping[str, str], group: str) -> GroupFollower:

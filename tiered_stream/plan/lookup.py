@@ -1,4 +1,4 @@
-"""Partitions that a query reads, and requests for their offsets, with retries.
+"""Look-ups, with retries, of the partitions that a query reads and of their offsets.
 
 (Spark: `ConsumerStrategy`, `KafkaOffsetReaderAdmin`.)
 """
@@ -27,7 +27,7 @@ NO_TOPIC_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Partitions that a query reads now, and the ids of their topics if the broker reports them."""
+    """Partitions that a query reads now, and their topics' ids, without topics whose id the brokers do not report."""
 
     partitions: frozenset[TopicPartition]
     topic_ids: dict[str, UUID]
@@ -35,10 +35,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """Partitions that a query reads now, and the log starts and ends of the partitions that have something to read.
+    """Partitions that a query reads now, and the bounds of their logs.
 
-    Other partitions have the given end, so that hundreds of idle topics are requested once a micro-batch, and not
-    twice.
+    `earliest` has log starts of the partitions with offsets to read. `latest` has ends of all partitions. The end of a
+    partition without offsets to read is the micro-batch's end, so that brokers are not asked about idle partitions.
     """
 
     assignment: Assignment
@@ -48,9 +48,10 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookup:
-    """Requests to an `OffsetReader` for one subscription, with up to `attempts` attempts.
+    """Look-ups by an `OffsetReader` for one subscription, with up to `attempts` attempts.
 
-    Each method raises the reader's error after the last attempt. `sleep` takes seconds.
+    Attempts are `interval_ms` apart. Each method raises the reader's error after the last attempt. `sleep` takes
+    seconds.
     """
 
     reader: OffsetReader
@@ -66,28 +67,31 @@ class OffsetLookup:
         attempts, interval_ms = options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms
         return cls(reader, options.subscription, attempts, interval_ms, sleep)
 
-    def retrying(self, ask: Callable[[], T]) -> T:
-        """Return the result of `ask`, called again after a retriable error, or if a new topic does not appear yet."""
+    def retrying(self, request: Callable[[], T]) -> T:
+        """Return the result of `request`; call it again after a retriable error or an UnknownTopicError.
+
+        A topic that was created just now may be unknown to some brokers.
+        """
         for attempt in range(1, self.attempts):
             try:
-                return ask()
+                return request()
             except TieredStreamError as error:
                 if not (error.retriable or isinstance(error, UnknownTopicError)):
                     raise
                 logger.warning("attempt %d of %d to look up offsets: %s", attempt, self.attempts, error)
             self.sleep(self.interval_ms / 1000)
-        return ask()
+        return request()
 
     def assignment(self) -> Assignment:
-        """Return the partitions to read now, by topic name, by pattern, or as assigned."""
+        """Return the partitions to read now, with retries; see `assigned`."""
         return self.retrying(self.assigned)
 
     def assigned(self) -> Assignment:
-        """Return the partitions to read now, without retries."""
+        """Return the partitions to read now, without retries; see the function `assigned`."""
         return assigned(self.subscription, self.reader)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log starts of the given partitions that still exist."""
+        """Return the log starts of `partitions`, without partitions that no longer exist."""
         if not partitions:
             return {}
         return self.retrying(lambda: self.reader.earliest(self.assigned().partitions.intersection(partitions)))
@@ -100,11 +104,11 @@ class OffsetLookup:
         requested again, and accepted if it stays.
         """
 
-        def ask() -> tuple[Assignment, dict[TopicPartition, int]]:
+        def request() -> tuple[Assignment, dict[TopicPartition, int]]:
             assignment = self.assigned()
             return assignment, self._latest(assignment.partitions, known or {})[0]
 
-        return self.retrying(ask)
+        return self.retrying(request)
 
     def bounds(self, start: PartitionOffsets, end: PartitionOffsets, *, idle: bool = False) -> LogBounds:
         """Return log starts and ends for a read from `start` to `end`, after a check that these offsets can be read.
@@ -116,16 +120,18 @@ class OffsetLookup:
             OpenTransactionError: offsets up to `end` cannot be read while a transaction is open.
         """
 
-        def ask() -> LogBounds:
+        def request() -> LogBounds:
             assignment = self.assigned()
-            nothing = {} if idle else {each: at for each, at in end.items() if start.get(each) == at}
-            latest, undecided = self._latest(assignment.partitions - nothing.keys(), end)
-            check_decided({each: at for each, at in undecided.items() if start.get(each, 0) < end[each]}, end)
+            idle_ends = {} if idle else {partition: at for partition, at in end.items() if start.get(partition) == at}
+            latest, undecided = self._latest(assignment.partitions - idle_ends.keys(), end)
+            check_decided(
+                {partition: at for partition, at in undecided.items() if start.get(partition, 0) < end[partition]}, end
+            )
             earliest = self.reader.earliest(latest.keys()) if latest else {}
-            known = {each: nothing[each] for each in assignment.partitions & nothing.keys()}
+            known = {partition: idle_ends[partition] for partition in assignment.partitions & idle_ends.keys()}
             return LogBounds(assignment, earliest, known | latest)
 
-        return self.retrying(ask)
+        return self.retrying(request)
 
     def undecided(self, latest: PartitionOffsets, known: PartitionOffsets) -> dict[TopicPartition, int]:
         """Return the ends in `latest` that are below their `known` offset only because a transaction is open."""
@@ -144,34 +150,37 @@ class OffsetLookup:
             latest = self.reader.latest(partitions)
             undecided = self.undecided(latest, known)
             latest.update({partition: known[partition] for partition in undecided})
-            behind = [partition for partition, end in latest.items() if end < known.get(partition, 0)]
-            if not behind or attempt >= self.attempts:
+            below = [partition for partition, end in latest.items() if end < known.get(partition, 0)]
+            if not below or attempt >= self.attempts:
                 return latest, undecided
             logger.warning(
-                "the end lies below the offset that was read up to, and is asked for again: %s", listed(behind)
+                "the end lies below the offset that was read up to, and is asked for again: %s", listed(below)
             )
             self.sleep(self.interval_ms / 1000)
             attempt += 1
 
 
-def check_decided(undecided: PartitionOffsets, wanted: PartitionOffsets) -> None:
-    """Check that no offsets to read up to `wanted` are undecided; `undecided` maps partitions to their stable ends.
+def check_decided(undecided: PartitionOffsets, ends: PartitionOffsets) -> None:
+    """Check that no open transaction keeps partitions from being read to their `ends`.
+
+    Args:
+        undecided: last stable offsets of the partitions that an open transaction keeps below their `ends`.
 
     Raises:
         OpenTransactionError: `undecided` is not empty.
     """
     if undecided:
-        partition, stable = min(undecided.items())
+        partition, stable_offset = min(undecided.items())
         raise OpenTransactionError(
-            f"offsets up to {wanted[partition]} of {partition} are to be read, but a transaction is open from offset "
-            f"{stable} on (last stable offset), in {listed(undecided)}. Run the query again when it is committed or "
-            "aborted; Kafka aborts it after the producer's transaction.timeout.ms. To read it now, set "
+            f"offsets up to {ends[partition]} of {partition} are to be read, but a transaction is open from offset "
+            f"{stable_offset} on (last stable offset), in {listed(undecided)}. Run the query again when it is "
+            "committed or aborted; Kafka aborts it after the producer's transaction.timeout.ms. To read it now, set "
             "kafka.isolation.level to read_uncommitted"
         )
 
 
 def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
-    """Return the partitions of `subscription` that exist.
+    """Return the partitions of `subscription` that exist, and their topics' ids.
 
     A pattern may match anywhere in a topic's name, and may match no topic. As in Spark, partitions of `assign` that do
     not exist are left out silently, and so are partitions of internal topics, even if they are named
@@ -186,19 +195,23 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
     else:
         topics = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
         described = reader.partitions(topics) if topics else {}
-    readable = {topic: each for topic, each in described.items() if not each.internal}
+    readable = {topic: description for topic, description in described.items() if not description.internal}
     for topic in described.keys() - readable.keys():
-        _tell_internal(topic)
+        _warn_of_internal(topic)
     existing = frozenset(
-        TopicPartition(topic, number) for topic, each in readable.items() for number in each.partitions
+        TopicPartition(topic, number) for topic, description in readable.items() for number in description.partitions
     )
     return Assignment(
         partitions=existing.intersection(subscription.assigned) if subscription.assigned else existing,
-        topic_ids={topic: each.topic_id for topic, each in readable.items() if each.topic_id != NO_TOPIC_ID},
+        topic_ids={
+            topic: description.topic_id
+            for topic, description in readable.items()
+            if description.topic_id != NO_TOPIC_ID
+        },
     )
 
 
 @cache
-def _tell_internal(topic: str) -> None:
-    """Warn once per topic, because a stream asks for every micro-batch."""
+def _warn_of_internal(topic: str) -> None:
+    """Warn once per topic that it is internal; a stream calls this for every micro-batch."""
     logger.warning("%s is an internal topic of the brokers: as with Spark's kafka source, nothing of it is read", topic)

@@ -20,11 +20,14 @@ def offset_ranges(
     *,
     group_id_given: bool = False,
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the offset ranges that the micro-batch from `start` to `end` reads; a range may be empty.
+    """Return by partition the offset range that the micro-batch from `start` to `end` reads; a range may be empty.
 
-    `earliest_of_new` are the log starts of the partitions that are not in `start` and still exist. If the policy lets
-    the query go on, new partitions are read from there, deleted partitions are left out, and a truncated one gets an
-    empty range.
+    If the policy lets the query go on, new partitions are read from their log starts, deleted partitions are left out,
+    and a truncated partition gets an empty range.
+
+    Args:
+        earliest_of_new: log starts of the partitions that are not in `start` and still exist.
+        group_id_given: the option `kafka.group.id` is set, which changes the name of an error.
 
     Raises:
         DataLossError: partitions are missing or changed, and the policy is to fail.
@@ -45,44 +48,48 @@ def offset_ranges(
 def ends_within(
     latest: PartitionOffsets, ends: PartitionOffsets, data_loss: DataLossPolicy
 ) -> dict[TopicPartition, int]:
-    """Return `latest`, limited to the given `ends` of the partitions.
+    """Return each partition's end in `latest`, or its lower end in `ends`; partitions without one of them are left out.
 
     Raises:
         DataLossError: a log ends before the given end, or is missing, and the policy is to fail.
     """
     short = [partition for partition, end in ends.items() if latest.get(partition, 0) < end]
     if short:
-        found = ", ".join(f"{each} ({ends[each]}, not {latest.get(each, 'there')})" for each in sorted(short))
-        data_loss.report("COULD_NOT_READ_OFFSET_RANGE", f"partitions end before the offset to read up to: {found}.")
+        ends_of_short = ", ".join(
+            f"{partition} ({ends[partition]}, not {latest.get(partition, 'there')})" for partition in sorted(short)
+        )
+        data_loss.report(
+            "COULD_NOT_READ_OFFSET_RANGE", f"partitions end before the offset to read up to: {ends_of_short}."
+        )
     return {partition: min(end, ends[partition]) for partition, end in latest.items() if partition in ends}
 
 
 def within_log(
     ranges: PartitionRanges, earliest: PartitionOffsets, latest: PartitionOffsets, data_loss: DataLossPolicy
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return `ranges`, cut to the offsets that the logs hold if the policy allows that.
+    """Return `ranges`, cut to the offsets from `earliest` to `latest` that the logs hold.
 
-    A partition without bounds is left unchanged. Spark notices missing offsets only while it reads
-    (`KafkaDataConsumer`); this check before the read saves hours.
+    A partition that is not in `earliest` or `latest` is not cut there. Spark notices missing offsets only while it
+    reads (`KafkaDataConsumer`); this check before the read saves hours.
 
     Raises:
         DataLossError: a range reaches beyond its log, and the policy is to fail.
     """
-    held = {}
-    for partition, wanted in ranges.items():
-        first, end = earliest.get(partition, wanted.start), latest.get(partition, wanted.end)
-        start = max(wanted.start, first)
-        held[partition] = OffsetRange(start, max(start, min(wanted.end, end)))
-        if held[partition] != wanted and len(wanted):
+    within = {}
+    for partition, offsets in ranges.items():
+        first, end = earliest.get(partition, offsets.start), latest.get(partition, offsets.end)
+        start = max(offsets.start, first)
+        within[partition] = OffsetRange(start, max(start, min(offsets.end, end)))
+        if within[partition] != offsets and len(offsets):
             data_loss.report(
                 "COULD_NOT_READ_OFFSET_RANGE",
-                f"offsets {wanted.start} to {wanted.end} of {partition} are wanted, but it holds {first} to {end}.",
+                f"offsets {offsets.start} to {offsets.end} of {partition} are wanted, but it holds {first} to {end}.",
             )
-    return held
+    return within
 
 
 def check_topic_ids(known: Mapping[str, UUID], now: Mapping[str, UUID], data_loss: DataLossPolicy) -> None:
-    """Check that no topic was deleted and created again, which changes its id: its offsets are other records then.
+    """Check by the topics' ids that no topic was deleted and created again, because its records are other ones then.
 
     Raises:
         DataLossError: a topic's id has changed, and the policy is to fail.

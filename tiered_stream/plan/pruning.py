@@ -1,4 +1,4 @@
-"""Restricts a batch query to what its filters can match, before anything is fetched.
+"""Conditions on topics, partitions, offsets and timestamps that restrict what a batch query reads.
 
 A segment's metadata gives only its largest timestamp. So a lower bound on timestamps excludes segments, but an upper
 bound excludes none: any later segment may hold older records, because producers may set timestamps.
@@ -14,41 +14,42 @@ from uuid import UUID
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, TopicPartition
 from tiered_stream.options.positions import TimeRange
 
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-_OLDEST_MS = -(_MOST // 1000)
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_OLDEST_MS = -(_INT64_MAX // 1000)
 """Timestamp in ms below which no record can be, because 64 bits hold microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Set of 64-bit numbers: disjoint spans in ascending order, both ends included."""
+    """Set of 64-bit integers: disjoint spans in ascending order, both ends included."""
 
-    spans: tuple[tuple[int, int], ...] = ((_LEAST, _MOST),)
+    spans: tuple[tuple[int, int], ...] = ((_INT64_MIN, _INT64_MAX),)
 
     @classmethod
-    def between(cls, least: int = _LEAST, most: int = _MOST) -> Numbers:
-        """Return the numbers from `least` to `most`; an empty set if `most` is less than `least`."""
-        return cls(((least, most),) if least <= most else ())
+    def between(cls, first: int = _INT64_MIN, last: int = _INT64_MAX) -> Numbers:
+        """Return the set of the integers from `first` to `last`; it is empty if `last` is less than `first`."""
+        return cls(((first, last),) if first <= last else ())
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> Numbers:
+        """Return the set of these integers."""
         return cls(tuple((number, number) for number in sorted(set(numbers))))
 
     def __and__(self, other: Numbers) -> Numbers:
-        """Return the numbers that are in both sets."""
+        """Return the set of the integers that are in both sets."""
         common = []
-        mine, theirs = list(reversed(self.spans)), list(reversed(other.spans))
-        while mine and theirs:
-            least, most = max(mine[-1][0], theirs[-1][0]), min(mine[-1][1], theirs[-1][1])
-            if least <= most:
-                common.append((least, most))
-            (mine if mine[-1][1] <= theirs[-1][1] else theirs).pop()
+        own, others = list(reversed(self.spans)), list(reversed(other.spans))
+        while own and others:
+            first, last = max(own[-1][0], others[-1][0]), min(own[-1][1], others[-1][1])
+            if first <= last:
+                common.append((first, last))
+            (own if own[-1][1] <= others[-1][1] else others).pop()
         return Numbers(tuple(common))
 
-    def meet(self, least: int, most: int) -> bool:
-        """Return whether any number of the set lies from `least` to `most`."""
-        at = bisect_left(self.spans, least, key=lambda span: span[1])
-        return at < len(self.spans) and self.spans[at][0] <= most
+    def overlaps(self, first: int, last: int) -> bool:
+        """Return whether the set has an integer from `first` to `last`, both included."""
+        at = bisect_left(self.spans, first, key=lambda span: span[1])
+        return at < len(self.spans) and self.spans[at][0] <= last
 
 
 EVERY = Numbers()
@@ -56,7 +57,7 @@ EVERY = Numbers()
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Conditions that all rows that pass a query's filters meet; `timestamps` in ms, `topics` None: any topic."""
+    """Values that rows which pass a query's filters can have; `timestamps` in ms, `topics` None: any topic."""
 
     topics: frozenset[str] | None = None
     partitions: Numbers = EVERY
@@ -64,7 +65,7 @@ class Pruning:
     timestamps: Numbers = EVERY
 
     def __and__(self, other: Pruning) -> Pruning:
-        """Return the conditions of rows that pass both."""
+        """Return the values that rows can have which pass the filters of both."""
         named = [topics for topics in (self.topics, other.topics) if topics is not None]
         return Pruning(
             frozenset.intersection(*named) if named else None,
@@ -74,50 +75,59 @@ class Pruning:
         )
 
     def within(self, times: TimeRange | None) -> Pruning:
-        """Return these conditions, limited to the given times."""
+        """Return these conditions, limited to timestamps in `times`; None: not limited."""
         if times is None:
             return self
-        most = _MOST if times.to_ms is None else times.to_ms - 1
-        return replace(self, timestamps=self.timestamps & Numbers.between(times.from_ms, most))
+        last = _INT64_MAX if times.to_ms is None else times.to_ms - 1
+        return replace(self, timestamps=self.timestamps & Numbers.between(times.from_ms, last))
 
     @property
     def times(self) -> TimeRange | None:
-        """Times from the first to the last of `timestamps`; None if any time is allowed, or none at all."""
+        """Range from the first to the last of `timestamps`; None if `timestamps` has all integers, or none."""
         if self.timestamps in (EVERY, Numbers(())):
             return None
-        least, most = self.timestamps.spans[0][0], self.timestamps.spans[-1][1]
-        return TimeRange(max(least, _OLDEST_MS), None if most == _MOST else most + 1)
+        first, last = self.timestamps.spans[0][0], self.timestamps.spans[-1][1]
+        return TimeRange(max(first, _OLDEST_MS), None if last == _INT64_MAX else last + 1)
 
     def ranges(self, ranges: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
-        """Return the ranges that may hold matching rows, limited to the first and the last wanted offset."""
+        """Return the ranges of partitions that may hold matching rows, cut to the span of `offsets`; empty ones go."""
         if not (self.offsets.spans and self.timestamps.spans):
             return {}
-        least, most = max(0, self.offsets.spans[0][0]), self.offsets.spans[-1][1]
-        wanted = OffsetRange(least, max(least, most + 1))
-        kept = {each: found.intersect(wanted) for each, found in ranges.items() if self._reads(each)}
-        return {each: found for each, found in kept.items() if len(found)}
+        first, last = max(0, self.offsets.spans[0][0]), self.offsets.spans[-1][1]
+        span = OffsetRange(first, max(first, last + 1))
+        limited = {
+            partition: offsets.intersect(span) for partition, offsets in ranges.items() if self._allows(partition)
+        }
+        return {partition: offsets for partition, offsets in limited.items() if len(offsets)}
 
-    def _reads(self, partition: TopicPartition) -> bool:
+    def _allows(self, partition: TopicPartition) -> bool:
         named = self.topics is None or partition.topic in self.topics
-        return named and self.partitions.meet(partition.partition, partition.partition)
+        return named and self.partitions.overlaps(partition.partition, partition.partition)
 
 
 class NeededSegments:
-    """Filter of segments by their metadata that remembers the segments that cannot hold a wanted row.
+    """Filter (`SegmentFilter`) that needs the segments which may have rows at or after a timestamp and with an offset.
 
-    With `look_inside`, a segment's time index is to be used to find the first position of wanted rows.
+    It keeps the sizes of the segments that it has seen. With `look_inside`, the caller of the filter also skips the
+    first batches of a needed segment by its time index.
+
+    Args:
+        from_timestamp: in ms; 0 needs segments of all timestamps.
+        offsets: offsets of which a needed segment may have one.
     """
 
     def __init__(self, from_timestamp: int = 0, offsets: Numbers = EVERY, *, look_inside: bool = False) -> None:
         self.from_timestamp = from_timestamp
         self.look_inside = look_inside
         self._offsets = offsets
-        self.kept: dict[UUID, int] = {}
-        self.left_out: dict[UUID, int] = {}
-        """Number of bytes by segment id."""
+        self.needed_bytes: dict[UUID, int] = {}
+        """Size in bytes of each needed segment, by segment id."""
+        self.skipped_bytes: dict[UUID, int] = {}
+        """Size in bytes of each segment that is not needed, by segment id."""
 
     def __call__(self, segment: RemoteLogSegment) -> bool:
+        """Return whether the segment is needed, and keep its size."""
         too_old = 0 <= segment.max_timestamp < self.from_timestamp
-        needed = not too_old and self._offsets.meet(segment.base_offset, segment.end_offset)
-        (self.kept if needed else self.left_out)[segment.segment_id] = segment.size
+        needed = not too_old and self._offsets.overlaps(segment.base_offset, segment.end_offset)
+        (self.needed_bytes if needed else self.skipped_bytes)[segment.segment_id] = segment.size
         return needed

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from operator import attrgetter
+from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
 import orjson
@@ -17,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.model import ASSUMED_RECORD_BYTES, Split, TopicPartition
+from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.copy_lag import copy_lags
@@ -31,7 +32,7 @@ BROKER_BYTES_PER_SECOND = 15 << 20
 
 NOT_TIERED_YET = "not tiered yet: the active segment, or one that waits for it"
 NO_LOCATOR = "nothing says where segments are (remote.log.locator)"
-KEPT_LOCALLY = "still on the brokers' own disks (remote.prefer=local)"
+STILL_LOCAL = "still on the brokers' own disks (remote.prefer=local)"
 NO_SEGMENT = "no tiered segment holds them"
 
 
@@ -49,18 +50,19 @@ class Prices:
 
 
 def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
-    """Return the given prices; a price that is None has the default of `Prices`."""
+    """Return these prices in US dollars; a price that is None is the default of `Prices`."""
     prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
-    given = {name: price for name, price in prices.items() if price is not None}
-    return replace(Prices(), **given, as_of="the command line") if given else Prices()
+    explicit = {name: price for name, price in prices.items() if price is not None}
+    return replace(Prices(), **explicit, as_of="the command line") if explicit else Prices()
 
 
 @dataclass(slots=True)
 class PartitionCost:
-    """Cost of reading one partition, added up split by split.
+    """Cost of reading the offsets of one partition, summed split by split.
 
-    `storage_bytes` are bytes of the log. `broker_offsets` are read from the brokers for `broker_reason`. `skipped`
-    offsets are in segments that need not be read.
+    `storage_bytes` are bytes of the log that are read from the storage by `gets` requests. `broker_offsets` is the
+    number of offsets that are read from the brokers, for the reason `broker_reason`. `skipped` is the number of offsets
+    in segments that need not be read.
     """
 
     topic: str
@@ -75,26 +77,31 @@ class PartitionCost:
     broker_reason: str | None = None
     skipped: int = 0
 
+    @classmethod
+    def of(cls, partition: TopicPartition, offsets: OffsetRange) -> Self:
+        """Return the cost before any split is added: all offsets of the range are `skipped`."""
+        return cls(partition.topic, partition.partition, offsets.start, offsets.end, skipped=len(offsets))
+
     @property
     def offsets(self) -> int:
         """Number of offsets in the partition's range, which is an upper bound of its number of records."""
         return self.end_offset - self.start_offset
 
-    def add(self, split: Split, options: Options, source: LogSource, known: set[UUID]) -> None:
-        """Add the cost of one split, and subtract its offsets from `skipped`.
+    def add(self, split: Split, options: Options, source: LogSource, counted: set[UUID]) -> None:
+        """Add the cost of one split, and subtract its number of offsets from `skipped`.
 
-        `known` are the ids of segments that were counted before; this call adds the split's segments to it.
+        `counted` are the ids of segments that were counted before; this call adds the ids of the split's segments.
         """
         self.splits += 1
         self.skipped -= len(split.offsets)
         if not split.locations:
             self.broker_offsets += len(split.offsets)
-            self.broker_reason = _why_brokers(split, self.end_offset, options, source)
+            self.broker_reason = _broker_reason(split, self.end_offset, options, source)
             return
         parts = [(location.segment, location.bytes) for location in split.locations]
-        new = {segment.segment_id for segment, _ in parts} - known
-        known |= new
-        self.segments += len(new)
+        segment_ids = {segment.segment_id for segment, _ in parts} - counted
+        counted |= segment_ids
+        self.segments += len(segment_ids)
         self.storage_bytes += split.storage_bytes
         fetcher = split_fetcher(split.locations, options)
         self.gets += sum(1 for _ in requests_of(fetcher, parts, options.fetch))
@@ -106,9 +113,9 @@ Cost = TypeVar("Cost", bound=PartitionCost)
 def add_up(
     costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
 ) -> tuple[Cost, ...]:
-    """Add the splits to the costs of their partitions, and return the costs sorted by partition.
+    """Add the costs of the splits to the `costs` of their partitions, and return these sorted by partition.
 
-    `costs` start with all their offsets as `skipped`.
+    At the start, the `skipped` of a partition must be the number of all its offsets.
     """
     segments: set[UUID] = set()
     for split in splits:
@@ -118,34 +125,35 @@ def add_up(
     for partition, cost in costs.items():
         if cost.broker_reason == NOT_TIERED_YET and partition.topic in lags:
             cost.broker_reason = f"{NOT_TIERED_YET}; {lags[partition.topic]}"
-    return tuple(costs[each] for each in sorted(costs))
+    return tuple(costs[partition] for partition in sorted(costs))
 
 
 def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
-    """Return one line for each reason why offsets are read from brokers, with their number and share."""
+    """Return a line for each reason why offsets are read from brokers, with the number and share of the offsets."""
     total = 0
     reasons: Counter[str] = Counter()
-    for each in costs:
-        total += each.offsets
-        if each.broker_reason and each.broker_offsets:
-            reasons[each.broker_reason] += each.broker_offsets
+    for cost in costs:
+        total += cost.offsets
+        if cost.broker_reason and cost.broker_offsets:
+            reasons[cost.broker_reason] += cost.broker_offsets
     return [
         f"From brokers: {count:,} of {total:,} offsets ({count / total:.1%}): {reason}."
         for reason, count in sorted(reasons.items())
     ]
 
 
-def _why_brokers(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
+def _broker_reason(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
+    """Return why a split without locations is read from the brokers; `end_offset` is the end of its partition."""
     if source.locator is None:
         return NO_LOCATOR
     if options.prefer is Prefer.LOCAL:
-        return KEPT_LOCALLY
+        return STILL_LOCAL
     return NOT_TIERED_YET if split.offsets.end == end_offset else NO_SEGMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCost:
-    """Cost of a whole read. `tasks` run at the same time, and together fetch at most `max_bytes_per_second`."""
+    """Cost of a whole read: `tasks` tasks run at the same time, and together fetch at most `max_bytes_per_second`."""
 
     partitions: Sequence[PartitionCost]
     tasks: int
@@ -156,8 +164,8 @@ class ReadCost:
     )  # fmt: skip
 
     def total(self, name: str) -> int:
-        """Return the sum over all partitions of the figure (attribute of `PartitionCost`) with this name."""
-        return sum(getattr(each, name) for each in self.partitions)
+        """Return the sum over all partitions of the attribute of `PartitionCost` with this name."""
+        return sum(getattr(partition, name) for partition in self.partitions)
 
     @property
     def seconds(self) -> float:
@@ -176,9 +184,9 @@ class ReadCost:
         return self.total("gets") * per_get + self.total("storage_bytes") / (1 << 30) * self.prices.per_gib
 
     def figures(self) -> dict[str, Any]:
-        """Return the whole estimate as a dictionary for JSON."""
+        """Return the costs of all partitions, their sums, time and price, as a dictionary for JSON."""
         return {
-            "partitions": [asdict(each) | {"offsets": each.offsets} for each in self.partitions],
+            "partitions": [asdict(partition) | {"offsets": partition.offsets} for partition in self.partitions],
             "total": {name: self.total(name) for name in self.TOTALS},
             "tasks": self.tasks,
             "seconds": round(self.seconds, 1),
@@ -187,12 +195,15 @@ class ReadCost:
         }
 
     def to_json(self) -> str:
-        """Return the whole estimate as JSON."""
+        """Return `figures` as JSON."""
         return orjson.dumps(self.figures(), option=orjson.OPT_INDENT_2).decode()
 
 
+_RENDERED = ("splits", "segments", "storage_bytes", "gets", "broker_offsets")
+
+
 def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> RenderableType:
-    """Render the cost of each partition, the sums, the notes, and the estimated time and price for a terminal."""
+    """Return a table of the costs of partitions, the `notes`, and the estimated time and price, for a terminal."""
     table = Table("partition", title=title)
     for column in ("offsets", "records at most", "splits", "segments", "MiB", "GETs", "from brokers"):
         table.add_column(column, justify="right")
@@ -201,12 +212,12 @@ def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> Render
         mib = f"{size / (1 << 20):,.1f}"
         table.add_row(name, offsets, f"{records:,}", f"{splits:,}", f"{segments:,}", mib, *map("{:,}".format, others))
 
-    for each in cost.partitions:
-        offsets = f"{each.start_offset:,} to {each.end_offset - 1:,}" if each.offsets else "none"
-        figures = each.offsets - each.skipped, each.splits, each.segments, each.storage_bytes, each.gets
-        add_row(f"{each.topic}-{each.partition}", offsets, *figures, each.broker_offsets)
+    for partition in cost.partitions:
+        offsets = f"{partition.start_offset:,} to {partition.end_offset - 1:,}" if partition.offsets else "none"
+        name, records = f"{partition.topic}-{partition.partition}", partition.offsets - partition.skipped
+        add_row(name, offsets, records, *attrgetter(*_RENDERED)(partition))
     table.add_section()
-    add_row("all", "", *map(cost.total, ("offsets", "splits", "segments", "storage_bytes", "gets", "broker_offsets")))
+    add_row("all", "", *map(cost.total, ("offsets", *_RENDERED)))
     prices = cost.prices
     lines = [
         *from_brokers(cost.partitions),

@@ -1,4 +1,4 @@
-"""Cuts the offset ranges of a micro-batch into splits; one task reads one split."""
+"""Splits of a micro-batch: its offset ranges, cut so that one task reads one split."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.pruning import NeededSegments
 
-_ONE_REQUEST = 16 << 20
+_ONE_REQUEST_BYTES = 16 << 20
 """Number of bytes up to which fetching all bytes is as fast as fetching indexes to skip unneeded bytes."""
 
 
@@ -34,7 +34,9 @@ def splits_for(
     topic_ids: Mapping[str, UUID],
     needed: NeededSegments | None = None,
 ) -> list[Split]:
-    """Plan the splits of the ranges by the options, with topic ids; `needed` replaces the filter by the options' times.
+    """Return the splits of the ranges as `plan_splits` plans them by the options, with topic ids.
+
+    `needed` replaces the filter by the options' times; None: that filter is used.
 
     Raises:
         DataLossError: the archive that is read lacks offsets, and `failOnDataLoss` is true.
@@ -45,12 +47,12 @@ def splits_for(
         needed=needed or NeededSegments(options.times.from_ms if options.times else 0),
     )  # fmt: skip
     if options.locator is LocatorName.ARCHIVE:
-        splits = _archived(splits, locator, DataLossPolicy(options.fail_on_data_loss))
+        splits = _archived_splits(splits, locator, DataLossPolicy(options.fail_on_data_loss))
     return [replace(split, topic_id=topic_ids.get(split.topic_partition.topic)) for split in splits]
 
 
-def _archived(splits: Sequence[Split], locator: Locator | None, data_loss: DataLossPolicy) -> list[Split]:
-    """Return the splits that the archive holds, and report the others as lost, because no broker can be read."""
+def _archived_splits(splits: Sequence[Split], locator: Locator | None, data_loss: DataLossPolicy) -> list[Split]:
+    """Return the splits that the archive holds; report the offsets of the others as data loss."""
     for split in splits:
         if not split.locations:
             first, last = split.offsets.start, split.offsets.end - 1
@@ -75,68 +77,70 @@ def plan_splits(
 ) -> list[Split]:
     """Return the splits of a micro-batch, sorted by partition and offset; each offset is in exactly one split.
 
-    But offsets in segments that are not `needed` are left out. If `needed` looks inside segments, the first location of
-    a split also loses its first offsets if they are known to be too old.
+    But offsets in segments that are not `needed` are left out. If `needed.look_inside`, a split also loses its first
+    offsets if their records are known to be too old.
 
     Tiered offsets are cut into splits of about `split_bytes`, and adjacent small segments are joined in one split.
-    Offsets are read from the broker if `locator` does not know them, or has them under another topic id than in
-    `topic_ids`. `max_records_per_partition` and `min_partitions` ask for more splits, as in Spark's
+    Offsets are read from the broker if `locator` has no location of them, or locations of another topic id than in
+    `topic_ids`. `max_records_per_partition` and `min_partitions` demand more splits, as in Spark's
     `KafkaOffsetRangeCalculator`.
     """
     needed = needed or NeededSegments()
-    wanted = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
-    pieces = {partition: divided(offsets, max_records_per_partition) for partition, offsets in wanted.items()}
+    not_empty = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
+    pieces = {
+        partition: divide_by_records(offsets, max_records_per_partition) for partition, offsets in not_empty.items()
+    }
     located: PartitionLocations = {}
     if locator is not None:
-        located = _cut_to(pieces, _located(locator, wanted, topic_ids or {}, needed), locator, needed)
-    beginnings = _Beginnings(locator, needed)
-
-    def uncut_splits() -> list[Split]:
-        return [
-            split
-            for partition, of in pieces.items()
-            for piece in of
-            for split in _uncut(partition, piece, located.get(partition, ()), needed, beginnings)
-        ]
-
-    uncut = uncut_splits()
-    while beginnings.ask():
-        uncut = uncut_splits()
-    counts = counts_of([len(split.offsets) for split in uncut], min_partitions)
-    splits = _cut(uncut, locator, split_bytes, counts)
+        located = _cut_at_pieces(pieces, _locate(locator, not_empty, topic_ids or {}, needed), locator, needed)
+    uncut = [
+        split
+        for partition, ranges_of_partition in pieces.items()
+        for piece in ranges_of_partition
+        for split in _uncut_splits(partition, piece, located.get(partition, ()), needed)
+    ]
+    if locator is not None and needed.look_inside and needed.from_timestamp > 0:
+        uncut = _newer_splits(uncut, locator, needed.from_timestamp)
+    counts = split_counts([len(split.offsets) for split in uncut], min_partitions)
+    splits = _cut_splits(uncut, locator, split_bytes, counts)
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
 
 
-def _located(
+def _locate(
     locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID], needed: NeededSegments
 ) -> PartitionLocations:
-    """Return the locations whose topic id is the wanted one, because a topic may have been recreated meanwhile."""
+    """Return the locations of the ranges, without those of another topic id than the one in `topic_ids`.
 
-    def meant(partition: TopicPartition, found: Sequence[SegmentLocation]) -> bool:
-        ids = {location.segment.topic_id for location in (found[0], found[-1])}
-        return partition.topic not in topic_ids or ids == {topic_ids[partition.topic]}
+    A topic may have been deleted and created again meanwhile.
+    """
+    located = locator.locate(ranges, needed)
+    for partition, locations in located.items():
+        ids = {location.segment.topic_id for location in (*locations[:1], *locations[-1:])}
+        if partition.topic in topic_ids and ids != {topic_ids[partition.topic]}:
+            located[partition] = ()
+    return located
 
-    return {each: found for each, found in locator.locate(ranges, needed).items() if found and meant(each, found)}
 
-
-def divided(offsets: OffsetRange, max_records: int | None) -> list[OffsetRange]:
+def divide_by_records(offsets: OffsetRange, max_records: int | None) -> list[OffsetRange]:
     """Divide `offsets` into as few nearly equal ranges as possible, with at most `max_records` offsets each."""
     return divide(offsets, -(-len(offsets) // max_records) if max_records else 1)
 
 
-def _cut_to(
+def _cut_at_pieces(
     pieces: Mapping[TopicPartition, Sequence[OffsetRange]],
     located: PartitionLocations,
     locator: Locator,
     needed: NeededSegments,
 ) -> PartitionLocations:
-    """Return the locations, cut where pieces begin; the locator is asked for all cuts at once."""
-    begins = {partition: [piece.start for piece in of] for partition, of in pieces.items() if len(of) > 1}
+    """Return `located`, cut where the `pieces` of a partition begin, by one call of the locator for all cuts."""
+    all_starts = {
+        partition: [piece.start for piece in ranges] for partition, ranges in pieces.items() if len(ranges) > 1
+    }
     cuts = {
-        (partition, number): (location, starts)
-        for partition, ascending in begins.items()
+        (partition, number): (location, inside)
+        for partition, starts in all_starts.items()
         for number, location in enumerate(located.get(partition, ()))
-        if needed(location.segment) and (starts := _inside(ascending, location.offsets))
+        if needed(location.segment) and (inside := _inside(starts, location.offsets))
     }
     if not cuts:
         return located
@@ -147,7 +151,7 @@ def _cut_to(
             for number, location in enumerate(located.get(partition, ()))
             for part in parts.get((partition, number), (location,))
         )
-        for partition in begins
+        for partition in all_starts
     }
 
 
@@ -156,90 +160,86 @@ def _inside(ascending: Sequence[int], offsets: OffsetRange) -> Sequence[int]:
     return ascending[bisect_right(ascending, offsets.start) : bisect_left(ascending, offsets.end)]
 
 
-def _uncut(
+def _uncut_splits(
     topic_partition: TopicPartition,
-    wanted: OffsetRange,
+    offsets: OffsetRange,
     located: Sequence[SegmentLocation],
     needed: NeededSegments,
-    beginnings: _Beginnings,
 ) -> Iterator[Split]:
-    """Yield a range as splits, from storage and from the broker in turn, as large as possible."""
-    position = wanted.start
+    """Yield the splits of one range, as large as possible: adjacent needed locations, and offsets between locations.
+
+    The split of offsets between locations has no locations, so it is read from the broker.
+    """
+    position = offsets.start
     adjacent: list[SegmentLocation] = []
-    first = bisect_right(located, wanted.start, key=lambda location: location.offsets.end)
-    end = bisect_left(located, wanted.end, key=lambda location: location.offsets.start)
-    for location in within(located[first:end], wanted):
-        wanted_too = needed(location.segment)
-        if location.offsets.start > position or not wanted_too:
-            yield from _tiered(topic_partition, adjacent)
+    first = bisect_right(located, offsets.start, key=lambda location: location.offsets.end)
+    end = bisect_left(located, offsets.end, key=lambda location: location.offsets.start)
+    for location in within(located[first:end], offsets):
+        is_needed = needed(location.segment)
+        if adjacent and (location.offsets.start > position or not is_needed):
+            yield _tiered_split(topic_partition, adjacent)
             adjacent = []
         if location.offsets.start > position:
             yield Split(topic_partition, OffsetRange(position, location.offsets.start))
-        if wanted_too:
-            adjacent += [location] if adjacent else beginnings.of(location)
+        if is_needed:
+            adjacent.append(location)
         position = location.offsets.end
-    yield from _tiered(topic_partition, adjacent)
-    if position < wanted.end:
-        yield Split(topic_partition, OffsetRange(position, wanted.end))
-
-
-class _Beginnings:
-    """Parts that may be new enough of locations that begin a split; unknown parts are requested together."""
-
-    def __init__(self, locator: Locator | None, needed: NeededSegments) -> None:
-        self._locator = locator
-        self._timestamp = needed.from_timestamp if needed.look_inside else 0
-        self._told: dict[tuple[TopicPartition, OffsetRange], SegmentLocation | None] = {}
-        self._unknown: dict[tuple[TopicPartition, OffsetRange], SegmentLocation] = {}
-
-    def of(self, location: SegmentLocation) -> list[SegmentLocation]:
-        """Return the location, or its part that is known to be new enough (an empty list if there is no such part)."""
-        if self._timestamp <= 0 or len(location.bytes) <= _ONE_REQUEST:
-            return [location]
-        key = location.segment.topic_partition, location.offsets
-        if key not in self._told:
-            self._unknown[key] = location
-            return [location]
-        rest = self._told[key]
-        return [rest] if rest else []
-
-    def ask(self) -> bool:
-        """Request all unknown parts; return whether there were any, so that `of` may return other parts now."""
-        unknown, self._unknown = self._unknown, {}
-        if not unknown or self._locator is None:
-            return False
-        told = self._locator.since_all(list(unknown.values()), self._timestamp)
-        self._told.update(zip(unknown, told, strict=True))
-        return True
-
-
-def _tiered(topic_partition: TopicPartition, adjacent: Sequence[SegmentLocation]) -> Iterator[Split]:
     if adjacent:
-        offsets = OffsetRange(adjacent[0].offsets.start, adjacent[-1].offsets.end)
-        yield Split(topic_partition, offsets, tuple(adjacent))
+        yield _tiered_split(topic_partition, adjacent)
+    if position < offsets.end:
+        yield Split(topic_partition, OffsetRange(position, offsets.end))
 
 
-def counts_of(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
-    """Return the number of splits to cut each of `sizes` into, in proportion, for about `min_partitions` splits in all.
+def _newer_splits(splits: Sequence[Split], locator: Locator, timestamp: int) -> list[Split]:
+    """Return the splits without first batches known to be older than `timestamp` (ms).
 
-    As in Spark, sizes whose share is one split stay whole, and the other sizes share the remaining splits.
+    The first locations of all splits are requested together. A split that loses its whole first location is requested
+    again, with its next location.
     """
-    wanted = min_partitions or 0
-    if wanted <= len(sizes):
+    locations = [split.locations for split in splits]
+    numbers = list(range(len(splits)))
+    while numbers := [
+        number for number in numbers if locations[number] and len(locations[number][0].bytes) > _ONE_REQUEST_BYTES
+    ]:
+        rests = locator.since_all([locations[number][0] for number in numbers], timestamp)
+        for number, rest in zip(numbers, rests, strict=True):
+            locations[number] = (*([rest] if rest else []), *locations[number][1:])
+        numbers = [number for number, rest in zip(numbers, rests, strict=True) if rest is None]
+    return [
+        _tiered_split(split.topic_partition, rest) if rest else split
+        for split, rest in zip(splits, locations, strict=True)
+        if rest or not split.locations
+    ]
+
+
+def _tiered_split(topic_partition: TopicPartition, adjacent: Sequence[SegmentLocation]) -> Split:
+    """Return the split of adjacent locations, of which there is at least one."""
+    offsets = OffsetRange(adjacent[0].offsets.start, adjacent[-1].offsets.end)
+    return Split(topic_partition, offsets, tuple(adjacent))
+
+
+def split_counts(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
+    """Return into how many splits to cut each split, for about `min_partitions` splits in all; None: 1 for each.
+
+    The counts are in proportion to `sizes`, the sizes of the splits. As in Spark, splits whose share is one split stay
+    whole, and the others share the remaining number.
+    """
+    target = min_partitions or 0
+    if target <= len(sizes):
         return [1] * len(sizes)
 
     def share(size: int, total: int, count: int) -> int:
         return max(1, int(size / total * count + 0.5))
 
     total = sum(sizes)
-    whole = [share(size, total, wanted) == 1 for size in sizes]
+    whole = [share(size, total, target) == 1 for size in sizes]
     rest = sum(size for size, is_whole in zip(sizes, whole, strict=True) if not is_whole)
-    left = max(1, wanted - sum(whole))
+    left = max(1, target - sum(whole))
     return [1 if is_whole else share(size, rest, left) for size, is_whole in zip(sizes, whole, strict=True)]
 
 
 def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:
-    """Divide `offsets` into `count` nearly equal ranges, the larger ones last; at most one range per offset."""
+    """Divide `offsets` into `count` nearly equal ranges, the larger ones last, or into fewer ranges of one offset."""
     ranges = []
     start = offsets.start
     for left in range(min(count, len(offsets)), 0, -1):
@@ -249,8 +249,13 @@ def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:
     return ranges
 
 
-def _cut(uncut: Sequence[Split], locator: Locator | None, split_bytes: int, counts: Sequence[int]) -> list[Split]:
-    """Cut each split into at least as many splits as its count; the locator is asked for all cuts at once."""
+def _cut_splits(
+    uncut: Sequence[Split], locator: Locator | None, split_bytes: int, counts: Sequence[int]
+) -> list[Split]:
+    """Cut each split into splits of about `split_bytes`, and into at least as many as its entry in `counts`.
+
+    The locator is called once for all cuts.
+    """
     targets = [
         max(1, min(split_bytes, -(-split.storage_bytes // count))) for split, count in zip(uncut, counts, strict=True)
     ]
@@ -260,27 +265,31 @@ def _cut(uncut: Sequence[Split], locator: Locator | None, split_bytes: int, coun
         for location in split.locations
         if len(location.bytes) > 1.5 * target
     ]
-    found = iter(locator.cut_all(large) if locator else ())
+    cut = iter(locator.cut_all(large) if locator else ())
     splits: list[Split] = []
     for split, target, count in zip(uncut, targets, counts, strict=True):
         parts = [
             part
             for location in split.locations
-            for part in (next(found) if len(location.bytes) > 1.5 * target else (location,))
+            for part in (next(cut) if len(location.bytes) > 1.5 * target else (location,))
         ]
-        splits += _cut_of(split, parts, target, count)
+        splits += _splits_of_parts(split, parts, target, count)
     return splits
 
 
-def _cut_of(split: Split, parts: Sequence[SegmentLocation], target: int, count: int) -> list[Split]:
-    """Return at least `count` splits of one split that consists of these parts."""
+def _splits_of_parts(split: Split, parts: Sequence[SegmentLocation], target: int, count: int) -> list[Split]:
+    """Return the splits, at least `count`, of one split whose locations were cut into `parts`.
+
+    Adjacent parts that have about `target` bytes together become one split.
+    """
     if not parts:
         return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
-    splits = [each for some in _joined(parts, target) for each in _tiered(split.topic_partition, some)]
+    groups = _joined_locations(parts, target)
+    splits = [_tiered_split(split.topic_partition, group) for group in groups]
     return splits if len(splits) >= count else _cut_inside(splits, count)
 
 
-def _joined(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[SegmentLocation]]:
+def _joined_locations(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[SegmentLocation]]:
     """Yield groups of adjacent locations that have about `target` bytes together."""
     joined: list[SegmentLocation] = []
     size = 0
@@ -288,19 +297,22 @@ def _joined(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[
         if joined and size + len(location.bytes) / 2 > target:
             yield joined
             joined, size = [], 0
-        one = merged(joined[-1], location) if joined else None
-        if one is None:
+        both = merged(joined[-1], location) if joined else None
+        if both is None:
             joined.append(location)
         else:  # without merging, the bytes that both have would be fetched twice
             size -= len(joined[-1].bytes)
-            joined[-1] = location = one
+            joined[-1] = location = both
         size += len(location.bytes)
     yield joined
 
 
 def _cut_inside(splits: Sequence[Split], count: int) -> list[Split]:
-    """Cut splits by offsets into `count` splits, because they have too few places to cut; some bytes are read twice."""
-    counts = counts_of([len(split.offsets) for split in splits], count)
+    """Cut splits at any offsets into `count` splits; the splits of one location all read its bytes.
+
+    This is for splits with too few offsets at which their locations could be cut.
+    """
+    counts = split_counts([len(split.offsets) for split in splits], count)
     return [
         Split(split.topic_partition, offsets, tuple(within(split.locations, offsets)))
         for split, share in zip(splits, counts, strict=True)

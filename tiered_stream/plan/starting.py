@@ -1,4 +1,4 @@
-"""Turns positions (`startingOffsets`, timestamps, …) into a stream's start offsets and a batch query's ranges.
+"""Start offsets of a stream and ranges of a batch query, by positions (`startingOffsets`, timestamps, …).
 
 (Spark: `KafkaOffsetReaderAdmin.fetchSpecificOffsets`, `fetchSpecificTimestampBasedOffsets`, `KafkaSourceProvider`.)
 """
@@ -21,14 +21,15 @@ from tiered_stream.plan.partitions import within_log
 
 @dataclass(frozen=True, slots=True)
 class InitialOffsets:
-    """Offsets at which a stream without a checkpoint starts.
+    """Offsets at which a stream without a checkpoint starts, by partition.
 
-    `given` are the partitions whose offset the user named. `at_end` are the partitions that start at their end. Other
-    partitions start at their log start or at a timestamp. Offsets that are not given may differ when looked up again.
+    `explicit` are the partitions whose offset the options name. `at_end` are the partitions that start at their end.
+    Other partitions start at their log start or at a timestamp. Offsets of partitions that are not in `explicit` may
+    differ when they are looked up again.
     """
 
     offsets: dict[TopicPartition, int]
-    given: frozenset[TopicPartition]
+    explicit: frozenset[TopicPartition]
     at_end: frozenset[TopicPartition]
 
 
@@ -44,7 +45,9 @@ def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
 
 
 def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
-    """Return initial offsets if `initial_offsets` raises ConfigurationError: without a position, start at the end.
+    """Return initial offsets for a position that `initial_offsets` refuses with a ConfigurationError.
+
+    The position is fitted to the assigned partitions. A partition for which it gives no offset starts at its end.
 
     Raises:
         BrokerError, StorageError: the offsets cannot be looked up.
@@ -53,7 +56,10 @@ def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOff
 
 
 def _no_match(options: Options) -> str:
-    """Return the strategy for a partition for which the start position finds no offset."""
+    """Return the option's strategy for a partition for which the start position gives no offset.
+
+    It is `error`, `earliest` or `latest`.
+    """
     return options.group_strategy if isinstance(options.starting, AtGroup) else options.timestamp_strategy
 
 
@@ -61,16 +67,16 @@ def _initial(starting: Position, lookup: OffsetLookup, no_match: str, *, fitted:
     partitions, reader = lookup.assigned().partitions, lookup.reader
     starting = _fitted(starting, partitions) if fitted else starting
     starts = _positions(starting, partitions, lookup, "starting", no_match)
-    named = {each for each, at in starts.items() if at not in (EARLIEST, LATEST)}
+    named = {partition for partition, at in starts.items() if at not in (EARLIEST, LATEST)}
     return InitialOffsets(
         offsets=_bound(starts, *_log_ends(partitions, reader)),
-        given=frozenset(named) if isinstance(starting, AtOffsets) else frozenset(),
-        at_end=frozenset(each for each, at in starts.items() if at == LATEST),
+        explicit=frozenset(named) if isinstance(starting, AtOffsets) else frozenset(),
+        at_end=frozenset(partition for partition, at in starts.items() if at == LATEST),
     )
 
 
 def _fitted(starting: Position, partitions: Collection[TopicPartition]) -> Position:
-    """Return `starting` for exactly these partitions."""
+    """Return `starting` for exactly these partitions; partitions that it does not name start at their end."""
     match starting:
         case AtOffsets(offsets, topics):
             words = {partition: topics.get(partition.topic, LATEST) for partition in partitions}
@@ -91,28 +97,30 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
         BrokerError, StorageError: the offsets cannot be looked up.
     """
 
-    def ask() -> dict[TopicPartition, OffsetRange]:
+    def request() -> dict[TopicPartition, OffsetRange]:
         partitions, reader = lookup.assigned().partitions, lookup.reader
         starts = _positions(options.starting, partitions, lookup, "starting", _no_match(options))
         ends = _positions(options.ending, partitions, lookup, "ending", "latest")
         earliest, latest = _log_ends(partitions, reader)  # last: no timestamp's offset lies beyond
         starts = _bound(starts, earliest, latest)
         # A partition that starts beyond an open transaction's first offset has nothing to read, and ends at its start.
-        held = {**latest, **{each: starts[each] for each in lookup.undecided(latest, starts)}}
-        ranges = _ranges(starts, _bound(ends, earliest, held))
-        wanted = {partition: offsets.end for partition, offsets in ranges.items() if len(offsets)}
-        check_decided(lookup.undecided(latest, wanted), wanted)
-        return within_log(ranges, earliest, held, DataLossPolicy(options.fail_on_data_loss))
+        log_ends = {**latest, **{partition: starts[partition] for partition in lookup.undecided(latest, starts)}}
+        ranges = _ranges(starts, _bound(ends, earliest, log_ends))
+        range_ends = {partition: offsets.end for partition, offsets in ranges.items() if len(offsets)}
+        check_decided(lookup.undecided(latest, range_ends), range_ends)
+        return within_log(ranges, earliest, log_ends, DataLossPolicy(options.fail_on_data_loss))
 
-    return lookup.retrying(ask)
+    return lookup.retrying(request)
 
 
 def _positions(
     position: Position, partitions: Collection[TopicPartition], lookup: OffsetLookup, which: str, no_match: str
 ) -> dict[TopicPartition, int]:
-    """Return an offset, EARLIEST or LATEST by partition.
+    """Return by partition the offset that `position` means, or EARLIEST or LATEST.
 
-    `no_match` is used if a timestamp or group gives no offset: `error`, `earliest` or `latest`.
+    Args:
+        which: `starting` or `ending`, for errors.
+        no_match: strategy if a timestamp or group gives no offset: `error`, `earliest` or `latest`.
     """
     reader = lookup.reader
     position = position.at(lookup.now_ms()) if isinstance(position, BeforeNow) else position
@@ -154,24 +162,36 @@ def _offsets_of(
 def _offsets_for(
     timestamps: Mapping[TopicPartition, int], reader: OffsetReader, no_match: str
 ) -> dict[TopicPartition, int]:
-    """Return the first offset at or after each partition's timestamp; as in Kafka, -1 is LATEST and -2 is EARLIEST."""
+    """Return the first offset at or after each partition's timestamp (ms); as in Kafka, -1 is LATEST, -2 EARLIEST.
+
+    A partition without such an offset is LATEST. Raises ConfigurationError for it if `no_match` is `error`.
+    """
     words = {partition: timestamp for partition, timestamp in timestamps.items() if timestamp in (EARLIEST, LATEST)}
     times = {partition: timestamp for partition, timestamp in timestamps.items() if partition not in words}
-    found = reader.for_timestamps(times) if times else {}
-    unmatched = [partition for partition in times if found.get(partition) is None]
+    offsets = reader.for_timestamps(times) if times else {}
+    unmatched = [partition for partition in times if offsets.get(partition) is None]
     if unmatched and no_match == "error":
         raise ConfigurationError(
             f"no offset matched the starting timestamp in {listed(unmatched)}: nothing there is as new; give an "
             "earlier one, or set startingOffsetsByTimestampStrategy to latest to start them at their end"
         )
-    matched = {partition: offset for partition, offset in found.items() if offset is not None}
+    matched = {partition: offset for partition, offset in offsets.items() if offset is not None}
     return {**words, **dict.fromkeys(unmatched, LATEST), **matched}
 
 
 def check_assigned(
     condition: str, which: str, specified: Collection[TopicPartition], partitions: Collection[TopicPartition]
 ) -> None:
-    """Raise ConfigurationError unless the position names every partition that is read, and no other."""
+    """Check that a position specifies all `partitions` that are read, and no other.
+
+    Args:
+        condition: Spark's name of the error.
+        which: `starting` or `ending`.
+        specified: the partitions that the position names.
+
+    Raises:
+        ConfigurationError: the partitions differ; the message names them.
+    """
     missing, extra = set(partitions) - set(specified), set(specified) - set(partitions)
     if missing or extra:
         raise ConfigurationError(
@@ -184,6 +204,7 @@ def check_assigned(
 def _log_ends(
     partitions: Collection[TopicPartition], reader: OffsetReader
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return the log starts and the log ends of the partitions."""
     return (reader.earliest(partitions), reader.latest(partitions)) if partitions else ({}, {})
 
 

@@ -24,9 +24,9 @@ from tiered_stream.plan.stream_end import StreamEnd, check_target
 
 
 class StreamPlanner:
-    """Planner of one run; it keeps initial offsets, the last trigger, the AvailableNow target, and topic ids.
+    """Planner of one run of a stream; it keeps initial offsets, the last trigger, the run's target, and topic ids.
 
-    Every method raises BrokerError or StorageError if a lookup fails after all retries, and DataLossError as described
+    Every method raises BrokerError or StorageError if a look-up fails after all retries, and DataLossError as described
     in `plan.partitions`. `clock` returns milliseconds, `sleep` takes seconds.
     """
 
@@ -55,24 +55,26 @@ class StreamPlanner:
         """Ids of the topics that are read, as far as they are known."""
 
     def initial(self) -> dict[TopicPartition, int]:
-        """Return the start of the stream without a checkpoint; it is looked up once and stays the same."""
+        """Return the offsets at which the stream starts if it has no checkpoint; they are looked up once."""
         if self._first is None:
             self._first = FirstBatch.of(self._options, self._lookup)
         return dict(self._first.initial.offsets)
 
     def prepare_for_available_now(self) -> None:
-        """Limit the run to the ends that are looked up next (`Trigger.AvailableNow`)."""
+        """Let the run end at the log ends that are looked up next (`Trigger.AvailableNow`)."""
         self.available_now = True
 
     def latest(self) -> PartitionOffsets | None:
-        """Return the ends that were looked up last, or None before the first lookup or if there is nothing to read."""
+        """Return the log ends that were looked up last; None before the first look-up, or if there is no partition."""
         return self._latest or None
 
     def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
         """Return the end of the micro-batch from `start`, or `start` itself if there is no batch to read.
 
-        `limited`: the options with limits `…PerTrigger` apply; if not, no other batch follows this one. An initial
-        start that may differ when it is looked up again is returned once, unchanged (`plan.first_batch`).
+        An initial start that may differ when it is looked up again is returned once, unchanged (`plan.first_batch`).
+
+        Args:
+            limited: the options with limits `…PerTrigger` apply. If not, no other batch follows this one.
 
         Raises:
             ConfigurationError: `starting.initial_offsets` raises it.
@@ -88,16 +90,16 @@ class StreamPlanner:
         """Return the offset ranges that the micro-batch from `start` to `end` reads; a range may be empty.
 
         Raises:
-            DataLossError: `partitions.offset_ranges`, `partitions.within_log`, `available_now.check_target` or
+            DataLossError: `partitions.offset_ranges`, `partitions.within_log`, `stream_end.check_target` or
                 `FirstBatch.check_start` raises it.
             OpenTransactionError: `OffsetLookup.bounds` raises it.
         """
-        again = self._first if self._first is not None and self._first.is_read_again(start, end) else None
-        if again is not None:
-            start = again.start_of(end)
-        bounds = self._lookup.bounds(start, end, idle=again is not None)
-        if again is not None:
-            again.check_start(end, bounds.earliest, self._data_loss)
+        repeated = self._first if self._first is not None and self._first.is_repeated(start, end) else None
+        if repeated is not None:
+            start = repeated.start_of(end)
+        bounds = self._lookup.bounds(start, end, idle=repeated is not None)
+        if repeated is not None:
+            repeated.check_start(end, bounds.earliest, self._data_loss)
         if self._target is not None and start != end:
             check_target(self._target, end, bounds.latest)
         new = end.keys() - start.keys()
@@ -146,10 +148,10 @@ class StreamPlanner:
         known = {**self._lookup.earliest(latest.keys() - start.keys()), **start}
         backlog = Backlog(known, latest, self._locator)
         ends = ends_by_bytes(backlog, self._options.max_bytes_per_trigger)
-        most_offsets = self._options.max_offsets_per_trigger
-        if most_offsets is None:
+        max_offsets = self._options.max_offsets_per_trigger
+        if max_offsets is None:
             return ends
-        by_offsets = proportional_ends(known, latest, most_offsets)
+        by_offsets = proportional_ends(known, latest, max_offsets)
         ends = {partition: min(end, by_offsets[partition]) for partition, end in ends.items()}
         if not self._options.segment_aligned_ends:
             return ends

@@ -1,4 +1,4 @@
-"""Ends of the partitions of a stream that has an end (option `boundedStreaming`)."""
+"""Ends of a stream's run: the target under `Trigger.AvailableNow`, and the end by the option `boundedStreaming`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import check_assigned
 
+log = logging.getLogger(__name__)
+
 _ADVICE = "restart the query; if it happens again, topics are being deleted or made anew while it runs"
 
 
 def check_target(target: PartitionOffsets, end: PartitionOffsets, latest: PartitionOffsets) -> None:
-    """Check that `end` stays within `target`, and that the offsets up to `end` still exist according to `latest`.
+    """Check a micro-batch's `end` against the run's `target` (`Trigger.AvailableNow`) and the logs' ends in `latest`.
+
+    The end must have the partitions of the target, and must not lie beyond the target or beyond a log's end.
 
     Raises:
         DataLossError: the check fails, regardless of `failOnDataLoss`.
@@ -43,25 +47,22 @@ def check_target(target: PartitionOffsets, end: PartitionOffsets, latest: Partit
 
 
 def _check_ends(end: PartitionOffsets, bound: PartitionOffsets, condition: str, reason: str) -> None:
-    beyond = sorted(partition for partition, offset in end.items() if offset > bound[partition])
-    if beyond:
-        compared = ", ".join(f"{partition} ({end[partition]} against {bound[partition]})" for partition in beyond)
-        raise _error(condition, f"{reason} {compared}")
+    partitions = sorted(partition for partition, offset in end.items() if offset > bound[partition])
+    if partitions:
+        ends = ", ".join(f"{partition} ({end[partition]} against {bound[partition]})" for partition in partitions)
+        raise _error(condition, f"{reason} {ends}")
 
 
 def _error(condition: str, reason: str) -> DataLossError:
     return DataLossError(f"[{condition}] {reason}; {_ADVICE}")
 
 
-log = logging.getLogger(__name__)
-
-
 class StreamEnd:
-    """End of each partition of one run, as it becomes known.
+    """End of a bounded stream: the end offset of each partition, as the offsets become known.
 
     If the end is a time, a partition ends before its first offset at or after that time. While there is no such offset,
     the partition is read on until the time has come, and then ends at its log's end. A partition that the ending
-    options do not name was added after the first lookup, and is not read.
+    options do not name was added after the first look-up, and is not read.
     """
 
     def __init__(self, ending: Position, lookup: OffsetLookup) -> None:
@@ -69,10 +70,12 @@ class StreamEnd:
         self._ending = ending.at(lookup.now_ms()) if isinstance(ending, BeforeNow) else ending
         self._ends: dict[TopicPartition, int] = dict(ending.offsets) if isinstance(ending, AtOffsets) else {}
         self._checked = False
-        self._told = False
+        self._logged = False
 
     def within(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Return `latest`, limited to each partition's end, but never below the offsets in `start`.
+        """Return the lower of `latest` and the stream's end for each partition, but never less than `start`.
+
+        Partitions that the ending options do not name are left out. A log line says once that the stream has ended.
 
         Raises:
             ConfigurationError: the end names other partitions than the partitions that are read.
@@ -80,12 +83,16 @@ class StreamEnd:
         """
         self._check(latest.keys())
         times = self._times(latest.keys())
-        self._find_ends({each: time_ms for each, time_ms in times.items() if each not in self._ends}, latest)
+        self._find_ends(
+            {partition: time_ms for partition, time_ms in times.items() if partition not in self._ends}, latest
+        )
         named = [partition for partition in latest if partition in self._ends or partition in times]
-        ends = {each: max(self._ends.get(each, latest[each]), start.get(each, 0)) for each in named}
+        ends = {
+            partition: max(self._ends.get(partition, latest[partition]), start.get(partition, 0)) for partition in named
+        }
         within = {partition: min(latest[partition], end) for partition, end in ends.items()}
-        if not self._told and self._ends.keys() >= within.keys() and within == start:
-            self._told = True
+        if not self._logged and self._ends.keys() >= within.keys() and within == start:
+            self._logged = True
             log.info("the stream has reached its end, and reads no more: %s", offsets_to_json(within))
         return within
 
@@ -111,8 +118,8 @@ class StreamEnd:
         if not times:
             return
         now_ms = self._lookup.now_ms()
-        found = self._lookup.retrying(lambda: self._lookup.reader.for_timestamps(times))
+        offsets = self._lookup.retrying(lambda: self._lookup.reader.for_timestamps(times))
         for partition, time_ms in times.items():
-            end = found.get(partition)
+            end = offsets.get(partition)
             if end is not None or time_ms <= now_ms:
                 self._ends[partition] = latest[partition] if end is None else end

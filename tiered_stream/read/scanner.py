@@ -1,4 +1,4 @@
-"""`scan`: return the records that a batch query would read as Arrow batches, without Spark.
+"""Records of topics as Arrow batches, without Spark: `scan` reads them as a batch query does, `follow` as a stream.
 
 Threads of this process read the splits. They run in parallel, because fetching waits for the storage, and the kernels
 decode without the GIL.
@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.arrow import record_schema
 
 WAITING_BYTES = 256 << 20
-"""Default maximum bytes of all decoded records that wait for the consumer; a single larger batch is allowed."""
+"""Default maximum size in bytes of all decoded batches that wait for the consumer; one batch may exceed it."""
 
 THREAD_NAME = "tiered-stream-scan"
 
@@ -51,12 +50,12 @@ def scan(
 
     Raises:
         ConfigurationError: an option is missing, unknown or malformed.
-        TieredStreamError: the topics cannot be planned. While the reader is read: as `read_split`.
+        TieredStreamError: the read cannot be planned. The reader raises the errors of `read_split`.
     """
     parsed = parse_options(options, streaming=False)
     with closing(open_log_source(parsed)) as source:
         splits = plan_batch(parsed, source)
-    ahead = _Ahead(splits, partial(read_split, options=parsed), threads or usable_cores(), waiting_bytes)
+    ahead = _ThreadedReader(splits, partial(read_split, options=parsed), threads or usable_cores(), waiting_bytes)
     return pa.RecordBatchReader.from_batches(
         record_schema(parsed.include_headers, parsed.columns), ahead.batches(ordered=ordered)
     )
@@ -68,7 +67,7 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
     The topics are checked again and again. New records of one check come in the order of `scan`. After a check without
     new records, the function waits `pause_ms`.
 
-    Raises: as `scan`, while it reads.
+    Raises: the errors of `scan`, and of its reader.
     """
     parsed = parse_options(options, streaming=True)
     with closing(open_log_source(parsed)) as source:
@@ -77,40 +76,34 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
         while True:
             end = planner.next_end(start, limited=True)
             splits = splits_for(planner.ranges(start, end), parsed, source.locator, planner.topic_ids)
-            ahead = _Ahead(splits, partial(read_split, options=parsed), usable_cores(), WAITING_BYTES)
+            ahead = _ThreadedReader(splits, partial(read_split, options=parsed), usable_cores(), WAITING_BYTES)
             yield from ahead.batches(ordered=True)
             if end == start:
                 time.sleep(pause_ms / 1000)
             start = end
 
 
-@dataclass(slots=True)
-class _Channel:
-    """Queue of decoded batches that the consumer has not taken; `open` is the number of its splits still being read."""
-
-    open: int
-    waiting: deque[pa.RecordBatch] = field(default_factory=deque)
-
-
-class _Ahead:
-    """Reader of splits in threads, ahead of the consumer; at most `most` bytes of batches wait for the consumer."""
+class _ThreadedReader:
+    """Reader of splits in threads, ahead of the consumer; at most `waiting_bytes` bytes of batches wait for it."""
 
     def __init__(
         self,
         splits: Sequence[Split],
         read: Callable[[Split], Generator[pa.RecordBatch, None, None]],
         threads: int,
-        most: int,
+        waiting_bytes: int,
     ) -> None:
         self._splits = splits
         self._read = read
         self._threads = threads
-        self._most = most
+        self._waiting_bytes = waiting_bytes
         self._changed = threading.Condition()
-        self._upcoming = iter(range(len(splits)))
-        self._channels: list[_Channel] = []
-        self._consumed = 0  # the channel that the consumer is at
-        self._held = 0
+        self._unread = iter(range(len(splits)))
+        self._queues: list[deque[pa.RecordBatch | None]] = []
+        """Decoded batches of each split, and None at its end; without an order, all splits share one queue."""
+        self._consumed = 0
+        """Number of the split whose end the consumer waits for."""
+        self._held_bytes = 0
         self._error: BaseException | None = None
         self._stopped = False
 
@@ -120,11 +113,11 @@ class _Ahead:
         Raises: an error of any thread, as soon as it occurs.
         """
         count = len(self._splits)
-        self._channels = [_Channel(1) for _ in range(count)] if ordered else [_Channel(count)]
+        self._queues = [deque() for _ in range(count)] if ordered else [deque()] * count
         for _ in range(min(self._threads, count)):
             threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
         try:
-            for number in range(len(self._channels)):
+            for number in range(count):
                 while (batch := self._take(number)) is not None:
                     yield batch
         finally:
@@ -133,18 +126,16 @@ class _Ahead:
                 self._changed.notify_all()
 
     def _take(self, number: int) -> pa.RecordBatch | None:
-        """Wait for the channel's next batch and return it; None if the channel has no more batches."""
-        channel = self._channels[number]
+        """Wait for the next entry of the split's queue and return it: a batch, or None at the end of a split."""
+        queue = self._queues[number]
         with self._changed:
             self._consumed = number
-            self._changed.notify_all()  # a thread may wait for the consumer to come to this channel
-            self._changed.wait_for(lambda: channel.waiting or not channel.open or self._error)
+            self._changed.notify_all()  # a thread may wait for the consumer to come to this queue
+            self._changed.wait_for(lambda: queue or self._error)
             if self._error is not None:
                 raise self._error
-            if not channel.waiting:
-                return None
-            batch = channel.waiting.popleft()
-            self._held -= batch.nbytes
+            batch = queue.popleft()
+            self._held_bytes -= 0 if batch is None else batch.nbytes
             self._changed.notify_all()
             return batch
 
@@ -152,13 +143,12 @@ class _Ahead:
         """Read split after split in this thread, until there are no more splits or the consumer has stopped."""
         try:
             while (number := self._next()) is not None:
-                channel = min(number, len(self._channels) - 1)
                 with closing(self._read(self._splits[number])) as batches:
                     for batch in batches:
-                        if not self._put(channel, batch):
+                        if not self._put(number, batch):
                             return
                 with self._changed:
-                    self._channels[channel].open -= 1
+                    self._queues[number].append(None)
                     self._changed.notify_all()
         except BaseException as error:  # noqa: BLE001 - the consumer raises it
             with self._changed:
@@ -167,20 +157,21 @@ class _Ahead:
 
     def _next(self) -> int | None:
         with self._changed:
-            return None if self._stopped or self._error else next(self._upcoming, None)
+            return None if self._stopped or self._error else next(self._unread, None)
 
-    def _put(self, channel: int, batch: pa.RecordBatch) -> bool:
+    def _put(self, number: int, batch: pa.RecordBatch) -> bool:
         """Wait for room, then queue the batch for the consumer; return false if the consumer has stopped or failed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._error or self._has_room(channel, batch.nbytes))
+            self._changed.wait_for(lambda: self._stopped or self._error or self._has_room(number, batch.nbytes))
             if self._stopped or self._error:
                 return False
-            self._channels[channel].waiting.append(batch)
-            self._held += batch.nbytes
+            self._queues[number].append(batch)
+            self._held_bytes += batch.nbytes
             self._changed.notify_all()
             return True
 
-    def _has_room(self, channel: int, size: int) -> bool:
-        # The batch that the consumer waits for always has room; otherwise other channels could take all the room.
-        at_hand = channel == self._consumed and not self._channels[channel].waiting
-        return at_hand or self._held + size <= self._most
+    def _has_room(self, number: int, size: int) -> bool:
+        # The batch that the consumer waits for always has room; otherwise other splits could take all the room.
+        queue = self._queues[number]
+        is_awaited = not queue and queue is self._queues[self._consumed]
+        return is_awaited or self._held_bytes + size <= self._waiting_bytes

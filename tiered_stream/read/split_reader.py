@@ -1,4 +1,4 @@
-"""Read one split into Arrow on an executor: fetch, decode, filter, and fall back to the broker if storage fails.
+"""Reader of one split to Arrow on an executor: it fetches, decodes, filters, and falls back to the broker.
 
 The modules that talk to brokers and that read signed URLs are imported only for a split that needs them, because their
 imports take long.
@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tiered_stream.errors import (
     DataLossError,
@@ -29,13 +30,13 @@ from tiered_stream.model import (
     Split,
 )
 from tiered_stream.observe.metrics import ReadMetrics, send
-from tiered_stream.options.choices import Fallback, IsolationLevel
+from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.read.task_storage import TaskStorage
-from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.compiled import release_compiler
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
+from tiered_stream.records.part_bounds import PartBounds
 from tiered_stream.records.transactions import aborted_in_fetched
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.throttle import pace_of
@@ -46,7 +47,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the split's records in offset order, a few thousand rows at a time, and report what reading cost.
+    """Yield the split's records in offset order, a few thousand rows at a time, and then send the metrics.
 
     Raises:
         CorruptDataError: the fetched bytes are malformed.
@@ -61,10 +62,12 @@ def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None
 
 
 class SplitReader:
-    """Reader of one split, at most `max_rows` rows at a time; `metrics` counts what reading costs.
+    """Reader of one split to Arrow batches; `metrics` counts records, bytes, requests and fallbacks.
 
-    `columns` are the columns to return, None for all. `storage` is the shared storage access of a task that reads
-    several splits; if it is None, the reader makes its own.
+    Args:
+        max_rows: maximum number of rows of one batch.
+        columns: names of the columns to return; None: all.
+        storage: storage access that the splits of a task share; None: the reader makes its own.
     """
 
     def __init__(
@@ -81,15 +84,15 @@ class SplitReader:
         self.metrics = ReadMetrics()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the split's records in offset order. Raises: as `read_split`."""
-        for batch in within_times(self._uncounted(), self._options.times):
+        """Yield the split's records in offset order. Raises: the errors of `read_split`."""
+        for batch in within_times(self._read(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
             last = batch.column("timestamp")[-1].value // 1000
             self.metrics.record_timestamp_max = max(self.metrics.record_timestamp_max, last)
             yield batch if self._columns is None else batch.select(self._columns)
 
-    def _uncounted(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         if self._split.locations:
             try:
                 yield from self._from_storage()
@@ -100,22 +103,23 @@ class SplitReader:
     def _from_storage(self) -> Iterator[pa.RecordBatch]:
         locations = self._split.locations
         _check_formats(locations)
-        current, decoder = 0, self._location_decoder(locations[0])
+        number, decoder = 0, self._location_decoder(locations[0])
         storage = self._storage or TaskStorage((self._split,), self._options)
         fetcher = storage.fetcher
-        for index, data in storage.bytes_of(self._split, self.metrics.on_remote_fetch):
-            while current < index:
-                self._finish(fetcher, locations[current], decoder)
-                current += 1
-                decoder = self._location_decoder(locations[current])
-            with naming(partial(fetcher.describe, locations[current].segment)):
+        for next_number, data in storage.bytes_of(self._split, self.metrics.on_remote_fetch):
+            while number < next_number:
+                self._finish(fetcher, locations[number], decoder)
+                number += 1
+                decoder = self._location_decoder(locations[number])
+            with naming(partial(fetcher.describe, locations[number].segment)):
                 yield from self._timed(decoder.feed(data))
-            self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
+            self._position = max(self._position, min(decoder.next_offset, locations[number].offsets.end))
             del data  # otherwise these bytes stay in memory while the next ones are awaited
-        self._finish(fetcher, locations[current], decoder)
+        self._finish(fetcher, locations[number], decoder)
         self._position = self._split.offsets.end
 
     def _timed(self, decoded: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, and add to the metrics how long decoding them took."""
         while True:
             began = time.perf_counter()
             batch = next(decoded, None)
@@ -131,9 +135,9 @@ class SplitReader:
         self._position = location.offsets.end
 
     def _fall_back(self, error: StorageError) -> None:
-        """Log and count that the rest of the split is read from the broker (KIP-1254).
+        """Log and count that the rest of the split is read from the broker because of `error` (KIP-1254).
 
-        Raises: `error`, if `remote.fallback` is `fail` or there is no broker.
+        Raises: `error`, if `remote.fallback` is `fail` or no broker is configured.
         """
         self.metrics.remote_fetch_errors += 1
         if self._options.fallback is Fallback.FAIL or "bootstrap.servers" not in self._options.kafka:
@@ -145,31 +149,31 @@ class SplitReader:
         )  # fmt: skip
 
     def _from_broker(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the split that are still to read, from the broker through raw Fetch requests."""
+        """Yield the split's records from the current position on, by raw Fetch requests to the broker."""
         while self._position < self._split.offsets.end:
             try:
                 yield from self._fetched(OffsetRange(self._position, self._split.offsets.end))
             except (OffsetOutOfRangeError, TopicRecreatedError) as error:
                 self._skip_lost(error)
 
-    def _fetched(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    def _fetched(self, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
         from tiered_stream.broker.client import open_client
         from tiered_stream.broker.range_reader import read_range
 
         client = open_client(self._options.kafka)
         partition, isolation = self._split.topic_partition, self._options.isolation_level
         for fetched in read_range(
-            client, partition, wanted, isolation,
+            client, partition, offsets, isolation,
             poll_timeout_ms=self._options.poll_timeout_ms, topic_id=self._split.topic_id,
         ):  # fmt: skip
             self.metrics.on_broker_fetch(len(fetched.records))
             # The size of a Fetch is known only afterwards, so the rate limit delays the next Fetch.
             self._pace(len(fetched.records))
-            aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, wanted.end)
-            decoder = self._decoder(OffsetRange(self._position, wanted.end), aborted)
+            aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, offsets.end)
+            decoder = self._decoder(OffsetRange(self._position, offsets.end), aborted)
             yield from self._timed(decoder.feed(fetched.records))
-            self._position = max(self._position, min(decoder.next_offset, wanted.end))
-        if self._position < wanted.end:
+            self._position = max(self._position, min(decoder.next_offset, offsets.end))
+        if self._position < offsets.end:
             raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
 
     def _skip_lost(self, error: OffsetOutOfRangeError | TopicRecreatedError) -> None:
@@ -198,19 +202,18 @@ class SplitReader:
         return reader.earliest([partition])[partition]
 
     def _location_decoder(self, location: SegmentLocation) -> RecordBatchDecoder:
-        committed = self._options.isolation_level is IsolationLevel.READ_COMMITTED
-        aborted = location.aborted_transactions
-        offsets = location.offsets.start, location.offsets.end
-        check = PartCheck(_bounds(location), offsets, aborted if committed else None)
-        return self._decoder(location.offsets, aborted, check)
+        segment = location.segment
+        first = location.offsets.start if location.bytes.start else None
+        bounds = PartBounds(segment.base_offset, segment.end_offset, first, location.following)
+        return self._decoder(location.offsets, location.aborted_transactions, bounds)
 
     def _decoder(
-        self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...], check: PartCheck | None = None
+        self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...], bounds: PartBounds | None = None
     ) -> RecordBatchDecoder:
         partition = self._split.topic_partition
         return RecordBatchDecoder(
             partition.topic, partition.partition, offsets.start, offsets.end, aborted=aborted,
-            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
+            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, bounds=bounds,
             max_rows=self._max_rows, limits=self._options.limits,
             columns=None if self._columns is None else tuple({**dict.fromkeys(self._columns), "timestamp": None}),
         )  # fmt: skip
@@ -219,26 +222,19 @@ class SplitReader:
 def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
     """Yield the rows whose timestamps lie in the range (None: all rows), without empty batches."""
     for batch in batches:
-        kept = batch if times is None else batch.filter(_in(batch.column("timestamp"), times))
-        if kept.num_rows:
-            yield kept
+        matching = batch if times is None else batch.filter(_is_within(batch.column("timestamp"), times))
+        if matching.num_rows:
+            yield matching
 
 
-def _in(timestamps: pa.Array, times: TimeRange) -> pa.Array:
-    import pyarrow.compute as pc  # imported here, because it takes 0.05 s and few queries need it
-
+def _is_within(timestamps: pa.Array, times: TimeRange) -> pa.Array:
     micros = timestamps.cast(pa.int64())
     inside = pc.greater_equal(micros, min(times.from_ms * 1000, _INT64_MAX))
     return inside if times.to_ms is None else pc.and_(inside, pc.less(micros, min(times.to_ms * 1000, _INT64_MAX)))
 
 
-def _bounds(location: SegmentLocation) -> PartBounds:
-    segment = location.segment
-    first = location.offsets.start if location.bytes.start else None
-    return PartBounds(segment.base_offset, segment.end_offset, first, location.following)
-
-
 def _check_formats(locations: Sequence[SegmentLocation]) -> None:
+    """Raise StorageFormatError if a location has another storage format than the one that this package reads."""
     for location in locations:
         if location.storage_format != STORAGE_FORMAT:
             raise StorageFormatError(

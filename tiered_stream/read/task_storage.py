@@ -1,4 +1,4 @@
-"""Ranged GETs for the splits of one task, by one read-ahead, and the fetcher that sends them."""
+"""Bytes of the splits of one task from storage, by one read-ahead, and the fetcher for them."""
 
 from __future__ import annotations
 
@@ -25,38 +25,41 @@ class TaskStorage:
     def __init__(self, splits: Sequence[Split], options: Options) -> None:
         self._splits = deque(split for split in splits if split.locations and _has_known_formats(split.locations))
         self._options = options
-        self._pieces: Generator[tuple[int, bytes], None, None] | None = None
-        self._part = 0
+        self._chunks: Generator[tuple[int, bytes], None, None] | None = None
+        self._location_number = 0
         self._on_fetch: Callable[[int, float], None] = lambda size, seconds: None
         self._locations = [location for split in self._splits for location in split.locations]
 
     @cached_property
     def fetcher(self) -> RemoteStorageFetcher:
-        """Fetcher for the locations of all splits. Raises: as `split_fetcher`."""
+        """Fetcher for the locations of all splits. Raises: the errors of `split_fetcher`."""
         return split_fetcher(self._locations, self._options)
 
     def bytes_of(
         self, split: Split, on_fetch: Callable[[int, float], None]
     ) -> Generator[tuple[int, bytes], None, None]:
-        """Yield the bytes of one split as pairs: the index of the location within the split, and the bytes.
+        """Yield the bytes of one split in order, as pairs of the number of the location in the split and some bytes.
 
-        Splits must be read in the task's order; splits before this one that were not read are dropped.
+        Splits must be read in the task's order. If splits before this one were not read, the read-ahead starts again.
 
-        Raises: as `read_ahead`.
+        Args:
+            on_fetch: is called with size (bytes) and duration (seconds) of each request.
+
+        Raises: the errors of `read_ahead`.
         """
         while self._splits[0] is not split:
             self._splits.popleft()
             self.close()
         self._on_fetch = on_fetch
-        pieces = self._pieces or self._begun()
+        chunks = self._chunks or self._start_read_ahead()
         self._splits.popleft()
-        first, missing = self._part, split.storage_bytes
-        self._part += len(split.locations)
+        first_number, missing_bytes = self._location_number, split.storage_bytes
+        self._location_number += len(split.locations)
         try:
-            while missing:
-                part, data = next(pieces)
-                missing -= len(data)
-                yield part - first, data
+            while missing_bytes:
+                location_number, data = next(chunks)
+                missing_bytes -= len(data)
+                yield location_number - first_number, data
                 del data
         except BaseException:
             self.close()
@@ -65,32 +68,32 @@ class TaskStorage:
             self.close()
 
     def close(self) -> None:
-        """Cancel the read-ahead and drop the bytes that it has fetched."""
-        if self._pieces is not None:
-            self._pieces.close()
-            self._pieces = None
+        """Cancel the read-ahead and drop the bytes that it has fetched; splits can still be read after that."""
+        if self._chunks is not None:
+            self._chunks.close()
+            self._chunks = None
 
-    def _begun(self) -> Generator[tuple[int, bytes], None, None]:
+    def _start_read_ahead(self) -> Generator[tuple[int, bytes], None, None]:
         """Start a read-ahead of all splits that are not read yet."""
         options = self._options
         parts = [(location.segment, location.bytes) for split in self._splits for location in split.locations]
-        self._part = 0
-        self._pieces = read_ahead(
+        self._location_number = 0
+        self._chunks = read_ahead(
             self.fetcher, parts, options.fetch, lambda size, seconds: self._on_fetch(size, seconds),
             pace_of("fetch", options.max_bytes_per_second), may_stop=not options.streaming, window=window_for(options),
         )  # fmt: skip
-        return self._pieces
+        return self._chunks
 
 
 def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
-    """Return a fetcher for these locations: for signed URLs if there are any, else for the configured storage.
+    """Return a fetcher for these locations: of signed URLs if locations have any, else of the configured storage.
 
     A fetcher class that the user has configured takes precedence over signed URLs (KIP-1254).
 
     Raises:
-        ConfigurationError: as `fetcher_for`.
+        ConfigurationError: `fetcher_for` raises it.
     """
-    signed = {each.segment.segment_id: each for each in locations if each.signed_url is not None}
+    signed = {location.segment.segment_id: location for location in locations if location.signed_url is not None}
     if not signed or options.fetcher_class is not None:
         return fetcher_for(options)
 
@@ -104,7 +107,7 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
         return locator.signed_url(signed[segment.segment_id])
 
     return PresignedFetcher(
-        {segment_id: each.signed_url or "" for segment_id, each in signed.items()},
+        {segment_id: location.signed_url or "" for segment_id, location in signed.items()},
         renew,
         signed_requests(options.storage),
         fetcher_for(options) if options.storage.uri is not None else None,
@@ -112,4 +115,5 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
 
 
 def _has_known_formats(locations: Sequence[SegmentLocation]) -> bool:
+    """Return whether all locations have the storage format that this package reads."""
     return all(location.storage_format == STORAGE_FORMAT for location in locations)

@@ -71,13 +71,13 @@ def _numbers(one: Filter, bounds_of: Callable[[Any], Bounds | None]) -> Numbers:
         case EqualTo() | EqualNullSafe():
             return Numbers.between(at_or_after, at_or_before)
         case GreaterThanOrEqual():
-            return Numbers.between(least=at_or_after)
+            return Numbers.between(first=at_or_after)
         case GreaterThan():
-            return Numbers.between(least=at_or_before + 1)
+            return Numbers.between(first=at_or_before + 1)
         case LessThanOrEqual():
-            return Numbers.between(most=at_or_before)
+            return Numbers.between(last=at_or_before)
         case LessThan():
-            return Numbers.between(most=at_or_after - 1)
+            return Numbers.between(last=at_or_after - 1)
     return EVERY
 
 

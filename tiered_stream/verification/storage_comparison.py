@@ -242,7 +242,8 @@ def _planned(
     except _NOT_ONE_SEGMENT:
         raise
     except _UNREADABLE as error:
-        ends = [end for end in locator.segment_ends({partition: offsets})[partition] if end < offsets.end]
+        segments = locator.segments({partition: offsets})[partition]
+        ends = [segment.offsets.end for segment in segments if segment.offsets.end < offsets.end]
         if not ends:
             yield _unreadable(offsets.start, error)
             return

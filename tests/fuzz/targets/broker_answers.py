@@ -216,10 +216,9 @@ def locate(data: bytes) -> None:
     found = locator.locate({PARTITION: wanted})[PARTITION]
     for each in found:
         assert wanted.start <= each.offsets.start < each.offsets.end <= wanted.end
-    locator.segment_ends({PARTITION: wanted})
     locator.segments({PARTITION: wanted})
     for each in found[:3]:
-        locator.cut(each, 100)
+        locator.cut_all([(each, 100)])
 
 
 TARGETS = (

@@ -13,10 +13,10 @@ from tests.golden import NAMES, golden
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.locate.metadata_topic.metadata_snapshots import KeptTopic, LastBatch
+from tiered_stream.locate.metadata_topic.metadata_snapshots import LastBatch, TopicSnapshot
 from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
-from tiered_stream.locate.metadata_topic.told_topic import ToldTopic, take_in, told_again
+from tiered_stream.locate.metadata_topic.topic_state import TopicState, apply_record, restored_topic
 from tiered_stream.model import TopicPartition
 from tiered_stream.records.value_scan import scan_values
 from tiered_stream.records.values import Value, read_values
@@ -100,12 +100,12 @@ def said(read: Iterator[tuple[int, Iterator[Value]]]) -> tuple[int, list[object]
     following, found = 0, list[object]()
     try:
         for offset_after, values in read:
-            told = {topic_id: ToldTopic(0) for topic_id in OURS}
+            told = {topic_id: TopicState(0) for topic_id in OURS}
             for offset, value in values:
                 if value is not None:
-                    take_in(told, PARTITION, offset, value)
+                    apply_record(told, PARTITION, offset, value)
                     found += [(offset, each) for topic in told.values() for each in topic.summary()]
-                    told = {topic_id: ToldTopic(0) for topic_id in OURS}
+                    told = {topic_id: TopicState(0) for topic_id in OURS}
             following = offset_after
     except TieredStreamError as error:
         return following, found, str(error)
@@ -115,15 +115,15 @@ def said(read: Iterator[tuple[int, Iterator[Value]]]) -> tuple[int, list[object]
 def section(random: Random) -> bytes:
     """Of a kept file: records, some spoiled, in their format or not."""
     values = [(number(random) & (1 << 62) - 1, record(random)) for _ in range(1 + below(random, 3))]
-    packed = KeptTopic.of(1, LAST_BATCH, values).packed
+    packed = TopicSnapshot.of(1, LAST_BATCH, values).packed
     return spoiled(random, packed) if random.random() < 0.5 else packed
 
 
 def load(data: bytes) -> None:
     """As one whose digest is right; what it tells is told again by what is kept of it."""
     topic_id = one(Random(len(data)), OURS)
-    topic = told_again(KeptTopic(1, LAST_BATCH, data).values(), topic_id, PARTITION, 1)
-    again = told_again(KeptTopic.of(1, LAST_BATCH, topic.summary()).values(), topic_id, PARTITION, 1)
+    topic = restored_topic(TopicSnapshot(1, LAST_BATCH, data).values(), topic_id, PARTITION, 1)
+    again = restored_topic(TopicSnapshot.of(1, LAST_BATCH, topic.summary()).values(), topic_id, PARTITION, 1)
     assert list(topic.summary()) == list(again.summary())
 
 

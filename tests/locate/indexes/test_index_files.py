@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.locate.indexes.index_files import parse_offset_index, parse_time_index, parse_transaction_index
+from tiered_stream.locate.indexes.index_files import parse_time_index, parse_transaction_index
+from tiered_stream.locate.indexes.offset_index import parse_offset_index
 from tiered_stream.model import AbortedTransaction
 
 BASE = 1000

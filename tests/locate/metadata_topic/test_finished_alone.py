@@ -147,7 +147,7 @@ def test_a_segment_that_ends_elsewhere_is_not_taken_for_it(tier: ScriptedTier) -
 def test_an_update_alone_is_kept_for_the_next_query(
     tier: ScriptedTier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiered_stream.locate.metadata_topic.metadata_log._KEPT_RECORDS", 1)
+    monkeypatch.setattr("tiered_stream.locate.metadata_topic.metadata_log._MIN_SNAPSHOT_RECORDS", 1)
     folder = tmp_path / "kept"
     folder.mkdir(mode=0o700)
     tier.tell("orders", finished(tier, 1))

@@ -11,6 +11,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from tests.locate.metadata_topic.scripted_tier import LOG_END, ScriptedTier, segment_record
+from tests.locate.segments import segment_ends
 from tiered_stream.broker.wire.flexible_versions import compact_string
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, TieredStreamError
 from tiered_stream.locate.metadata_topic import metadata_log
@@ -62,7 +63,7 @@ def locator(
 
 def tiered(tier: ScriptedTier) -> set[TopicPartition]:
     """The partitions of which the locator knows the segment."""
-    return {partition for partition, ends in locator(tier).segment_ends(ALL).items() if ends}
+    return {partition for partition, ends in segment_ends(locator(tier), ALL).items() if ends}
 
 
 def test_all_is_known_when_all_is_well(tier: ScriptedTier) -> None:
@@ -87,8 +88,8 @@ def test_without_a_fallback_it_is_an_error_that_names_the_record(tier: ScriptedT
     tier.tell(SICK.topic, whole(tier)[:-9])
     made = locator(tier, falls_back=False)
     with pytest.raises(CorruptDataError, match="__remote_log_metadata-. at offset"):
-        made.segment_ends({SICK: OffsetRange(0, LOG_END)})
-    assert made.segment_ends(dict.fromkeys(WELL, OffsetRange(0, LOG_END)))[WELL[0]] == (10,)
+        segment_ends(made, {SICK: OffsetRange(0, LOG_END)})
+    assert segment_ends(made, dict.fromkeys(WELL, OffsetRange(0, LOG_END)))[WELL[0]] == (10,)
 
 
 def test_a_record_that_names_nobody_costs_nobody(tier: ScriptedTier) -> None:
@@ -117,25 +118,25 @@ def test_a_metadata_partition_without_a_leader_costs_the_topics_that_it_tells_of
 def test_without_a_fallback_a_partition_without_a_leader_is_an_error(tier: ScriptedTier) -> None:
     tier.leaders[SICK] = -1
     with pytest.raises(BrokerUnavailableError, match=r"topic-0-0.*no leader"):
-        locator(tier, falls_back=False).segment_ends(ALL)
+        segment_ends(locator(tier, falls_back=False), ALL)
 
 
 def test_what_a_leader_gone_costs_comes_back_with_it(tier: ScriptedTier) -> None:
     made = locator(tier)
     tier.leaders[SICK] = -1
-    faults = made.look(ALL).faults
+    faults = made.views(ALL).faults
     assert set(faults) == {SICK} and isinstance(faults[SICK], TieredStreamError)
     tier.leaders[SICK] = 2
-    answer = made.look(ALL)
+    answer = made.views(ALL)
     assert not answer.faults and answer.found[SICK].topic_id == tier.topics[SICK.topic]
 
 
 def test_news_is_read_on_and_a_new_topic_does_not_hide_the_others(tier: ScriptedTier) -> None:
     made = locator(tier)
     ours = [each for each in ALL if tier.told_by(each.topic) == tier.told_by(SICK.topic)]
-    assert len(made.look(ours[:1]).found) == 1
+    assert len(made.views(ours[:1]).found) == 1
     tier.tell(SICK.topic, segment_record(SICK.topic, tier.topics[SICK.topic], 1))
-    answer = made.look(ours)
+    answer = made.views(ours)
     assert {each: len(view.visible) for each, view in answer.found.items()} == {
         each: 2 if each == SICK else 1 for each in ours
     }
@@ -145,17 +146,17 @@ def test_what_comes_while_a_part_is_read_is_read_the_next_time(tier: ScriptedTie
     made = locator(tier)
     tier.tell(SICK.topic, segment_record(SICK.topic, tier.topics[SICK.topic], 1))
     tier.late = 1
-    assert len(made.look([SICK]).found[SICK].visible) == 1
+    assert len(made.views([SICK]).found[SICK].visible) == 1
     tier.late = 0
-    assert len(made.look([SICK]).found[SICK].visible) == 2
+    assert len(made.views([SICK]).found[SICK].visible) == 2
 
 
 def test_the_compiled_scan_finds_the_same(tier: ScriptedTier, monkeypatch: pytest.MonkeyPatch) -> None:
     for damage in BAD_RECORDS.values():
         tier.tell(SICK.topic, damage(tier))
-    expected = locator(tier).look(ALL)
-    monkeypatch.setattr(metadata_log, "_SCANNED_RECORDS", 0)
-    found = locator(tier).look(ALL)
+    expected = locator(tier).views(ALL)
+    monkeypatch.setattr(metadata_log, "_MIN_SCAN_RECORDS", 0)
+    found = locator(tier).views(ALL)
     assert found.found == expected.found
     assert {each: str(fault) for each, fault in found.faults.items()} == {
         each: str(fault) for each, fault in expected.faults.items()
@@ -172,7 +173,7 @@ class Kept:
 
     def look(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The segments that a new locator knows, by partition."""
-        found = locator(self.tier, kept=self.snapshots).look(partitions).found
+        found = locator(self.tier, kept=self.snapshots).views(partitions).found
         return {partition: len(view.visible) for partition, view in found.items()}
 
     def read_from(self) -> dict[int, list[int]]:
@@ -191,7 +192,7 @@ class Kept:
 
 @pytest.fixture
 def kept(tier: ScriptedTier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
-    monkeypatch.setattr(metadata_log, "_KEPT_RECORDS", 1)
+    monkeypatch.setattr(metadata_log, "_MIN_SNAPSHOT_RECORDS", 1)
     return Kept(tier, tmp_path / "kept")
 
 
@@ -251,7 +252,7 @@ def test_where_the_log_is_another_it_is_read_from_its_start(kept: Kept, change: 
 
 def test_a_record_that_cannot_be_read_is_kept_too(kept: Kept) -> None:
     kept.tier.tell(SICK.topic, whole(kept.tier)[:-9])
-    first, again = (locator(kept.tier, kept=kept.snapshots).look(ALL).faults for _ in range(2))
+    first, again = (locator(kept.tier, kept=kept.snapshots).views(ALL).faults for _ in range(2))
     assert set(first) == set(again) == {SICK}
     assert str(first[SICK]) == str(again[SICK])
 
@@ -259,4 +260,4 @@ def test_a_record_that_cannot_be_read_is_kept_too(kept: Kept) -> None:
 def test_who_may_not_read_the_metadata_topic_does_not_learn_of_it_from_what_was_kept(kept: Kept) -> None:
     kept.tier.refused = True
     with pytest.raises(TieredStreamError, match="READ on the topic"):
-        locator(kept.tier, falls_back=False, kept=kept.snapshots).segment_ends(ALL)
+        segment_ends(locator(kept.tier, falls_back=False, kept=kept.snapshots), ALL)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka.protocol.consumer.offsets import OffsetSpec
 
+from tests.locate.segments import segment_ends
 from tests.stack.processes import wait_until
 from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
@@ -81,7 +82,7 @@ def test_tiered_segments_are_located_and_news_is_taken_in(
         assert [location.offsets for location in located[here]] == [OffsetRange(at, at + 10) for at in range(0, 40, 10)]
         assert located[other] == ()
         assert offsets_read(stack, located[here]) == list(range(40))
-        assert locator.segment_ends({here: OffsetRange(5, 30)}) == {here: (10, 20, 30)}
+        assert segment_ends(locator, {here: OffsetRange(5, 30)}) == {here: (10, 20, 30)}
 
         send_hours(producer, topic, range(5, 7))
         send_hours(producer, topic, range(2), partition=1)

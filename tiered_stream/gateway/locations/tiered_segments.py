@@ -81,7 +81,7 @@ class TieredSegments:
         with self._lock:
             self._views = {partition: view for partition, view in self._views.items() if partition in existing}
         with suppress(UnknownTopicError):  # a topic was deleted just now
-            self._locator.follow(existing)
+            self._locator.read_metadata(existing)
         for partitions in by_leader.values():  # one refresh per leader: a silent leader delays no other's partitions
             self._refresh(partitions)
         if (fault := self._faulty.common_fault(existing)) is not None:
@@ -181,10 +181,10 @@ class TieredSegments:
 
     def _read(self, partitions: Collection[TopicPartition]) -> None:
         try:
-            views = self._locator.look(partitions)
+            views = self._locator.views(partitions)
         except UnknownTopicError:
             topics = self._client.metadata()
-            views = self._locator.look([partition for partition in partitions if _exists(topics, partition)])
+            views = self._locator.views([partition for partition in partitions if _exists(topics, partition)])
         now = time.monotonic()
         with self._lock:
             for partition in partitions:
@@ -202,7 +202,7 @@ class TieredSegments:
 
         Later calls of `location` then need no requests of their own.
         """
-        self._locator.expect(visible, ranges)
+        self._locator.prefetch(visible, ranges)
 
     def location(
         self, visible: Visible, at: int, offsets: OffsetRange, topic_id: UUID, committed: bool

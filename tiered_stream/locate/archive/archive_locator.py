@@ -1,4 +1,4 @@
-"""Locator that needs no broker, so that a topic can be read from its bucket after its cluster is gone."""
+"""Locator for topics in a bucket whose Kafka cluster is gone, or is not used."""
 
 from __future__ import annotations
 
@@ -6,39 +6,29 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tiered_stream.errors import DataLossError
 from tiered_stream.locate.archive.archived_partitions import Archive
-from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
-from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.locator import SegmentFilter, every_segment
-from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import AbortedTransaction, OffsetRange, PartitionLocations, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 
 class ArchiveLocator(SegmentMetadataLocator):
-    """Locator by the manifests in the bucket; the newest segment of each partition gives the lineage.
+    """Locator by the manifests in the bucket; the newest segment of each partition has the lineage.
 
-    Its knowledge is the last listing of `archive` (`ArchiveOffsetReader.latest` lists again). `close` closes neither
-    the archive nor the fetcher.
+    It locates what `archive` has listed last; `ArchiveOffsetReader.latest` lists again. `close` closes neither the
+    archive nor the fetcher.
     """
 
     name = "archive"
 
-    def __init__(
-        self,
-        archive: Archive,
-        fetcher: RemoteStorageFetcher,
-        isolation: IsolationLevel,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> None:
-        super().__init__(fetcher, isolation, cache_bytes)
+    def __init__(self, archive: Archive, fetcher: RemoteStorageFetcher, isolation: IsolationLevel) -> None:
+        super().__init__(fetcher, isolation)
         self._archive = archive
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         return super().locate(self._stable(ranges), needed)
-
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        return super().segment_ends(self._stable(ranges))
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         return super().segments(self._stable(ranges))
@@ -47,24 +37,31 @@ class ArchiveLocator(SegmentMetadataLocator):
         return self._archive.missing_objects(partition, offsets)
 
     def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
-        """Cut off the ranges at the last stable offset under read_committed: later offsets stay undecided for ever."""
+        """Return the ranges, under read_committed cut off at the archive's last stable offsets.
+
+        Transactions that are open there stay undecided forever.
+        """
         if not self.committed:
             return ranges
-        stable = {each: OffsetRange(0, of.last_stable_offset) for each, of in self._archive.partitions(ranges).items()}
-        return {partition: wanted.intersect(stable.get(partition, wanted)) for partition, wanted in ranges.items()}
+        stable = {
+            partition: OffsetRange(0, archived.last_stable_offset)
+            for partition, archived in self._archive.partitions(ranges).items()
+        }
+        return {partition: offsets.intersect(stable.get(partition, offsets)) for partition, offsets in ranges.items()}
 
-    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        return {partition: each.visible for partition, each in self._archive.partitions(partitions).items()}
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
+        return {partition: archived.visible for partition, archived in self._archive.partitions(partitions).items()}
 
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return an empty result for every seam, because transactions open at the archive's end are not read.
+        """Return no transactions for any seam.
 
-        They begin at or after the archive's last stable offset.
+        At the archive's end, the open transactions begin at or after the last stable offset, and are not read.
 
         Raises:
-            DataLossError: segments are missing, and so is the outcome of a transaction that is open before them.
+            DataLossError: segments are missing after a seam, and a transaction is open there, so that its outcome is
+                missing too.
         """
         for partition, seam in seams:
             self._check_gap(partition, self.visible_of([partition])[partition], seam)

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.errors import UnknownTopicError, naming
+from tiered_stream.errors import UnknownTopicError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
-from tiered_stream.locate.indexes.index_files import parse_offset_index, parse_time_index
+from tiered_stream.locate.indexes.offset_index import search_start
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.model import ByteRange, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.records.decoder import RecordBatchDecoder
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
 
-_SHOWN = 10
+_MAX_SHOWN_TOPICS = 10
 _INT64_MAX = (1 << 63) - 1
 _REQUEST_BYTES = 1 << 20  # most records are within one index interval (4 KiB) of the search's start
 
@@ -31,8 +31,8 @@ _REQUEST_BYTES = 1 << 20  # most records are within one index interval (4 KiB) o
 class ArchiveOffsetReader(OffsetReader):
     """Reader of the offsets of an archive, without its cluster.
 
-    A partition ends where its last segment does, or under read_committed where all transactions are decided. Partitions
-    without segments do not exist. `close` closes the archive, not the fetcher.
+    A partition ends at the end of its last segment, or under read_committed at the last stable offset of the archive.
+    Partitions without segments do not exist. `close` closes the archive, but not the fetcher.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class ArchiveOffsetReader(OffsetReader):
         self._limits = limits
         self._fetcher = fetcher
         self._isolation = isolation
-        self._told_topics = False
+        self._warned_of_no_topic = False
 
     def topics(self) -> frozenset[str]:
         return self._archive.topic_names()
 
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
-        self._archive.take_in(topics)
+        self._archive.list_new(topics)
         described = {topic: self._archive.topic(topic) for topic in topics}
         missing = sorted(topic for topic, description in described.items() if description is None)
         if missing:
@@ -70,13 +70,13 @@ class ArchiveOffsetReader(OffsetReader):
             ConfigurationError: the archive is empty, or its key prefix is cut off.
         """
         topics = self.topics()
-        found = {topic for topic in topics if wanted(topic)}
-        if found:
-            return self.partitions(found)
+        matching = {topic for topic in topics if wanted(topic)}
+        if matching:
+            return self.partitions(matching)
         self._archive.check_prefix()
-        if not self._told_topics:  # a stream asks for every micro-batch
-            self._told_topics = True
-            shown = ", ".join(sorted(topics)[:_SHOWN]) + (", …" if len(topics) > _SHOWN else "")
+        if not self._warned_of_no_topic:  # a stream asks for every micro-batch
+            self._warned_of_no_topic = True
+            shown = ", ".join(sorted(topics)[:_MAX_SHOWN_TOPICS]) + (", …" if len(topics) > _MAX_SHOWN_TOPICS else "")
             log.warning("no topic in the archive has the pattern of subscribePattern; its topics are %s", shown)
         return {}
 
@@ -89,19 +89,20 @@ class ArchiveOffsetReader(OffsetReader):
         return {partition: self._end(archived) for partition, archived in self._archived(partitions).items()}
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the ends of the partitions' last segments."""
+        """Return the ends of the partitions' last segments, as last listed."""
         return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         archived = self._archived(timestamps)
         with ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="timestamps") as executor:
-            found = executor.map(self._for_timestamp, archived.values(), timestamps.values())
-            return dict(zip(archived, found, strict=True))
+            offsets = executor.map(self._for_timestamp, archived.values(), timestamps.values())
+            return dict(zip(archived, offsets, strict=True))
 
     def close(self) -> None:
         self._archive.close()
 
     def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
+        """Return the first offset at or after `timestamp` (ms, EARLIEST or LATEST), or None if there is none."""
         if timestamp == EARLIEST:
             return archived.log_start_offset
         if timestamp == LATEST:
@@ -119,6 +120,7 @@ class ArchiveOffsetReader(OffsetReader):
         return archived.last_stable_offset if committed else archived.end_offset
 
     def _archived(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
+        """Return the partitions as last listed. Raises UnknownTopicError if a partition has no segments."""
         archived = self._archive.partitions(partitions)
         missing = sorted(str(partition) for partition in partitions if partition not in archived)
         if missing:
@@ -136,7 +138,7 @@ def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timest
         CorruptDataError, UnsupportedDataError: indexes or bytes are malformed.
     """
     segment, offsets = part.segment, part.offsets
-    start = _search_start(fetcher, part, timestamp)
+    start = search_start(fetcher, part, timestamp)
     late_enough = min(timestamp * 1000, _INT64_MAX)
     decoder = RecordBatchDecoder(
         segment.topic_partition.topic, segment.topic_partition.partition, offsets.start, offsets.end, limits=limits
@@ -149,13 +151,3 @@ def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timest
                 offset: int = batch.column("offset")[first].as_py()
                 return offset
     return None
-
-
-def _search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int:
-    """Return the byte position of a batch before which no visible record is late enough."""
-    segment = part.segment
-    indexes = fetcher.fetch_indexes(segment, (IndexType.OFFSET, IndexType.TIMESTAMP))
-    with naming(segment):
-        times = parse_time_index(indexes.get(IndexType.TIMESTAMP, b""), segment.base_offset)
-        positions = parse_offset_index(indexes.get(IndexType.OFFSET, b""), segment.base_offset, segment.size)
-    return positions.start_position(max(times.floor_offset(timestamp), part.offsets.start))

@@ -1,4 +1,4 @@
-"""Lists the copies of segments in an Aiven bucket, and the missing objects of copies that are not finished.
+"""Listing of the copies of segments in an Aiven bucket, and of the missing objects of copies that are not finished.
 
 The plugin uploads a segment's manifest last. So a copy is finished if it has a manifest, a log and indexes.
 """
@@ -26,7 +26,7 @@ from tiered_stream.storage.aiven.manifest import parse_manifest
 from tiered_stream.storage.object_store import ObjectStore
 
 MANIFEST = ".rsm-manifest"
-_MOST_LISTED_ALONE = 16
+_MAX_LISTED_ALONE = 16
 """Maximum number of topics that are listed one by one.
 
 Each topic takes at least one request, and one request of a full listing returns 1,000 keys.
@@ -41,7 +41,7 @@ Suffixes = frozenset[str]
 
 
 class SegmentCopy(NamedTuple):
-    """Key of a segment's objects without the suffix, as the key prefix and the path after it."""
+    """Copy of a segment in the bucket, named by the key of its objects: key prefix, and path without the suffix."""
 
     prefix: str
     path: str
@@ -68,9 +68,9 @@ class SegmentCopy(NamedTuple):
 
 
 class CopyListing:
-    """Lists the copies below key prefixes of a store, and reads their manifests.
+    """Listing of the copies below key prefixes of a store, and reader of their manifests.
 
-    If a segment is below another prefix than the first, it gets custom metadata with that prefix, which fetchers use.
+    A segment below another prefix than the first gets custom metadata with that prefix, which fetchers use.
     """
 
     def __init__(self, store: ObjectStore, prefixes: Sequence[str], manifest_limit: Limit) -> None:
@@ -79,7 +79,7 @@ class CopyListing:
         self._limit = manifest_limit
 
     def copies(self, start: str = "") -> Iterator[tuple[SegmentCopy, Suffixes]]:
-        """Return the copies whose path begins with `start`, each with the suffixes of its missing objects.
+        """Return the copies whose path begins with `start`, as pairs of copy and the suffixes of its missing objects.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -87,21 +87,23 @@ class CopyListing:
         return chain.from_iterable(self._copies_below(prefix, start) for prefix in self._prefixes)
 
     def of_topics(self, topics: Collection[str]) -> dict[str, dict[SegmentCopy, Suffixes]]:
-        """Return, by topic, the copies with the suffixes of their missing objects; many topics share one full listing.
+        """Return by topic its copies, each with the suffixes of its missing objects.
+
+        Few topics are listed one by one, and many by one listing of the whole archive.
 
         Raises: the errors of `copies`.
         """
-        found: dict[str, dict[SegmentCopy, Suffixes]] = {topic: {} for topic in topics}
+        copies: dict[str, dict[SegmentCopy, Suffixes]] = {topic: {} for topic in topics}
         finished: set[str] = set()
-        for start in [f"{topic}-" for topic in topics] if len(topics) <= _MOST_LISTED_ALONE else [""]:
+        for start in [f"{topic}-" for topic in topics] if len(topics) <= _MAX_LISTED_ALONE else [""]:
             for copy, missing in self.copies(start):
                 topic = copy.topic
                 # The same copy may be below two prefixes.
-                if topic in found and start in ("", f"{topic}-") and copy.path not in finished:
-                    found[topic][copy] = missing
+                if topic in copies and start in ("", f"{topic}-") and copy.path not in finished:
+                    copies[topic][copy] = missing
                     if not missing:
                         finished.add(copy.path)
-        return found
+        return copies
 
     def any_manifest(self) -> SegmentCopy | None:
         """Return a copy that has a manifest, or None if there is none. Raises: the errors of `copies`."""
@@ -116,13 +118,13 @@ class CopyListing:
         return self._store.describe(copy.prefix + copy.path + suffix)
 
     def read_manifest(self, copy: SegmentCopy) -> RemoteLogSegment | None:
-        """Return the segment that the copy's manifest describes, or None if the manifest was deleted meanwhile.
+        """Return the segment that the copy's manifest describes; None if the manifest has been deleted meanwhile.
 
         Raises:
             StorageError: the manifest cannot be read from the store.
             CorruptDataError, UnsupportedDataError: the manifest is malformed or of an unknown version; the message
                 names it.
-            ConfigurationError: the key prefix is too short, so a part of the prefix was taken for the topic's name.
+            ConfigurationError: the key prefix is cut off, so its rest looks like a part of the topic's name.
         """
         name = self.name(copy, MANIFEST)
         try:
@@ -144,14 +146,14 @@ class CopyListing:
         return replace(segment, custom_metadata=custom_metadata(copy.prefix)) if is_elsewhere else segment
 
     def _copies_below(self, prefix: str, start: str) -> Iterator[tuple[SegmentCopy, Suffixes]]:
-        found: dict[str, set[str]] = {}
+        listed: dict[str, set[str]] = {}
         for path, suffix in self._objects(prefix, start):
-            found.setdefault(path, set()).add(suffix)
-        return ((SegmentCopy(prefix, path), _SUFFIXES - suffixes) for path, suffixes in found.items())
+            listed.setdefault(path, set()).add(suffix)
+        return ((SegmentCopy(prefix, path), _SUFFIXES - suffixes) for path, suffixes in listed.items())
 
     def _objects(self, prefix: str, start: str) -> Iterator[tuple[str, str]]:
-        """Yield path and suffix of each segment object below the prefix, except objects below a longer prefix."""
-        longer = tuple(each for each in self._prefixes if each != prefix and each.startswith(prefix))
+        """Yield path and suffix of each segment object below `prefix` + `start`, and not below a longer prefix."""
+        longer = tuple(other for other in self._prefixes if other != prefix and other.startswith(prefix))
         for key in self._store.list(prefix + start):
             match = None if key.startswith(longer) else _OBJECT.fullmatch(key.removeprefix(prefix))
             if match is not None:

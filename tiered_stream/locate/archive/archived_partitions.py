@@ -1,4 +1,4 @@
-"""Contents of an archive: the segments that manifests in an Aiven bucket describe, and which of them are the log.
+"""Contents of an archive: the segments that manifests in an Aiven bucket describe, and the logs that they form.
 
 A copy that Kafka forgot (the broker died before it recorded the end of the copy) looks like any other copy. It does no
 harm: its records are the log's, or its leader epochs are not in the lineage.
@@ -7,19 +7,20 @@ harm: its records are the log's, or its leader epochs are not in the lineage.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.locate.archive.archived_copies import MANIFEST, CopyListing, SegmentCopy, Suffixes
-from tiered_stream.locate.archive.other_places import OtherPlaces
-from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
-from tiered_stream.locate.lineage import Lineage, VisibleSegment, lineage_of, visible_segments
+from tiered_stream.locate.archive.unread_places import UnreadPlaces
+from tiered_stream.locate.indexes.index_cache import IndexCache
+from tiered_stream.locate.lineage import Lineage, VisibleSegments, lineage_of, visible_segments
 from tiered_stream.model import (
     LeaderEpoch,
     OffsetRange,
@@ -46,15 +47,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPartition:
-    """A partition in the archive: all `segments`, and those that are `visible` in its `lineage`.
+    """Partition in the archive: all its `segments`, and the segments that are `visible` in its `lineage`.
 
-    `end_offset` (exclusive) and `last_stable_offset` are those of the archive alone: a transaction that is open at the
-    archive's end is undecided, whatever its outcome in the cluster.
+    `end_offset` is exclusive. `last_stable_offset` counts a transaction as undecided if it is open at the archive's
+    end, whatever its outcome in the cluster.
     """
 
     segments: tuple[RemoteLogSegment, ...]
     lineage: Lineage
-    visible: tuple[VisibleSegment, ...]
+    visible: VisibleSegments
     log_start_offset: int
     end_offset: int
     last_stable_offset: int
@@ -63,30 +64,32 @@ class ArchivedPartition:
 _Segments = tuple[RemoteLogSegment, ...]
 
 
+@dataclass(frozen=True)
 class _Topic:
-    """Segments of a topic, by copy and by partition, and the missing objects of incomplete copies."""
+    """Segments of a topic by copy, and suffixes of the missing objects of incomplete copies."""
 
-    def __init__(
-        self, topic_id: UUID, segments: dict[SegmentCopy, RemoteLogSegment], incomplete: dict[SegmentCopy, Suffixes]
-    ) -> None:
-        self.topic_id = topic_id
-        self.segments = segments
-        self.incomplete = incomplete
-        by_partition: dict[int, list[RemoteLogSegment]] = {}
-        for segment in segments.values():
-            by_partition.setdefault(segment.topic_partition.partition, []).append(segment)
-        self.partitions = {partition: tuple(listed) for partition, listed in by_partition.items()}
+    topic_id: UUID
+    segments: Mapping[SegmentCopy, RemoteLogSegment]
+    incomplete: Mapping[SegmentCopy, Suffixes]
+
+    @cached_property
+    def partitions(self) -> dict[int, _Segments]:
+        """Segments by partition number."""
+        partitions: dict[int, list[RemoteLogSegment]] = defaultdict(list)
+        for segment in self.segments.values():
+            partitions[segment.topic_partition.partition].append(segment)
+        return {number: tuple(segments) for number, segments in partitions.items()}
 
 
 class Archive:
-    """The topics below the key prefixes of a store; a topic is listed on first use, and again by `refresh`.
+    """Archive of the topics below key prefixes of a store; a topic is listed on first use, and again by `refresh`.
 
     `close` closes the store, but not the fetcher.
 
     Args:
-        topic_ids: ids of the topics to read, if several topics had one name.
+        topic_ids: id to read by topic name, for names that several topics had one after the other.
         more_prefixes: further key prefixes, if the plugin's prefix was changed.
-        places: returns the places of segments in the whole storage, for errors and warnings.
+        places: returns all places in the storage that have segments, for errors and warnings.
     """
 
     def __init__(
@@ -95,7 +98,6 @@ class Archive:
         fetcher: RemoteStorageFetcher,
         key_prefix: str = "",
         topic_ids: Mapping[str, UUID] | None = None,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
         manifest_limit: Limit = DEFAULT_LIMITS.manifest,
         more_prefixes: Sequence[str] = (),
         places: Callable[[], Sequence[Place]] = tuple,
@@ -103,18 +105,18 @@ class Archive:
         prefixes = tuple(dict.fromkeys((key_prefix, *more_prefixes)))
         self._store = store
         self._listing = CopyListing(store, prefixes, manifest_limit)
-        self._elsewhere = OtherPlaces(store, prefixes, places)
-        self._looking: Future[None] | None = None
-        """Search for segments that are not read, which runs while the query is planned."""
-        self._told_missing: set[SegmentCopy] = set()
-        self._pinned = topic_ids or {}
-        self._indexes = IndexCache(fetcher, cache_bytes)
+        self._unread = UnreadPlaces(store, prefixes, places)
+        self._search: Future[None] | None = None
+        """Search, in a thread, for segments of the topics that are not read."""
+        self._warned_of: set[SegmentCopy] = set()
+        self._topic_ids = topic_ids or {}
+        self._indexes = IndexCache(fetcher)
         self._executor = ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="archive")
         self._topics: dict[str, _Topic] = {}
         self._known: dict[TopicPartition, tuple[_Segments, ArchivedPartition]] = {}
 
     def topic_names(self) -> frozenset[str]:
-        """List the whole archive, and return the names of topics with a finished copy.
+        """Return the names of all topics in the storage that have a finished copy, by a listing of the whole archive.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -122,30 +124,32 @@ class Archive:
         """
         names = frozenset(copy.topic for copy, missing in self._listing.copies() if not missing)
         if not names:
-            raise ConfigurationError(self._elsewhere.why_empty())
+            raise ConfigurationError(self._unread.why_empty())
         return names
 
     def why_empty(self) -> str | None:
-        """Return a message with the places that have segments, if the archive has no manifest; None if it has one.
+        """Return an error message that names places with segments if the archive has no manifest, else None.
 
         Raises:
             StorageError: the store cannot be listed.
         """
-        return self._elsewhere.why_empty() if self._listing.any_manifest() is None else None
+        return self._unread.why_empty() if self._listing.any_manifest() is None else None
 
     def check_prefix(self) -> None:
-        """Check the key prefix against one manifest.
+        """Check by one manifest that the key prefix is not cut off.
 
-        If the prefix is cut off, its rest looks like a part of topic names.
+        The rest of a prefix that is cut off looks like a part of topic names.
 
-        Raises: the errors of `refresh`.
+        Raises:
+            ConfigurationError: the key prefix is cut off.
+            StorageError, CorruptDataError, UnsupportedDataError: the errors of `refresh`.
         """
         copy = self._listing.any_manifest()
         if copy is not None:
             self._listing.read_manifest(copy)
 
     def refresh(self, topics: Collection[str]) -> None:
-        """List these topics again, with new segments and without deleted ones.
+        """List these topics again, so that new segments are known and deleted ones are forgotten.
 
         Raises:
             StorageError: the store cannot be listed, or a manifest cannot be read from it.
@@ -153,32 +157,32 @@ class Archive:
                 it.
             ConfigurationError: several topics had one name, and no topic id is configured.
         """
-        found: dict[str, tuple[UUID, dict[SegmentCopy, Suffixes]]] = {}
+        to_read: dict[str, tuple[UUID, dict[SegmentCopy, Suffixes]]] = {}
         for topic, copies in self._listing.of_topics(topics).items():
-            self._tell_missing(copies)
+            self._warn_of_missing(copies)
             topic_id = self._topic_id(topic, {copy.topic_id for copy, missing in copies.items() if not missing})
             if topic_id is None:
                 self._topics.pop(topic, None)
             else:
-                found[topic] = topic_id, {copy: each for copy, each in copies.items() if copy.topic_id == topic_id}
-        known: dict[SegmentCopy, RemoteLogSegment] = {}
-        for topic in found.keys() & self._topics.keys():
-            known |= self._topics[topic].segments
-        finished = [copy for _, copies in found.values() for copy, missing in copies.items() if not missing]
+                of_topic = {copy: missing for copy, missing in copies.items() if copy.topic_id == topic_id}
+                to_read[topic] = topic_id, of_topic
+        listed = [self._topics[topic] for topic in to_read if topic in self._topics]
+        known = {copy: segment for topic in listed for copy, segment in topic.segments.items()}
+        finished = [copy for _, copies in to_read.values() for copy, missing in copies.items() if not missing]
         unread = [copy for copy in finished if copy not in known]
         read = zip(unread, self._executor.map(self._listing.read_manifest, unread), strict=True)
         known |= {copy: segment for copy, segment in read if segment}
-        for topic, (topic_id, copies) in found.items():
+        for name, (topic_id, copies) in to_read.items():
             segments = {copy: known[copy] for copy, missing in copies.items() if not missing and copy in known}
             incomplete = {copy: missing for copy, missing in copies.items() if missing}
-            self._topics[topic] = _Topic(topic_id, segments, incomplete)
+            self._topics[name] = _Topic(topic_id, segments, incomplete)
 
-    def take_in(self, topics: Collection[str]) -> None:
-        """List the topics that were never listed."""
+    def list_new(self, topics: Collection[str]) -> None:
+        """List together the topics that are not listed yet. Raises: the errors of `refresh`."""
         self.refresh([topic for topic in topics if topic not in self._topics])
 
     def topic(self, topic: str) -> TopicDescription | None:
-        """Return the topic's id and its partitions that have segments, or None if the topic has no segment.
+        """Return the topic's id and its partitions with segments; None if the topic has no segment.
 
         Raises: the errors of `refresh`.
         """
@@ -186,24 +190,30 @@ class Archive:
         return None if known is None else TopicDescription(topic, known.topic_id, tuple(sorted(known.partitions)))
 
     def partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """Return the archive's state of these partitions as last listed, without partitions that have no segments.
+        """Return these partitions as last listed; partitions without segments are left out.
 
-        Raises: the errors of `refresh`, and errors of reading the indexes of the newest segments.
+        Raises:
+            StorageError, CorruptDataError, UnsupportedDataError, ConfigurationError: the errors of `refresh`, or the
+                indexes of a partition's newest segment cannot be read or are malformed.
         """
         segments = {}
         for partition in partitions:
             topic = self._topic(partition.topic)
             if topic is not None and partition.partition in topic.partitions:
                 segments[partition] = topic.partitions[partition.partition]
-        new = {each: some for each, some in segments.items() if each not in self._known or self._known[each][0] != some}
-        for partition, archived in zip(new, self._executor.map(self._work_out, new.values()), strict=True):
+        new = {
+            partition: listed
+            for partition, listed in segments.items()
+            if partition not in self._known or self._known[partition][0] != listed
+        }
+        for partition, archived in zip(new, self._executor.map(self._archived, new.values()), strict=True):
             self._known[partition] = new[partition], archived
-        if new and self._looking is None:
-            self._looking = self._executor.submit(self._elsewhere.tell, [some[0] for some in new.values()])
+        if new and self._search is None:
+            self._search = self._executor.submit(self._unread.warn_of_topics, [listed[0] for listed in new.values()])
         return {partition: self._known[partition][1] for partition in segments}
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
-        """Return the names of missing objects of copies whose first offset is in `offsets`, as last listed."""
+        """Return the names of the missing objects of copies whose base offset is in `offsets`, as last listed."""
         topic = self._topics.get(partition.topic)
         return [
             self._listing.name(copy, suffix)
@@ -220,9 +230,9 @@ class Archive:
         return open_transactions(self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, parse_producer_snapshot))
 
     def close(self) -> None:
-        """End threads and close the store."""
-        if self._looking is not None:
-            wait([self._looking])
+        """Wait for the threads to end, and close the store."""
+        if self._search is not None:
+            wait([self._search])
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._store.close()
 
@@ -231,29 +241,37 @@ class Archive:
             self.refresh([topic])
         return self._topics.get(topic)
 
-    def _tell_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
-        """Warn once for each incomplete copy, unless the manifest is missing, because the copy may be in progress."""
+    def _warn_of_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
+        """Warn once for each copy that lacks objects although it has a manifest; others may be in progress."""
         for copy, missing in copies.items():
-            if missing and MANIFEST not in missing and copy not in self._told_missing:
-                self._told_missing.add(copy)
+            if missing and MANIFEST not in missing and copy not in self._warned_of:
+                self._warned_of.add(copy)
                 names = " and ".join(self._listing.name(copy, suffix) for suffix in sorted(missing))
                 log.warning(
                     "%s: a segment is not read, %s is missing, and its manifest is there", copy.partition, names
                 )
 
-    def _topic_id(self, topic: str, found: set[UUID]) -> UUID | None:
-        if topic in self._pinned:
-            return self._pinned[topic] if self._pinned[topic] in found else None
-        if len(found) > 1:
-            ids = ", ".join(sorted(uuid_to_text(each) for each in found))
+    def _topic_id(self, topic: str, listed_ids: set[UUID]) -> UUID | None:
+        """Return the id of the topic to read, or None if it is not in `listed_ids`.
+
+        Raises:
+            ConfigurationError: there are several ids, and none is configured.
+        """
+        if topic in self._topic_ids:
+            return self._topic_ids[topic] if self._topic_ids[topic] in listed_ids else None
+        if len(listed_ids) > 1:
+            ids = ", ".join(sorted(uuid_to_text(topic_id) for topic_id in listed_ids))
             raise ConfigurationError(
                 f"the archive has several topics named {topic!r}, with the ids {ids}: say in the option "
                 f'remote.topic.id which one to read, as {{"{topic}":"<id>"}}'
             )
-        return next(iter(found), None)
+        return next(iter(listed_ids), None)
 
-    def _work_out(self, segments: _Segments) -> ArchivedPartition:
-        newest = max(segments, key=lambda each: (each.leader_epochs[-1].epoch, each.end_offset, each.segment_id))
+    def _archived(self, segments: _Segments) -> ArchivedPartition:
+        """Return the partition that consists of these segments, by the indexes of its newest segment."""
+        newest = max(
+            segments, key=lambda segment: (segment.leader_epochs[-1].epoch, segment.end_offset, segment.segment_id)
+        )
         checkpoint = self._parsed(newest, IndexType.LEADER_EPOCH, parse_leader_epoch_checkpoint)
         epochs = [LeaderEpoch(epoch, start_offset) for epoch, start_offset in checkpoint]
         lineage = lineage_of(epochs)
@@ -265,6 +283,7 @@ class Archive:
         return ArchivedPartition(segments, lineage, visible, start, end, max(start, min([end, *open_from])))
 
     def _parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], _T]) -> _T:
+        """Return what `parse` returns for an index of the segment. Raises CorruptDataError if the index is missing."""
         data = self._indexes.get(segment, (index_type,)).get(index_type)
         if data is None:
             raise CorruptDataError(f"{segment} has no {index_type.value} index")
@@ -276,7 +295,7 @@ def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Arch
     """Open the archive that the storage options name.
 
     Raises:
-        ConfigurationError: the layout has no manifests, or `open_fetcher` raises it.
+        ConfigurationError: the configured layout has no manifests, or `open_fetcher` raises it.
     """
     if storage.layout != StorageLayout.AIVEN:
         raise ConfigurationError(

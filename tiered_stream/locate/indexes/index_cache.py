@@ -11,7 +11,8 @@ from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 DEFAULT_CACHE_BYTES = 64 << 20
 
-_ENTRY_OVERHEAD = 512  # memory of an entry in addition to its data, so that the number of empty entries is bounded too
+_ENTRY_OVERHEAD = 512
+"""Assumed memory of an entry in bytes in addition to its data, so that the number of empty entries is bounded too."""
 
 _Indexes = dict[IndexType, bytes]
 
@@ -19,7 +20,7 @@ _Indexes = dict[IndexType, bytes]
 class IndexCache:
     """Cache of segments' indexes for many threads; threads that want the same indexes of a segment share one request.
 
-    An entry is a set of index types as it was requested: callers use only a few sets, and each set takes one request.
+    An entry has the indexes of one segment that were requested together. Callers request only a few combinations.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
@@ -29,9 +30,12 @@ class IndexCache:
         )
 
     def get(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> _Indexes:
-        """Return the wanted indexes that exist. Raises: the errors of `RemoteStorageFetcher.fetch_indexes`."""
-        wanted = frozenset(types)
-        return self._cache.get((segment.segment_id, wanted), lambda: self._fetcher.fetch_indexes(segment, wanted))
+        """Return by type the bytes of the segment's indexes of these types, without those that it does not have.
+
+        Raises: the errors of `RemoteStorageFetcher.fetch_indexes`.
+        """
+        key = segment.segment_id, frozenset(types)
+        return self._cache.get(key, lambda: self._fetcher.fetch_indexes(segment, key[1]))
 
 
 def _cost(indexes: _Indexes) -> int:

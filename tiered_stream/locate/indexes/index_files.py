@@ -1,12 +1,4 @@
-"""Parsers and lookups for the index files that are uploaded with a log segment.
-
-Offset index (Kafka: `OffsetIndex`), 8 bytes an entry, big-endian, sparse, both fields strictly ascending:
-
-    relative offset   int32   last offset of the batches appended together, minus the segment's base offset
-    position          int32   byte position in the segment at which the first of those batches begins
-
-So records before an entry's position have smaller offsets. The batch at the position begins at the entry's offset or
-before.
+"""Parsers of the time and the transaction indexes that are uploaded with a log segment.
 
 Time index (Kafka: `TimeIndex`), 12 bytes an entry, timestamps strictly ascending, offsets never descending:
 
@@ -35,39 +27,12 @@ import numpy.typing as npt
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.model import AbortedTransaction
 
-_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _TRANSACTION_ENTRY = np.dtype(
     [("version", ">i2"), ("producer_id", ">i8"), ("first", ">i8"), ("last", ">i8"), ("last_stable", ">i8")]
 )
 
 Int64s = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OffsetIndex:
-    """Absolute `offsets` and byte `positions` of one segment's offset index, parallel and ascending."""
-
-    offsets: Int64s
-    positions: Int64s
-
-    def start_position(self, offset: int) -> int:
-        """Return the byte position to read from, to include the batch with `offset` (Kafka: `OffsetIndex.lookup`)."""
-        entry = int(np.searchsorted(self.offsets, offset, side="right")) - 1
-        return int(self.positions[entry]) if entry >= 0 else 0
-
-    def end_position(self, end: int, segment_size: int) -> int:
-        """Return the byte position to read up to, to include all batches with an offset below `end` (exclusive)."""
-        entry = int(np.searchsorted(self.offsets, end - 1, side="left")) + 1
-        return int(self.positions[entry]) if entry < len(self.positions) else segment_size
-
-    def following(self, position: int) -> tuple[int, int]:
-        """Return the lowest and the highest possible offset that follows the batches before byte `position`.
-
-        `position` must be the position of an entry.
-        """
-        entry = int(np.searchsorted(self.positions, position, side="left"))
-        return int(self.offsets[entry - 1]) + 1 if entry else 0, int(self.offsets[entry])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,9 +44,9 @@ class TimeIndex:
     offsets: Int64s
 
     def floor_offset(self, timestamp: int) -> int:
-        """Return an offset in a batch before which no record has a timestamp at or after `timestamp`.
+        """Return an offset in a batch before which all records are older than `timestamp` (ms).
 
-        Kafka's `TimeIndex.lookup` returns the same.
+        Kafka's `TimeIndex.lookup` returns the same offset.
         """
         entry = int(np.searchsorted(self.timestamps, timestamp, side="right")) - 1
         return int(self.offsets[entry]) if entry >= 0 else self.base_offset
@@ -95,37 +60,15 @@ class TransactionIndexEntry:
     last_stable_offset: int
 
 
-def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> OffsetIndex:
-    """Parse the offset index of a segment that begins at `base_offset` and has `segment_size` bytes.
-
-    Raises:
-        CorruptDataError: entries are cut short, out of order or outside the segment.
-    """
-    entries = _without_trailing_zeros(_entries(data, _OFFSET_ENTRY, "offset index"))
-    offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
-    if len(entries):
-        _refuse(
-            "offset index",
-            ("an offset below the segment's base offset", offsets < 0),
-            ("offsets that do not ascend", np.diff(offsets) <= 0),
-            ("positions that do not ascend", np.diff(positions) <= 0),
-            (
-                f"positions {positions[0]} to {positions[-1]} in a segment of {segment_size} bytes",
-                (positions < 0) | (positions >= segment_size),
-            ),
-        )
-    return OffsetIndex(offsets + base_offset, positions)
-
-
 def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
-    """Parse the time index of a segment that begins at `base_offset`.
+    """Parse the bytes of the time index of a segment that begins at `base_offset`.
 
     Raises:
         CorruptDataError: entries are cut short or out of order.
     """
-    entries = _without_trailing_zeros(_entries(data, _TIME_ENTRY, "time index"))
+    entries = without_trailing_zeros(read_entries(data, _TIME_ENTRY, "time index"))
     timestamps, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64)
-    _refuse(
+    check_entries(
         "time index",
         ("an offset below the segment's base offset", offsets < 0),
         ("timestamps that do not ascend", timestamps[1:] <= timestamps[:-1]),
@@ -135,20 +78,20 @@ def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
 
 
 def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionIndexEntry, ...]:
-    """Return the transactions whose abort markers are in a segment that begins at `base_offset`, in the markers' order.
+    """Parse the bytes of the transaction index of a segment that begins at `base_offset`; entries keep their order.
 
     Raises:
         CorruptDataError: entries are cut short, out of order, or end below the segment.
         UnsupportedDataError: the version of an entry is not 0.
     """
-    entries = _entries(data, _TRANSACTION_ENTRY, "transaction index")
+    entries = read_entries(data, _TRANSACTION_ENTRY, "transaction index")
     if not len(entries):
         return ()
     if entries["version"].any():
         version = int(entries["version"][np.nonzero(entries["version"])[0][0]])
         raise UnsupportedDataError(f"transaction index: entry version {version}; only version 0 is known")
     first, last = entries["first"].astype(np.int64), entries["last"].astype(np.int64)
-    _refuse(
+    check_entries(
         "transaction index",
         ("last offsets that do not ascend", last[1:] <= last[:-1]),
         (f"a transaction that ended at {last[0]}, before it", last[:1] < base_offset),
@@ -161,19 +104,25 @@ def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionI
     )
 
 
-def _entries(data: bytes, entry: np.dtype[np.void], name: str) -> npt.NDArray[np.void]:
+def read_entries(data: bytes, entry: np.dtype[np.void], name: str) -> npt.NDArray[np.void]:
+    """Return the entries of an index file. Raises: CorruptDataError if the last one is cut off."""
     if len(data) % entry.itemsize:
         raise CorruptDataError(f"{name}: it has {len(data)} bytes, no multiple of {entry.itemsize}")
     return np.frombuffer(data, dtype=entry)
 
 
-def _without_trailing_zeros(entries: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+def without_trailing_zeros(entries: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return the entries up to the last one that is not all zeros."""
     written = np.nonzero(entries != np.zeros((), dtype=entries.dtype))[0]
     return entries[: int(written[-1]) + 1 if len(written) else 0]
 
 
-def _refuse(name: str, *faults: tuple[str, npt.NDArray[np.bool_]]) -> None:
-    """Raise CorruptDataError for the first of `faults` that any entry has."""
-    for what, entries in faults:
+def check_entries(name: str, *faults: tuple[str, npt.NDArray[np.bool_]]) -> None:
+    """Check an index file; `faults` are names of faults, each with the entries that have it.
+
+    Raises:
+        CorruptDataError: any entry has a fault; the message has the name of the first one.
+    """
+    for fault, entries in faults:
         if entries.any():
-            raise CorruptDataError(f"{name}: it has {what}")
+            raise CorruptDataError(f"{name}: it has {fault}")

@@ -1,4 +1,4 @@
-"""Completes segments of which the metadata topic only says that their copy is finished.
+"""Segments of which the metadata topic only says that their copy is finished, completed from the storage.
 
 With KIP-1266 the topic is compacted, and one update with a segment's key may be all that is left of the segment. An
 update does not contain the segment's start, size and leader epochs. If the storage keeps them (Aiven's manifests do),
@@ -20,75 +20,81 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
 
-_SHOWN = 3
+_MAX_SHOWN_OFFSETS = 3
 """Maximum number of end offsets in a warning."""
 
 
 class FinishedAloneSegments:
-    """Completes these segments by the storage's metadata, and logs how many could not be completed.
+    """Reader of the missing metadata of these segments; it logs how many segments have none in the storage.
 
-    Many threads may use it, but only one thread at a time per partition. With `falls_back`, segments whose metadata the
-    storage does not give are left to the brokers.
+    Many threads may use it, but only one thread at a time per partition.
+
+    Args:
+        executor: threads that send the requests.
+        falls_back: leave a segment to the brokers if the storage fails to give its metadata.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, executor: Executor, *, falls_back: bool) -> None:
         self._fetcher = fetcher
         self._executor = executor
         self._falls_back = falls_back
-        self._told: dict[tuple[UUID, int], RemoteLogSegment | None] = {}
+        self._completed: dict[tuple[UUID, int], RemoteLogSegment | None] = {}
         self._unknown: dict[TopicPartition, frozenset[UUID]] = {}
 
     def complete(
         self, alone: Mapping[TopicIdPartition, Sequence[FinishedAlone]], starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
-        """Return the segments that could be completed, by partition.
+        """Return by partition the segments whose metadata the storage has.
 
         Args:
-            starts: log start offsets of the partitions whose first segment is to be completed.
+            alone: segments of which only an update is known, by partition.
+            starts: log start offsets of partitions without a known segment before one of these segments.
 
         Raises:
             StorageError: the storage fails, and no segment may be left to the brokers.
         """
-        named = [
-            (each.topic_partition, finished, _named(each, finished, starts))
-            for each, of in alone.items()
-            for finished in of
-        ]
-        found: dict[TopicPartition, list[RemoteLogSegment]] = {each.topic_partition: [] for each in alone}
-        unknown: dict[TopicPartition, list[FinishedAlone]] = {each.topic_partition: [] for each in alone}
-        told = self._executor.map(lambda each: self._ask(each[2], each[1].update.end_offset), named)
-        for (partition, finished, _), segment in zip(named, told, strict=True):
+        copies = [(partition, finished) for partition, finished_alone in alone.items() for finished in finished_alone]
+        completed = self._executor.map(lambda copy: self._complete(copy[0], copy[1], starts), copies)
+        segments: dict[TopicPartition, list[RemoteLogSegment]] = {partition.topic_partition: [] for partition in alone}
+        unknown: dict[TopicPartition, list[FinishedAlone]] = {partition.topic_partition: [] for partition in alone}
+        for (partition, finished), segment in zip(copies, completed, strict=True):
             if segment is None:
-                unknown[partition].append(finished)
+                unknown[partition.topic_partition].append(finished)
             else:
-                found[partition].append(segment)
-        for partition, of in unknown.items():
-            self._warn(partition, of)
-        return found
+                segments[partition.topic_partition].append(segment)
+        for topic_partition, alone_of in unknown.items():
+            self._warn(topic_partition, alone_of)
+        return segments
 
-    def _ask(self, named: RemoteLogSegment | None, end_offset: int | None) -> RemoteLogSegment | None:
+    def _complete(
+        self, partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
+    ) -> RemoteLogSegment | None:
+        """Return the whole segment, or None if the storage does not have its metadata."""
+        named = _identified(partition, finished, starts)
         if named is None:
             return None
         key = named.segment_id, named.base_offset
-        if key not in self._told:
+        if key not in self._completed:
             try:
-                told = self._fetcher.segment_metadata(named)
-                self._told[key] = told if told and told.end_offset == end_offset else None
-            except (StorageObjectNotFoundError, CorruptDataError, UnsupportedDataError) as error:
-                log.warning("the storage does not tell what a segment is: %s", error)
-                self._told[key] = None
-            except StorageError as error:  # the storage may give the metadata later
-                if not self._falls_back:
+                segment = self._fetcher.segment_metadata(named)
+            except (StorageError, CorruptDataError, UnsupportedDataError) as error:
+                # A storage that fails may give the metadata later.
+                passing = isinstance(error, StorageError) and not isinstance(error, StorageObjectNotFoundError)
+                if passing and not self._falls_back:
                     raise
-                log.warning("the storage does not tell what a segment is: %s", error)
-                return None
-        return self._told[key]
+                log.warning("the storage does not have the metadata of a segment: %s", error)
+                if passing:
+                    return None
+                segment = None
+            self._completed[key] = segment if segment and segment.end_offset == named.end_offset else None
+        return self._completed[key]
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[FinishedAlone]) -> None:
-        """Log the segments that are not completed, unless they are the same as in the last call."""
-        ids = frozenset(each.update.segment_id for each in unknown)
+        """Warn that these segments are read from the broker, unless the partition's last warning had the same ones."""
+        ids = frozenset(finished.update.segment_id for finished in unknown)
         if ids != self._unknown.get(partition, frozenset()):
-            ends = [str(each.update.end_offset) for each in unknown if each.update.end_offset is not None][:_SHOWN]
+            end_offsets = (finished.update.end_offset for finished in unknown)
+            ends = [str(end_offset) for end_offset in end_offsets if end_offset is not None][:_MAX_SHOWN_OFFSETS]
             log.warning(
                 "%s: %d segment%s read from the broker: the metadata topic says that the copy is finished, but not "
                 "where it begins%s",
@@ -98,10 +104,10 @@ class FinishedAloneSegments:
         self._unknown[partition] = ids
 
 
-def _named(
+def _identified(
     partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
 ) -> RemoteLogSegment | None:
-    """Return a segment with the fields that name its objects, or None if its start is unknown."""
+    """Return a segment with the fields that its objects' names need, or None if its start or end is unknown."""
     update, before = finished.update, finished.end_before
     start = starts.get(partition.topic_partition) if before is None else before + 1
     if update.end_offset is None or start is None or start > update.end_offset:

@@ -16,6 +16,7 @@ from functools import partial
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
 from tiered_stream.errors import (
@@ -25,15 +26,20 @@ from tiered_stream.errors import (
     TieredStreamError,
     naming,
 )
-from tiered_stream.locate.metadata_topic.metadata_snapshots import KeptTopic, LastBatch, MetadataSnapshots, Whose
+from tiered_stream.locate.metadata_topic.metadata_snapshots import (
+    LastBatch,
+    MetadataSnapshots,
+    SnapshotKey,
+    TopicSnapshot,
+)
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.locate.metadata_topic.segment_table import FinishedAlone, SegmentTable, TrackedSegment
-from tiered_stream.locate.metadata_topic.told_topic import ToldTopic, take_in, told_again
-from tiered_stream.model import PartialAnswer, RemoteLogSegment, TopicPartition
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
+from tiered_stream.locate.metadata_topic.topic_state import TopicState, apply_record, restored_topic
+from tiered_stream.model import PartialAnswer, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.process.heap_and_gc import collection_paused
@@ -45,13 +51,13 @@ log = logging.getLogger(__name__)
 
 _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 500
-_READERS = 4
+_MAX_READERS = 4
 """Number of metadata partitions that are read in parallel."""
-_SCANNED_RECORDS = 100_000
+_MIN_SCAN_RECORDS = 100_000
 """Number of records from which starting the compiled scan costs less than reading them in plain Python."""
-_KEPT_RECORDS = 1_000
+_MIN_SNAPSHOT_RECORDS = 1_000
 """Minimum number of new records of a metadata partition for which its snapshot is written."""
-_EMPTY_ANSWERS = 5  # consecutive empty responses below the high watermark after which no records are left
+_MAX_EMPTY_RESPONSES = 5  # consecutive empty responses below the high watermark after which no records are left
 
 # Records of the internal topic are not transactional, so its log ends at the high watermark.
 _ISOLATION = IsolationLevel.READ_UNCOMMITTED
@@ -66,51 +72,53 @@ def check_readable(client: BrokerClient) -> None:
         BrokerUnavailableError: no broker responds.
     """
     partitions = client.metadata([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC].partitions
-    _, number = min((each.leader_id < 0, number) for number, each in partitions.items())
+    _, number = min((metadata.leader_id < 0, number) for number, metadata in partitions.items())
     first = TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)
     end = BrokerOffsetReader(client, _ISOLATION).latest([first])[first]
     with suppress(OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
         fetch_records(client, first, end, isolation=_ISOLATION, max_bytes=1, max_wait_ms=0)
 
 
-Segments = tuple[RemoteLogSegment, ...]
-
 _LogKey = tuple[UUID, int, int]
 """Key of a metadata partition: the metadata topic's id, its number of partitions, and the partition's number."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Part of a metadata partition that must be read: the topics' ids, and the start and end of the partition's log."""
+class _LogPart:
+    """Records of topics that must be read from a metadata partition, whose log has the offsets `start` to `end`."""
 
-    where: TopicPartition
+    key: _LogKey
     topic_ids: frozenset[UUID]
     start: int
     end: int
     scans: bool
-    """True if there are enough records to read that starting the compiled scan is worth it."""
+    """True if there are so many records that the compiled scan is faster, although it takes time to start."""
+
+    @property
+    def log_partition(self) -> TopicPartition:
+        return TopicPartition(REMOTE_LOG_METADATA_TOPIC, self.key[2])
 
 
 @dataclass(slots=True)
-class _ReadLog:
-    """State of a metadata partition up to the records that were read: each topic's state, by the bytes of its id."""
+class _LogState:
+    """State of the topics by the records of a metadata partition that were read; keys are the bytes of topic ids."""
 
-    topics: dict[bytes, ToldTopic] = field(default_factory=dict)
-    not_kept: int = 0
+    topics: dict[bytes, TopicState] = field(default_factory=dict)
+    unsaved_records: int = 0
     """Number of records that were read after the last snapshot was written."""
 
-    def is_read(self, wanted: _Wanted, *, beyond: bool = True) -> bool:
-        """Return whether all records up to the wanted end are read; with `beyond`, later records may be read too."""
-        told = [self.topics.get(topic_id.bytes) for topic_id in wanted.topic_ids]
-        return all(each and (each.position == wanted.end or (beyond and each.position > wanted.end)) for each in told)
+    def is_read(self, part: _LogPart, *, beyond: bool = True) -> bool:
+        """Return whether all records of `part` are read, and, unless `beyond`, no records after its end."""
+        topics = [self.topics.get(topic_id.bytes) for topic_id in part.topic_ids]
+        return all(topic and (topic.position == part.end or (beyond and topic.position > part.end)) for topic in topics)
 
 
 class MetadataLog:
-    """The segments by the metadata topic's records; one thread at a time reads a metadata partition, and others wait.
+    """Reader of the metadata topic to segment tables, for many threads; one at a time reads a metadata partition.
 
     Args:
-        patience_ms: maximum time to wait for a metadata partition that does not respond.
-        snapshots: store of what was read.
+        patience_ms: maximum time in ms to wait for a metadata partition that does not respond.
+        snapshots: snapshots from which reading starts, and which are written after reading.
     """
 
     def __init__(
@@ -120,200 +128,182 @@ class MetadataLog:
         self._patience_ms = patience_ms
         self._snapshots = snapshots
         self._offsets = BrokerOffsetReader(client, _ISOLATION)
-        self._logs: dict[_LogKey, _ReadLog] = {}
-        self._reading: SingleFlightCache[_LogKey, _ReadLog] = SingleFlightCache(0)
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="metadata-topic")
+        self._logs: dict[_LogKey, _LogState] = {}
+        self._reading: SingleFlightCache[_LogKey, _LogState] = SingleFlightCache(0)
+        self._readers = ThreadPoolExecutor(_MAX_READERS, thread_name_prefix="metadata-topic")
 
-    def segments(
-        self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
-    ) -> PartialAnswer[TopicIdPartition, Segments]:
-        """Return the readable segments of `partitions`, up to the current high watermark.
+    def tables(
+        self, partitions: Collection[TopicIdPartition], metadata_topic: TopicMetadata
+    ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
+        """Return for each partition the table that has its segments, up to the current high watermark.
 
         A fault is the error of the metadata partition that records the partition, or of one unreadable record. The
         error of a record names the metadata partition and the offset.
 
         Args:
-            topic_id: current id of the metadata topic.
-            partition_count: current number of partitions of the metadata topic.
+            metadata_topic: the metadata topic as it is now.
 
         Raises: the errors of `BrokerOffsetReader.each`.
         """
-        told = self._tables(partitions, topic_id, partition_count)
-        return PartialAnswer({each: table.segments(each) for each, table in told.found.items()}, told.faults)
-
-    def alone(
-        self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
-    ) -> dict[TopicIdPartition, tuple[FinishedAlone, ...]]:
-        """Return the finished copies of which only an update is known, as `segments` read them; sends no request."""
-        found = {}
-        for each in partitions:
-            read = self._logs.get((topic_id, partition_count, metadata_partition(each, partition_count)))
-            topic = read.topics.get(each.topic_id.bytes) if read else None
-            if topic and (alone := topic.table.alone(each)):
-                found[each] = alone
-        return found
-
-    def tracked(
-        self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
-    ) -> PartialAnswer[TopicIdPartition, tuple[TrackedSegment, ...]]:
-        """Return the segments of `partitions` with their states, also those that are being copied or deleted.
-
-        Raises: the errors of `BrokerOffsetReader.each`.
-        """
-        told = self._tables(partitions, topic_id, partition_count)
-        return PartialAnswer({each: table.tracked(each) for each, table in told.found.items()}, told.faults)
-
-    def _tables(
-        self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
-    ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
-        """Return the segment tables of the partitions, up to the current high watermark."""
+        topic_id, partition_count = metadata_topic.topic_id, len(metadata_topic.partitions)
         for key in [key for key in list(self._logs) if key[:2] != (topic_id, partition_count)]:
             self._logs.pop(key, None)  # the metadata topic was deleted and created again
-        told: dict[TopicPartition, set[TopicIdPartition]] = defaultdict(set)
-        for each in partitions:
-            told[TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata_partition(each, partition_count))].add(each)
-        starts = self._offsets.special_offsets(EARLIEST, told, self._patience_ms)
+        recorded: dict[TopicPartition, set[TopicIdPartition]] = defaultdict(set)
+        for partition in partitions:
+            number = metadata_partition(partition, partition_count)
+            recorded[TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)].add(partition)
+        starts = self._offsets.special_offsets(EARLIEST, recorded, self._patience_ms)
         ends = self._offsets.special_offsets(LATEST, starts.found, self._patience_ms)
-        scans = sum(ends.found[each] - starts.found[each] for each in ends.found) >= _SCANNED_RECORDS
-        reading: dict[TopicPartition, Future[_ReadLog]] = {}
-        for where, end in ends.found.items():
-            topic_ids = frozenset(each.topic_id for each in told[where])
-            wanted = _Wanted(where, topic_ids, starts.found[where], end, scans)
-            reading[where] = self._caught_up((topic_id, partition_count, where.partition), wanted)
+        scans = sum(end - starts.found[log_partition] for log_partition, end in ends.found.items()) >= _MIN_SCAN_RECORDS
+        reading: dict[TopicPartition, Future[_LogState]] = {}
+        for log_partition, end in ends.found.items():
+            topic_ids = frozenset(partition.topic_id for partition in recorded[log_partition])
+            key = topic_id, partition_count, log_partition.partition
+            reading[log_partition] = self._caught_up(_LogPart(key, topic_ids, starts.found[log_partition], end, scans))
         with collection_paused():
             wait(reading.values())
         answer: PartialAnswer[TopicIdPartition, SegmentTable] = PartialAnswer({}, {})
         faults: dict[TopicPartition, TieredStreamError] = {**starts.faults, **ends.faults}
-        for where in sorted(told):
+        for log_partition in sorted(recorded):
             try:
-                if where in faults:
-                    raise faults[where]
-                topics = reading[where].result().topics
+                if log_partition in faults:
+                    raise faults[log_partition]
+                topics = reading[log_partition].result().topics
             except TieredStreamError as error:
-                answer.faults.update(dict.fromkeys(told[where], error))
+                answer.faults.update(dict.fromkeys(recorded[log_partition], error))
                 continue
-            for each in told[where]:
-                topic = topics[each.topic_id.bytes]
-                if (fault := topic.fault_of(each)) is not None:
-                    answer.faults[each] = fault
+            for partition in recorded[log_partition]:
+                topic = topics[partition.topic_id.bytes]
+                if (fault := topic.fault_of(partition)) is not None:
+                    answer.faults[partition] = fault
                 else:
-                    answer.found[each] = topic.table
+                    answer.found[partition] = topic.table
         return answer
 
-    def _caught_up(self, key: _LogKey, wanted: _Wanted) -> Future[_ReadLog]:
-        """Return the metadata partition, as a future, once it is read up to the wanted end."""
-        read = self._logs.get(key)
-        if read is None or not read.is_read(wanted, beyond=False):
-            return self._readers.submit(self._catch_up, key, wanted)
-        done: Future[_ReadLog] = Future()
-        done.set_result(read)
+    def _caught_up(self, part: _LogPart) -> Future[_LogState]:
+        """Return a future of the metadata partition's state once `part` is read."""
+        state = self._logs.get(part.key)
+        if state is None or not state.is_read(part, beyond=False):
+            return self._readers.submit(self._catch_up, part)
+        done: Future[_LogState] = Future()
+        done.set_result(state)
         return done
 
-    def _catch_up(self, key: _LogKey, wanted: _Wanted) -> _ReadLog:
+    def _catch_up(self, part: _LogPart) -> _LogState:
         while True:
-            read = self._reading.get(key, partial(self._read_on, key, wanted))
-            if read.is_read(wanted):
-                return read
+            state = self._reading.get(part.key, partial(self._read_new, part))
+            if state.is_read(part):
+                return state
 
-    def _read_on(self, key: _LogKey, wanted: _Wanted) -> _ReadLog:
-        """Read on from the current position, or from the log's start if the position is not in the log."""
-        read = self._logs.setdefault(key, _ReadLog())
-        where, end = wanted.where, wanted.end
-        new = {topic_id for topic_id in wanted.topic_ids if topic_id.bytes not in read.topics}
-        read.topics.update(self._known_before(key, new, wanted) if new else {})
-        if max(topic.position for topic in read.topics.values()) > end:
+    def _read_new(self, part: _LogPart) -> _LogState:
+        """Read from the current position to the end of `part`; from its start if the position is not in the log."""
+        state = self._logs.setdefault(part.key, _LogState())
+        log_partition, end = part.log_partition, part.end
+        new = {topic_id for topic_id in part.topic_ids if topic_id.bytes not in state.topics}
+        state.topics.update(self._restored(new, part) if new else {})
+        if max(topic.position for topic in state.topics.values()) > end:
             # Another thread that asked later has read further, or the log was truncated.
-            end = self._offsets.latest([where])[where]
-        if not all(wanted.start <= topic.position <= end for topic in read.topics.values()):
-            read = self._logs[key] = _ReadLog({topic_id: ToldTopic(wanted.start) for topic_id in read.topics})
-        while (position := min(topic.position for topic in read.topics.values())) < end:
-            fetched = self._fetch(where, position)
-            following = end if fetched is None else min(_apply(read, where, fetched, end, scans=wanted.scans), end)
-            for topic in read.topics.values():
-                topic.position = max(topic.position, following)
-            read.not_kept += following - position
-        self._keep(key, read, where, end)
-        return read
+            end = self._offsets.latest([log_partition])[log_partition]
+        if not all(part.start <= topic.position <= end for topic in state.topics.values()):
+            state = self._logs[part.key] = _LogState({topic_id: TopicState(part.start) for topic_id in state.topics})
+        while (position := min(topic.position for topic in state.topics.values())) < end:
+            fetched = self._fetch(log_partition, position)
+            next_offset = end
+            if fetched is not None:
+                next_offset = min(_apply(state, log_partition, fetched, end, scans=part.scans), end)
+            for topic in state.topics.values():
+                topic.position = max(topic.position, next_offset)
+            state.unsaved_records += next_offset - position
+        self._save(part, state, end)
+        return state
 
-    def _fetch(self, where: TopicPartition, position: int) -> FetchedRecords | None:
-        """Fetch from `position` on; return None if compaction has left no records from there on (KIP-1266)."""
+    def _fetch(self, log_partition: TopicPartition, position: int) -> FetchedRecords | None:
+        """Fetch records from `position` on; return None if compaction has left none from there on (KIP-1266)."""
         fetched = None
-        for _ in range(_EMPTY_ANSWERS):
-            fetched = fetch_records(
-                self._client, where, position, isolation=_ISOLATION,
-                max_bytes=_FETCH_BYTES, max_wait_ms=_FETCH_WAIT_MS, patience_ms=self._patience_ms,
-            )  # fmt: skip
+        for _ in range(_MAX_EMPTY_RESPONSES):
+            fetched = self._fetch_once(log_partition, position, _FETCH_BYTES)
             if fetched.records:
                 return fetched
         if fetched and fetched.high_watermark > position and not fetched.throttled:
             return None
-        raise BrokerUnavailableError(f"{where}: the broker gives no records from offset {position} on, below their end")
+        raise BrokerUnavailableError(
+            f"{log_partition}: the broker gives no records from offset {position} on, below their end"
+        )
 
-    def _known_before(self, key: _LogKey, new: Collection[UUID], wanted: _Wanted) -> dict[bytes, ToldTopic]:
-        """Load the topics that are new here from their snapshots, if reading can continue from these."""
-        where, whose = wanted.where, self._whose(key)
-        told = {topic_id.bytes: ToldTopic(wanted.start) for topic_id in new}
-        kept = self._snapshots.load(whose, new) if self._snapshots and whose and wanted.end else {}
+    def _fetch_once(self, log_partition: TopicPartition, offset: int, max_bytes: int) -> FetchedRecords:
+        return fetch_records(
+            self._client, log_partition, offset, isolation=_ISOLATION,
+            max_bytes=max_bytes, max_wait_ms=_FETCH_WAIT_MS, patience_ms=self._patience_ms,
+        )  # fmt: skip
+
+    def _restored(self, topic_ids: Collection[UUID], part: _LogPart) -> dict[bytes, TopicState]:
+        """Return the states of topics that are not known yet, from their snapshots if reading can continue from these.
+
+        The state of a topic without such a snapshot is empty, at the start of the log.
+        """
+        key, log_partition = self._snapshot_key(part), part.log_partition
+        topics = {topic_id.bytes: TopicState(part.start) for topic_id in topic_ids}
+        snapshots = self._snapshots.load(key, topic_ids) if self._snapshots and key and part.end else {}
         last_batches: dict[int, LastBatch | None] = {}
-        for topic_id, topic in kept.items():
-            if not wanted.start < topic.position <= wanted.end:
+        for topic_id, snapshot in snapshots.items():
+            position = snapshot.position
+            if not part.start < position <= part.end:
                 continue
-            if topic.position not in last_batches:
-                last_batches[topic.position] = self._last_batch(where, topic.position)
-            if topic.last_batch == last_batches[topic.position]:
+            if position not in last_batches:
+                last_batches[position] = self._last_batch(log_partition, position)
+            if snapshot.last_batch == last_batches[position]:
                 with suppress(CorruptDataError):
-                    told[topic_id.bytes] = told_again(topic.values(), topic_id.bytes, where, topic.position)
-        return told
+                    restored = restored_topic(snapshot.values(), topic_id.bytes, log_partition, position)
+                    topics[topic_id.bytes] = restored
+        return topics
 
-    def _keep(self, key: _LogKey, read: _ReadLog, where: TopicPartition, end: int) -> None:
-        """Write a snapshot if it saves the next query much reading."""
-        whose = self._whose(key)
-        if self._snapshots is None or whose is None or read.not_kept < _KEPT_RECORDS:
+    def _save(self, part: _LogPart, state: _LogState, end: int) -> None:
+        """Write a snapshot of the records below `end`, if so many are new that the next query is much faster."""
+        key = self._snapshot_key(part)
+        if self._snapshots is None or key is None or state.unsaved_records < _MIN_SNAPSHOT_RECORDS:
             return
-        last_batch = self._last_batch(where, end)
+        last_batch = self._last_batch(part.log_partition, end)
         if last_batch is not None:
-            told = {
-                UUID(bytes=each): KeptTopic.of(end, last_batch, read.topics[each].summary()) for each in read.topics
+            snapshots = {
+                UUID(bytes=topic_id): TopicSnapshot.of(end, last_batch, topic.summary())
+                for topic_id, topic in state.topics.items()
             }
-            self._snapshots.save(whose, told)
-            read.not_kept = 0
+            self._snapshots.save(key, snapshots)
+            state.unsaved_records = 0
 
-    def _last_batch(self, where: TopicPartition, position: int) -> LastBatch | None:
-        """Return the batch that holds the offset before `position`, or None if the log does not have it."""
+    def _last_batch(self, log_partition: TopicPartition, position: int) -> LastBatch | None:
+        """Return the batch that has the offset before `position`, or None if the log does not have that offset."""
         try:
-            fetched = fetch_records(
-                self._client, where, position - 1, isolation=_ISOLATION,
-                max_bytes=1, max_wait_ms=_FETCH_WAIT_MS, patience_ms=self._patience_ms,
-            )  # fmt: skip
-            _, base_offset, _ = next(whole_batches(fetched.records))
+            records = self._fetch_once(log_partition, position - 1, 1).records
+            _, base_offset, _ = next(whole_batches(records))
         except (TieredStreamError, StopIteration):
             return None
-        return LastBatch(base_offset, int.from_bytes(fetched.records[CRC_AT:ATTRIBUTES_AT], "big"))
+        return LastBatch(base_offset, int.from_bytes(records[CRC_AT:ATTRIBUTES_AT], "big"))
 
-    def _whose(self, key: _LogKey) -> Whose | None:
+    def _snapshot_key(self, part: _LogPart) -> SnapshotKey | None:
         cluster_id = self._client.cluster_id
-        return None if cluster_id is None else Whose(cluster_id, *key)
+        return None if cluster_id is None else SnapshotKey(cluster_id, *part.key)
 
 
-def _apply(read: _ReadLog, where: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:
-    """Apply the fetched records, and return the offset to continue from."""
+def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:
+    """Apply the fetched records below `end`, and return the offset from which to fetch the next records."""
     next_offset = 0
-    with naming(where):
-        for following, values in _values(fetched.records, read.topics, scans=scans):
-            next_offset = following
+    with naming(log_partition):
+        for batch_end, values in _values(fetched.records, state.topics, scans=scans):
+            next_offset = batch_end
             for offset, value in values:
                 # A batch may begin before the requested offset.
                 if value is not None and fetched.fetch_offset <= offset < end:
-                    take_in(read.topics, where, offset, value)
+                    apply_record(state.topics, log_partition, offset, value)
     if next_offset <= fetched.fetch_offset:
-        raise CorruptDataError(f"{where}: no whole batch came from offset {fetched.fetch_offset} on")
+        raise CorruptDataError(f"{log_partition}: no whole batch came from offset {fetched.fetch_offset} on")
     return next_offset
 
 
 def _values(
     data: bytes | memoryview, topic_ids: Collection[bytes], *, scans: bool
 ) -> Iterator[tuple[int, Iterator[Value]]]:
-    """Yield for each batch, or for several, the offset after it and the values that may concern the topics."""
+    """Yield for one or several batches the offset after them, and the values that may concern the topics."""
     if not scans:
         return read_values(data)
     # Imported here, because numba takes half a second to import.

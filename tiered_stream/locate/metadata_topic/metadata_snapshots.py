@@ -10,7 +10,7 @@ partitions, partition). It has a section for each topic that a query has read. N
                 of the section 32 bytes
     sections    values of records: offset int64, bytes uint32, and these bytes
 
-The records of a section result in the state of its topic (`ToldTopic.summary`). A file is written under a temporary
+The records of a section result in the state of its topic (`TopicState.summary`). A file is written under a temporary
 name and then renamed: readers always see a whole file, and the last writer wins. If a file is damaged, the records of
 its topics are read from the beginning of the log. Only the user may have access to the folder, and its files may be
 deleted at any time.
@@ -35,9 +35,10 @@ from tiered_stream.process.private_folder import is_private_and_writable, user_c
 
 log = logging.getLogger(__name__)
 
-MOST_FILE_BYTES = 128 << 20
-MOST_FOLDER_BYTES = 1 << 30
-NOWHERE = "none"
+MAX_FILE_BYTES = 128 << 20
+MAX_FOLDER_BYTES = 1 << 30
+NO_SNAPSHOTS = "none"
+"""Value of the option `remote.log.metadata.snapshot.dir` for which no snapshots are written or read."""
 
 _MAGIC = b"tsrlm\0\0\1"
 _DIGEST_BYTES = 32
@@ -57,35 +58,36 @@ class LastBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTopic:
-    """Records of one topic in one metadata partition, up to the offset `position`."""
+class TopicSnapshot:
+    """Records of one topic in one metadata partition, below the offset `position`, in the form of a file's section."""
 
     position: int
     last_batch: LastBatch
     packed: bytes
 
     @classmethod
-    def of(cls, position: int, last_batch: LastBatch, values: Iterable[OffsetValue]) -> KeptTopic:
+    def of(cls, position: int, last_batch: LastBatch, values: Iterable[OffsetValue]) -> TopicSnapshot:
+        """Return the snapshot of records, which are given as pairs of offset and value."""
         packed = b"".join(piece for offset, value in values for piece in (_VALUE.pack(offset, len(value)), value))
         return cls(position, last_batch, packed)
 
     def values(self) -> Iterator[OffsetValue]:
-        """Yield the records' offsets and values. Raises CorruptDataError if the section is malformed."""
+        """Yield offset and value of each record. Raises CorruptDataError if the section is malformed."""
         data, at = self.packed, 0
         while at < len(data):
             if at + _VALUE.size > len(data):
-                raise CorruptDataError("a kept record is cut off")
+                raise CorruptDataError("a record is cut off")
             offset, size = _VALUE.unpack_from(data, at)
             at += _VALUE.size
             if offset < 0 or size > len(data) - at:
-                raise CorruptDataError("a kept record is cut off")
+                raise CorruptDataError("a record is cut off")
             yield offset, data[at : at + size]
             at += size
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
-    """Identity of the metadata partition whose records a file holds."""
+class SnapshotKey:
+    """Identity of the metadata partition whose records a snapshot file has."""
 
     cluster_id: str
     metadata_topic_id: UUID
@@ -104,42 +106,46 @@ class MetadataSnapshots:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self, whose: Whose, topic_ids: Collection[UUID] | None = None) -> dict[UUID, KeptTopic]:
-        """Return the kept records of the topics; None: of all topics."""
+    def load(self, key: SnapshotKey, topic_ids: Collection[UUID] | None = None) -> dict[UUID, TopicSnapshot]:
+        """Return the snapshots of these topics in the file of `key`, or of all its topics if `topic_ids` is None."""
         if not (self._folder.exists() and is_private_and_writable(self._folder)):
             return {}
         try:
-            with open(self._path(whose), "rb") as file:
-                return read_snapshot(file, whose, topic_ids)
+            with open(self._path(key), "rb") as file:
+                return read_snapshot(file, key, topic_ids)
         except FileNotFoundError:
             return {}
         except (OSError, CorruptDataError) as error:
-            log.warning("%s is not used, the metadata topic is read from its beginning: %s", self._path(whose), error)
+            log.warning("%s is not used, the metadata topic is read from its beginning: %s", self._path(key), error)
             return {}
 
-    def save(self, whose: Whose, topics: Mapping[UUID, KeptTopic]) -> None:
-        """Keep the records of these topics, and the kept records of other topics if there is room."""
-        data = pack({**self.load(whose), **topics}, whose)
-        if len(data) > MOST_FILE_BYTES:
-            data = pack(topics, whose)
-        if len(data) > MOST_FILE_BYTES or not is_private_and_writable(self._folder):
+    def save(self, key: SnapshotKey, topics: Mapping[UUID, TopicSnapshot]) -> None:
+        """Write the snapshots of these topics into the file of `key`.
+
+        The file keeps the snapshots of other topics if it then has at most `MAX_FILE_BYTES`. Snapshots of `topics` that
+        are larger are not written.
+        """
+        data = encode_snapshot({**self.load(key), **topics}, key)
+        if len(data) > MAX_FILE_BYTES:
+            data = encode_snapshot(topics, key)
+        if len(data) > MAX_FILE_BYTES or not is_private_and_writable(self._folder):
             return
         try:
             handle, name = tempfile.mkstemp(_SUFFIX, dir=self._folder)  # only the user may read it
             try:
                 with open(handle, "wb") as file:
                     file.write(data)
-                os.replace(name, self._path(whose))
+                os.replace(name, self._path(key))
             except BaseException:
                 os.unlink(name)
                 raise
         except OSError as error:
-            log.warning("what the metadata topic told is not kept in %s: %s", self._folder, error)
-        self._tidy()
+            log.warning("no snapshot of the metadata topic is written in %s: %s", self._folder, error)
+        self._delete_oldest()
 
-    def _tidy(self) -> None:
-        """Delete the files that were written longest ago until the others have at most `MOST_FOLDER_BYTES` together."""
-        room = MOST_FOLDER_BYTES
+    def _delete_oldest(self) -> None:
+        """Delete the files that were written longest ago, until the others have at most `MAX_FOLDER_BYTES` together."""
+        room = MAX_FOLDER_BYTES
         with suppress(OSError):  # another process may tidy up too
             ours = [Path(entry.path) for entry in os.scandir(self._folder) if entry.name.endswith(_SUFFIX)]
             for path in sorted(ours, key=lambda path: path.stat().st_mtime, reverse=True):
@@ -147,16 +153,17 @@ class MetadataSnapshots:
                 if room < 0:
                     path.unlink()
 
-    def _path(self, whose: Whose) -> Path:
-        return self._folder / (whose.digest(b"")[:16].hex() + _SUFFIX)
+    def _path(self, key: SnapshotKey) -> Path:
+        return self._folder / (key.digest(b"")[:16].hex() + _SUFFIX)
 
 
 def open_snapshots(folder: str) -> MetadataSnapshots | None:
-    """Open the snapshots in `folder` (option `remote.log.metadata.snapshot.dir`); empty: a folder in the user's cache.
+    """Return the snapshots in `folder`, the value of the option `remote.log.metadata.snapshot.dir`.
 
-    Return None if the option says that no snapshots are kept, or if the user has no home folder.
+    If it is empty, they are in a folder in the user's cache. Return None if it is `none`, or if the user has no home
+    folder.
     """
-    if folder == NOWHERE:
+    if folder == NO_SNAPSHOTS:
         return None
     try:
         return MetadataSnapshots(Path(folder).expanduser() if folder else user_cache_folder() / "metadata")
@@ -164,36 +171,42 @@ def open_snapshots(folder: str) -> MetadataSnapshots | None:
         return None
 
 
-def pack(topics: Mapping[UUID, KeptTopic], whose: Whose) -> bytes:
-    """Return the bytes of a snapshot file."""
+def encode_snapshot(topics: Mapping[UUID, TopicSnapshot], key: SnapshotKey) -> bytes:
+    """Return the bytes of the snapshot file of `key` with these topics' snapshots."""
     entries = [
-        _ENTRY.pack(topic_id.bytes, kept.position, *kept.last_batch, len(kept.packed), whose.digest(kept.packed))
-        for topic_id, kept in topics.items()
+        _ENTRY.pack(topic_id.bytes, topic.position, *topic.last_batch, len(topic.packed), key.digest(topic.packed))
+        for topic_id, topic in topics.items()
     ]
     contents = b"".join(entries)
-    head = _MAGIC + whose.digest(contents) + _COUNT.pack(len(entries)) + contents
-    return b"".join((head, *(kept.packed for kept in topics.values())))
+    head = _MAGIC + key.digest(contents) + _COUNT.pack(len(entries)) + contents
+    return b"".join((head, *(topic.packed for topic in topics.values())))
 
 
-def read_snapshot(file: BinaryIO, whose: Whose, topic_ids: Collection[UUID] | None = None) -> dict[UUID, KeptTopic]:
-    """Return a file's records of the topics (None: of all). Raises CorruptDataError if it is not valid for `whose`."""
+def read_snapshot(
+    file: BinaryIO, key: SnapshotKey, topic_ids: Collection[UUID] | None = None
+) -> dict[UUID, TopicSnapshot]:
+    """Return a file's snapshots of these topics, or of all its topics if `topic_ids` is None.
+
+    Raises:
+        CorruptDataError: the file is damaged, of another version, or of another metadata partition than `key`.
+    """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     head = file.read(len(_MAGIC) + _DIGEST_BYTES + _COUNT.size)
-    if size > MOST_FILE_BYTES or len(head) < len(_MAGIC) + _DIGEST_BYTES + _COUNT.size or not head.startswith(_MAGIC):
+    if size > MAX_FILE_BYTES or len(head) < len(_MAGIC) + _DIGEST_BYTES + _COUNT.size or not head.startswith(_MAGIC):
         raise CorruptDataError("it is no snapshot of this version")
     (count,) = _COUNT.unpack_from(head, len(head) - _COUNT.size)
     contents = file.read(min(count * _ENTRY.size, size))
-    if len(contents) != count * _ENTRY.size or head[len(_MAGIC) : -_COUNT.size] != whose.digest(contents):
+    if len(contents) != count * _ENTRY.size or head[len(_MAGIC) : -_COUNT.size] != key.digest(contents):
         raise CorruptDataError("its contents were altered, or are cut off")
-    found, at = {}, len(head) + len(contents)
+    snapshots, at = {}, len(head) + len(contents)
     for topic_id_bytes, position, base_offset, crc, section_size, digest in _ENTRY.iter_unpack(contents):
         topic_id = UUID(bytes=topic_id_bytes)
         if topic_ids is None or topic_id in topic_ids:
             file.seek(at)
             packed = file.read(min(section_size, size))
-            if len(packed) != section_size or digest != whose.digest(packed):
+            if len(packed) != section_size or digest != key.digest(packed):
                 raise CorruptDataError("a section was altered, or is cut off")
-            found[topic_id] = KeptTopic(position, LastBatch(base_offset, crc), packed)
+            snapshots[topic_id] = TopicSnapshot(position, LastBatch(base_offset, crc), packed)
         at += section_size
-    return found
+    return snapshots

@@ -1,4 +1,4 @@
-"""Locator for any stock KIP-405 cluster: it reads the metadata topic that the brokers write for each other."""
+"""Locator for stock KIP-405 clusters, by the metadata topic that the brokers write for each other."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import Lineage, VisibleSegments, visible_segments
 from tiered_stream.locate.metadata_topic.finished_alone import FinishedAloneSegments
-from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog, Segments
+from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
-from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import AbortedTransaction, PartialAnswer, RemoteLogSegment, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST
@@ -33,41 +34,42 @@ log = logging.getLogger(__name__)
 PATIENCE_MS = 5_000
 """Maximum time to wait for a partition's leader, in ms, if brokers can serve the partition later."""
 
-_SEAM_WAIT_MS = 500
+_SEAM_MAX_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
 _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
-"""Sizes of batches in bytes that are tried in turn at many seams, because most topics have small batches."""
-_SEEN_SECONDS = 60.0
-"""Seconds for which `locate` may reuse the segments that `segments` returned.
+"""Size limits in bytes of batches that are fetched at many seams, in turn, because most topics have small batches."""
+_RECENT_SECONDS = 60.0
+"""Seconds for which `locate` may use the segments that `segments` has returned.
 
 Spark writes the offsets to its checkpoint between the two calls.
 """
-_MAY_BE_LEFT_OUT = (BrokerUnavailableError, CorruptDataError, UnsupportedDataError)
+_LEFT_TO_BROKERS = (BrokerUnavailableError, CorruptDataError, UnsupportedDataError)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Tiered part of a partition: the segments that count, sorted and disjoint, and the topic's id.
+    """Tiered part of a partition: the segments that count, and the topic's id.
 
-    `made_from` holds the inputs (segments, lineage, log start offset), so that nothing is computed again if they are
-    equal.
+    `inputs` are the segments, lineage and log start offset from which `visible` was computed. If they stay equal,
+    `visible` is not computed again.
     """
 
     topic_id: UUID
     visible: VisibleSegments
-    made_from: tuple[tuple[RemoteLogSegment, ...], dict[int, int], int] = ((), {}, 0)
+    inputs: tuple[tuple[RemoteLogSegment, ...], Lineage, int] = ((), {}, 0)
 
 
 class MetadataTopicLocator(SegmentMetadataLocator):
     """Locator by the segments in `__remote_log_metadata`, and by lineage, log start and transactions from the leaders.
 
     If a topic was deleted and created again, the segments of the new topic are located. `close` closes neither the
-    client nor the fetcher. With `falls_back`, partitions are left out if their metadata is unavailable or unreadable.
-    `look` and `location` serve many threads, but one thread at a time per partition.
+    client nor the fetcher. `views` and `location` serve many threads, but one thread at a time per partition.
 
     Args:
-        patience_ms: maximum time to wait for a leader (None: `default.api.timeout.ms`).
-        snapshots: store of what was read from the metadata topic.
+        falls_back: leave partitions to the brokers if their metadata is unavailable or unreadable, and segments if the
+            storage does not give their indexes.
+        patience_ms: maximum time in ms to wait for a leader; None: `default.api.timeout.ms`.
+        snapshots: snapshots of the metadata topic's records; None: its log is read from the start.
     """
 
     name = "metadata-topic"
@@ -88,36 +90,36 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._patience_ms = patience_ms
         self._offsets = BrokerOffsetReader(client, isolation)
         self._log = MetadataLog(client, patience_ms, snapshots)
-        self._alone = FinishedAloneSegments(fetcher, self.executor, falls_back=falls_back)
+        self._finished_alone = FinishedAloneSegments(fetcher, self.executor, falls_back=falls_back)
         self._lineages = BrokerLineages(client, patience_ms)
         self._topic_ids: dict[str, UUID] = {}
         self._views: dict[TopicPartition, View] = {}
-        self._epochs: dict[TopicPartition, tuple[Segments, set[int]]] = {}
+        self._epochs: dict[TopicPartition, tuple[tuple[RemoteLogSegment, ...], set[int]]] = {}
         self._seams: dict[TopicPartition, tuple[tuple[UUID, int], tuple[AbortedTransaction, ...]]] = {}
-        self._seen: tuple[float, Mapping[TopicPartition, Visible]] | None = None
+        self._recent: tuple[float, Mapping[TopicPartition, VisibleSegments]] | None = None
 
-    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        answer = self.look(partitions)
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
+        answer = self.views(partitions)
         for partition, fault in answer.faults.items():
-            if not (self.falls_back and isinstance(fault, _MAY_BE_LEFT_OUT)):
+            if not (self.falls_back and isinstance(fault, _LEFT_TO_BROKERS)):
                 raise fault
             log.warning("%s is read from the broker, what is tiered of it is not known: %s", partition, fault)
         return {partition: view.visible for partition, view in answer.found.items()}
 
-    def _saw(self, visible: Mapping[TopicPartition, Visible]) -> None:
-        self._seen = time.monotonic(), visible
+    def _remember_visible(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
+        self._recent = time.monotonic(), visible
 
-    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        seen, self._seen = self._seen, None
-        if seen and time.monotonic() - seen[0] < _SEEN_SECONDS and seen[1].keys() >= set(partitions):
-            return seen[1]
+    def _recently_visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
+        recent, self._recent = self._recent, None
+        if recent and time.monotonic() - recent[0] < _RECENT_SECONDS and recent[1].keys() >= set(partitions):
+            return recent[1]
         return self.visible_of(partitions)
 
-    def look(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
+    def views(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
         """Return the tiered part of each partition, as it is now.
 
-        A fault comes from the partition's leader or from its metadata partition, which cannot be reached, or holds a
-        record of the partition that cannot be read.
+        A fault says that the partition's leader or its metadata partition cannot be reached, or that a record of the
+        partition cannot be read.
 
         Raises:
             UnknownTopicError: a topic does not exist.
@@ -127,68 +129,69 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             return PartialAnswer({}, {})
         topics = self._describe({partition.topic for partition in partitions})
         ids = {partition: topics[partition.topic].topic_id for partition in partitions}
-        told = self._told(ids, topics)
-        told.found.update(self._completed(ids, topics, told.found))
-        tiered = {partition: segments for partition, segments in told.found.items() if segments}
+        tables = self._tables(partitions, topics)
+        segments = {
+            id_partition.topic_partition: table.segments(id_partition) for id_partition, table in tables.found.items()
+        }
+        for partition, completed in self._completed(tables.found).items():
+            segments[partition] += tuple(completed)
+        tiered = {
+            partition: partition_segments for partition, partition_segments in segments.items() if partition_segments
+        }
         lineages = self._lineages.of(
-            {partition: self._epochs_of(partition, segments) for partition, segments in tiered.items()},
-            {each: (ids[each], topics[each.topic].partitions[each.partition].leader_epoch) for each in tiered},
+            {
+                partition: self._epochs_of(partition, partition_segments)
+                for partition, partition_segments in tiered.items()
+            },
+            {
+                partition: (ids[partition], topics[partition.topic].partitions[partition.partition].leader_epoch)
+                for partition in tiered
+            },
         )
         starts = self._offsets.special_offsets(EARLIEST, lineages.found, self._patience_ms)
-        views = {each: View(ids[each], VisibleSegments()) for each in told.found.keys() - tiered.keys()}
-        for each, start in starts.found.items():
-            views[each] = self._view(each, ids[each], tiered[each], lineages.found[each], start)
-        return PartialAnswer(views, {**told.faults, **lineages.faults, **starts.faults})
+        views = {partition: View(ids[partition], VisibleSegments()) for partition in segments.keys() - tiered.keys()}
+        for partition, start in starts.found.items():
+            views[partition] = self._view(
+                partition, ids[partition], tiered[partition], lineages.found[partition], start
+            )
+        faults = {id_partition.topic_partition: fault for id_partition, fault in tables.faults.items()}
+        return PartialAnswer(views, {**faults, **lineages.faults, **starts.faults})
 
-    def follow(self, partitions: Collection[TopicPartition]) -> None:
-        """Read the metadata of all these partitions at once, so that `look` then only reads what is new.
+    def read_metadata(self, partitions: Collection[TopicPartition]) -> None:
+        """Read the metadata of all these partitions together, so that `views` then only reads new records.
 
-        Raises: the errors of `look`.
+        Raises: the errors of `views`.
         """
-        topics = self._describe({partition.topic for partition in partitions})
-        self._told({partition: topics[partition.topic].topic_id for partition in partitions}, topics)
+        self._tables(partitions, self._describe({partition.topic for partition in partitions}))
 
-    def _told(
-        self, ids: Mapping[TopicPartition, UUID], topics: Mapping[str, TopicMetadata]
-    ) -> PartialAnswer[TopicPartition, Segments]:
-        """Return the segments of the partitions by the metadata topic."""
-        metadata_topic = topics[REMOTE_LOG_METADATA_TOPIC]
-        partitions = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
-        told = self._log.segments(partitions, metadata_topic.topic_id, len(metadata_topic.partitions))
-        return PartialAnswer(
-            {each.topic_partition: segments for each, segments in told.found.items()},
-            {each.topic_partition: fault for each, fault in told.faults.items()},
-        )
+    def _tables(
+        self, partitions: Collection[TopicPartition], topics: Mapping[str, TopicMetadata]
+    ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
+        id_partitions = [TopicIdPartition(topics[partition.topic].topic_id, partition) for partition in partitions]
+        return self._log.tables(id_partitions, topics[REMOTE_LOG_METADATA_TOPIC])
 
     def _completed(
-        self,
-        ids: Mapping[TopicPartition, UUID],
-        topics: Mapping[str, TopicMetadata],
-        told: Mapping[TopicPartition, Segments],
-    ) -> dict[TopicPartition, Segments]:
-        """Return all segments of the partitions that have a segment of which only an update is known.
-
-        Their missing metadata is read from the storage.
-        """
-        metadata_topic = topics[REMOTE_LOG_METADATA_TOPIC]
-        partitions = [TopicIdPartition(ids[partition], partition) for partition in told]
-        alone = self._log.alone(partitions, metadata_topic.topic_id, len(metadata_topic.partitions))
+        self, tables: Mapping[TopicIdPartition, SegmentTable]
+    ) -> dict[TopicPartition, list[RemoteLogSegment]]:
+        """Return by partition the segments of which only an update is known, completed from the storage's metadata."""
+        alone = {partition: updates for partition, table in tables.items() if (updates := table.alone(partition))}
         if not alone:
             return {}
-        first = [each.topic_partition for each, of in alone.items() if any(one.end_before is None for one in of)]
+        first = [
+            partition.topic_partition
+            for partition, updates in alone.items()
+            if any(update.end_before is None for update in updates)
+        ]
         starts = self._offsets.special_offsets(EARLIEST, first, self._patience_ms).found if first else {}
-        return {
-            partition: (*told[partition], *segments)
-            for partition, segments in self._alone.complete(alone, starts).items()
-        }
+        return self._finished_alone.complete(alone, starts)
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
-        """Describe the topics and the metadata topic, as they are now."""
+        """Return the metadata of the topics and of the metadata topic as of now, and keep the topics' ids."""
         described = self._client.metadata([*topics, REMOTE_LOG_METADATA_TOPIC])
         self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
         return described
 
-    def _epochs_of(self, partition: TopicPartition, segments: Segments) -> set[int]:
+    def _epochs_of(self, partition: TopicPartition, segments: tuple[RemoteLogSegment, ...]) -> set[int]:
         known = self._epochs.get(partition)
         if known is None or known[0] != segments:
             known = segments, {entry.epoch for segment in segments for entry in segment.leader_epochs}
@@ -199,77 +202,84 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self,
         partition: TopicPartition,
         topic_id: UUID,
-        segments: Segments,
+        segments: tuple[RemoteLogSegment, ...],
         lineage: Lineage,
         log_start_offset: int,
     ) -> View:
-        made_from = (segments, dict(lineage), log_start_offset)
+        inputs = (segments, dict(lineage), log_start_offset)
         view = self._views.get(partition)
-        if view is None or (view.topic_id, view.made_from) != (topic_id, made_from):
-            view = View(topic_id, visible_segments(segments, lineage, log_start_offset), made_from)
+        if view is None or (view.topic_id, view.inputs) != (topic_id, inputs):
+            view = View(topic_id, visible_segments(segments, lineage, log_start_offset), inputs)
             self._views[partition] = view
         return view
 
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return the aborted transactions across seams; a seam needs one request, because decided offsets stay so."""
-        unknown = {partition: seam for partition, seam in seams if self._known_at(partition, seam) is None}
-        unavailable = self._ask_together(unknown) if len(unknown) > 1 else {}
-        found = {}
+        """Return by seam the aborted transactions with records on both sides of it.
+
+        A partition's last seam is cached, because transactions at tiered offsets stay decided.
+        """
+        unavailable = self._fetch_seams(dict(seams))
+        aborted = {}
         for partition, seam in seams:
             try:
                 if partition in unavailable:
                     raise unavailable[partition]
-                found[partition, seam] = self._aborted_at(partition, seam)
+                aborted[partition, seam] = self._aborted_at(partition, seam)
             except BrokerUnavailableError as error:
                 if not self.falls_back:
                     raise
                 log.warning("%s is read from the broker around offset %d: %s", partition, seam, error)
-        return found
+        return aborted
 
-    def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
-        unknown = {partition: seam for partition, seam in seams.items() if self._known_at(partition, seam) is None}
-        if len(unknown) > 1:
-            with suppress(BrokerError):
-                self._ask_together(unknown)
+    def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
+        with suppress(BrokerError):
+            self._fetch_seams(seams)
 
-    def _ask_together(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
-        """Learn the aborted transactions at seams with small enough batches; return the errors of unavailable leaders.
+    def _fetch_seams(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
+        """Fetch and cache the aborted transactions at unknown seams together, if there is more than one such seam.
 
-        A Fetch of many partitions brings no batch that is larger than its size limit, and no batch that is not needed.
-        The remaining partitions are fetched one by one later.
+        A Fetch of many partitions returns no batch that is larger than its size limit. Seams with larger batches stay
+        unknown.
+
+        Return: the errors of the leaders that are not available, by partition.
         """
-        waiting = {
-            partition: seam for partition, seam in seams.items()
+        unknown = {partition: seam for partition, seam in seams.items() if self._known_aborted(partition, seam) is None}
+        if len(unknown) < 2:
+            return {}
+        left = {
+            partition: seam for partition, seam in unknown.items()
             if (topic := self._client.topic(partition.topic)) and topic.topic_id == self._topic_ids[partition.topic]
         }  # fmt: skip
         unavailable: dict[TopicPartition, BrokerUnavailableError] = {}
         for max_bytes in _SEAM_BYTES:
             answer = fetch_first_batches(
-                self._client, waiting, max_bytes, IsolationLevel.READ_COMMITTED, self._patience_ms
+                self._client, left, max_bytes, IsolationLevel.READ_COMMITTED, self._patience_ms
             )
             for partition, fault in answer.faults.items():
                 if isinstance(fault, BrokerUnavailableError):
                     unavailable[partition] = fault
             for partition, fetched in answer.found.items():
                 if fetched.records:
-                    self._learn(partition, waiting[partition], fetched)
-            waiting = {
-                partition: waiting[partition] for partition, fetched in answer.found.items()
-                if not fetched.records and fetched.last_stable_offset > waiting[partition]
+                    self._remember_aborted(partition, left[partition], fetched)
+            left = {
+                partition: left[partition] for partition, fetched in answer.found.items()
+                if not fetched.records and fetched.last_stable_offset > left[partition]
             }  # fmt: skip
         return unavailable
 
     def _aborted_at(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...]:
-        known = self._known_at(partition, seam)
-        return self._learn(partition, seam, self._fetch_at(partition, seam)) if known is None else known
+        known = self._known_aborted(partition, seam)
+        return self._remember_aborted(partition, seam, self._fetch_at(partition, seam)) if known is None else known
 
-    def _known_at(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...] | None:
-        asked, known = self._seams.get(partition, (None, ()))
-        return known if asked == (self._topic_ids[partition.topic], seam) else None
+    def _known_aborted(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...] | None:
+        key, known = self._seams.get(partition, (None, ()))
+        return known if key == (self._topic_ids[partition.topic], seam) else None
 
-    def _learn(self, partition: TopicPartition, seam: int, fetched: FetchedRecords) -> tuple[AbortedTransaction, ...]:
+    def _remember_aborted(
+        self, partition: TopicPartition, seam: int, fetched: FetchedRecords
+    ) -> tuple[AbortedTransaction, ...]:
         aborted = tuple(
             AbortedTransaction(producer_id, first_offset, seam)
             for producer_id, first_offset in fetched.aborted_transactions
@@ -279,17 +289,20 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return aborted
 
     def _fetch_at(self, partition: TopicPartition, seam: int) -> FetchedRecords:
-        """Send a read_committed Fetch whose response names the aborted transactions that reach across `seam`.
+        """Return the response to a read_committed Fetch that names the aborted transactions across `seam`.
 
         A broker names aborted transactions only with records. If no record can be read at the seam, because it is the
-        last stable offset, the record before the seam is fetched. Its response names a transaction that was aborted
-        beyond the seam.
+        last stable offset, the record before the seam is fetched. That response also names transactions that were
+        aborted after the seam.
+
+        Raises:
+            BrokerUnavailableError: the broker returns no record.
         """
         fetched = self._fetch(partition, seam, max_wait_ms=0)
         for _ in range(_SEAM_ATTEMPTS):
             if fetched.records:
                 return fetched
-            fetched = self._fetch(partition, seam - 1, max_wait_ms=_SEAM_WAIT_MS)
+            fetched = self._fetch(partition, seam - 1, max_wait_ms=_SEAM_MAX_WAIT_MS)
         raise BrokerUnavailableError(
             f"partition {partition}: the broker gives no records at offset {seam - 1}, which is tiered; without them "
             "it is unknown which transactions around it were aborted"

@@ -54,19 +54,15 @@ _SNAPSHOT_API_KEY = 3
 
 _NO_OFFSET = (1 << 63) - 1  # the offset after this one does not exist
 
-_PARTITION = Struct(">i")
+_INT32 = Struct(">i")
 _OFFSETS_AND_TIMES = Struct(">qqiqq")
 _LEADER_EPOCH = Struct(">iqx")
 _AFTER_NAME = 16 + 4 + 1
-"""Number of bytes of a topic's id, a partition, and an empty set of tagged fields."""
+"""Size in bytes of a topic's id, a partition number, and an empty set of tagged fields."""
 _NAME_AT = 4
-"""Position of the topic's name, after frame version, api key, version and the name's length.
-
-Each of these takes one byte if it is small.
-"""
+"""Position of the topic's name if frame version, api key, version and the name's length take one byte each."""
 _ONE_BYTE = 0x7F
-"""The largest varint of one byte, and the largest first byte of a number that is not negative."""
-_SIZE = Struct(">i")
+"""Largest unsigned varint of one byte, and largest first byte of a signed number that is not negative."""
 _UPDATE = Struct(">iq")
 _STATE = Struct(">b")
 _DELETE = Struct(">iqb")
@@ -95,7 +91,7 @@ class TopicIdPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadata:
-    """Record of a new segment, in `state`."""
+    """Record of a segment with its whole metadata, in `state`."""
 
     partition: TopicIdPartition
     segment: RemoteLogSegment
@@ -129,9 +125,9 @@ def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
     It is Murmur2 of the four big-endian bytes of Java's `Objects.hash(least, most significant bits of the id,
     partition)`, modulo `partitions`, the number of the metadata topic's partitions.
     """
-    most, least = divmod(partition.topic_id.int, 1 << 64)
+    high_bits, low_bits = divmod(partition.topic_id.int, 1 << 64)
     hashed = 1
-    for field_hash in (_long_hash(least), _long_hash(most), partition.topic_partition.partition):
+    for field_hash in (_long_hash(low_bits), _long_hash(high_bits), partition.topic_partition.partition):
         hashed = (31 * hashed + field_hash) & 0xFFFFFFFF
     return int(murmur2(hashed.to_bytes(4, "big")) & 0x7FFFFFFF) % partitions
 
@@ -162,10 +158,10 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
 
 
 def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
-    """Encode a record's value; brokers and event times, which `RemoteLogMetadata` does not hold, are written as -1."""
+    """Return a record's value; brokers and event times, which `RemoteLogMetadata` does not have, are written as -1."""
     partition = metadata.partition
     name = compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
-    name += _PARTITION.pack(partition.topic_partition.partition) + NO_TAGS
+    name += _INT32.pack(partition.topic_partition.partition) + NO_TAGS
     if isinstance(metadata, PartitionDelete):
         return bytes((_FRAME_VERSION, 2, 0)) + name + _DELETE.pack(-1, -1, 0) + NO_TAGS
     if isinstance(metadata, SegmentMetadataUpdate):
@@ -175,20 +171,20 @@ def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
             compact_bytes(metadata.custom_metadata), _STATE.pack(metadata.state), tagged_fields(end),
         ))  # fmt: skip
     segment = metadata.segment
-    epochs = b"".join(_LEADER_EPOCH.pack(each.epoch, each.start_offset) for each in segment.leader_epochs)
+    epochs = b"".join(_LEADER_EPOCH.pack(entry.epoch, entry.start_offset) for entry in segment.leader_epochs)
     return b"".join((
         bytes((_FRAME_VERSION, 0, 0)), name, segment.segment_id.bytes, NO_TAGS,
         _OFFSETS_AND_TIMES.pack(segment.base_offset, segment.end_offset, -1, segment.max_timestamp, -1),
-        uvarint(len(segment.leader_epochs) + 1), epochs, _SIZE.pack(segment.size),
+        uvarint(len(segment.leader_epochs) + 1), epochs, _INT32.pack(segment.size),
         compact_bytes(segment.custom_metadata), _STATE.pack(metadata.state),
         bytes((1, _TRANSACTION_INDEX_EMPTY_TAG, 1, 1)) if segment.transaction_index_empty else NO_TAGS,
     ))  # fmt: skip
 
 
 def topic_id_of(value: bytes) -> bytes | None:
-    """Return the bytes of the topic id that a record names, or None if the record's beginning is malformed.
+    """Return the bytes of the topic id that a record names, or None if the record's beginning is not in the usual form.
 
-    Most of many records concern other topics, and only this part of them has to be read.
+    This is much faster than decoding, and most records name other topics than those that are read.
     """
     if len(value) <= _NAME_AT or max(value[:_NAME_AT]) > _ONE_BYTE or value[1] >= _SNAPSHOT_API_KEY:
         return None
@@ -201,7 +197,7 @@ def topic_id_of(value: bytes) -> bytes | None:
 
 
 def partition_of(value: bytes) -> TopicIdPartition | None:
-    """Return the partition that a record names, or None if even that cannot be read."""
+    """Return the partition that a malformed record names, or None if it cannot be read."""
     reader = Reader(value)
     try:
         for _ in range(3):
@@ -215,7 +211,7 @@ def _segment_metadata(reader: Reader, _version: int) -> SegmentMetadata:
     partition, segment_id = _segment_name(reader)
     start_offset, end_offset, _, max_timestamp, _ = reader.unpack(_OFFSETS_AND_TIMES)
     epochs = _leader_epochs(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH)))
-    (size,) = reader.unpack(_SIZE)
+    (size,) = reader.unpack(_INT32)
     custom_metadata = reader.compact_bytes()
     state = _state(reader)
     tags = reader.tags()
@@ -242,10 +238,10 @@ def _segment_metadata_update(reader: Reader, version: int) -> SegmentMetadataUpd
     custom_metadata = reader.compact_bytes()
     state = _state(reader)
     tags = reader.tags()
-    told = tags.get(_END_OFFSET_TAG) if version else None
-    if told is not None and len(told) != _END_OFFSET.size:
-        raise CorruptDataError(f"segment {segment_id}: an end offset of {len(told)} bytes")
-    end_offset: int | None = None if told is None else _END_OFFSET.unpack(told)[0]
+    tag = tags.get(_END_OFFSET_TAG) if version else None
+    if tag is not None and len(tag) != _END_OFFSET.size:
+        raise CorruptDataError(f"segment {segment_id}: an end offset of {len(tag)} bytes")
+    end_offset: int | None = None if tag is None else _END_OFFSET.unpack(tag)[0]
     if end_offset is not None and not -1 <= end_offset < _NO_OFFSET:
         raise CorruptDataError(f"segment {segment_id}: end offset {end_offset}")
     return SegmentMetadataUpdate(
@@ -277,7 +273,7 @@ def _segment_name(reader: Reader) -> tuple[TopicIdPartition, UUID]:
 
 
 def _topic_id_partition(reader: Reader) -> TopicIdPartition:
-    """Read a partition; almost all are short names without tagged fields, which are decoded once and cached."""
+    """Read a partition with its topic's id; if the name is short and has no tagged fields, use the cache."""
     data, start = reader.data, reader.position
     end = start + data[start] + _AFTER_NAME if start < len(data) else start
     if start < end <= len(data) and data[start] < 0x80 and not data[end - 1]:
@@ -293,7 +289,7 @@ def _named_partition(name: bytes) -> TopicIdPartition:
 
 def _read_topic_id_partition(reader: Reader) -> TopicIdPartition:
     name, topic_id = reader.nullable_string(), reader.uuid()
-    (partition,) = reader.unpack(_PARTITION)
+    (partition,) = reader.unpack(_INT32)
     reader.tags()
     if not name or topic_id is None or partition < 0:
         raise CorruptDataError(f"topic {name!r}, id {topic_id}, partition {partition} is no partition")
@@ -308,6 +304,7 @@ def _state(reader: Reader) -> RemoteLogSegmentState:
 
 
 def _leader_epochs(entries: Iterable[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
+    """Return the entries sorted by epoch. Raises CorruptDataError if there are none, or they contradict each other."""
     epochs = tuple(entries)
     if len(epochs) > 1:
         epochs = tuple(sorted(epochs, key=lambda entry: entry.epoch))

@@ -18,13 +18,14 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
 from tiered_stream.model import RemoteLogSegment
 
 TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
+"""Segment that may have objects in the storage, and the state of its copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedAlone:
-    """Update that marks a segment's copy as finished, of a segment without any other known record.
+    """Segment of which only an update is known, which says that the segment's copy is finished.
 
-    `end_before` is the end offset of the known segment before it, or None if there is none. Brokers copy segments
+    `end_before` is the last offset of the known segment before it, or None if there is none. Brokers copy segments
     without gaps, so this segment begins after `end_before`.
     """
 
@@ -34,25 +35,21 @@ class FinishedAlone:
 
 @dataclass(slots=True)
 class _PartitionState:
-    copying: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
     finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
-    deleting: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
+    """Segments whose copy is finished, and whose deletion has not begun."""
+    unreadable: dict[UUID, TrackedSegment] = field(default_factory=dict)
+    """Segments that are being copied or deleted."""
     alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
-    """Updates that mark a segment's copy as finished, of segments without any other known record."""
+    """Updates that mark a segment's copy as finished, of segments of which nothing else is known."""
     deleted: bool = False
-
-    def forget(self, segment_id: UUID) -> None:
-        for segments in (self.copying, self.finished, self.deleting):
-            segments.pop(segment_id, None)
-        self.alone.pop(segment_id, None)
 
 
 class SegmentTable:
-    """The readable segments of every partition that the records name.
+    """Table of the segments of every partition that the records name.
 
-    A segment whose deletion has started never becomes readable again, and is removed when its deletion is finished.
-    Updates of unknown segments are kept only if the copy is finished: the record of the copy's start may have been
-    removed by compaction (KIP-1266) or by retention. So memory is bounded by the segments that exist.
+    A segment whose deletion has started never becomes readable again, and is removed when its deletion is finished. An
+    update of an unknown segment is kept only if it says that the copy is finished. Compaction (KIP-1266) or retention
+    may have removed the record of the copy's start. So memory is bounded by the segments that exist.
     """
 
     def __init__(self) -> None:
@@ -91,58 +88,56 @@ class SegmentTable:
         return tuple(state.finished.values()) if state else ()
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
-        """Return the finished copies of which only an update is known, sorted by their end offsets."""
+        """Return the segments of which only an update is known, sorted by their end offsets, unknown ones first."""
         state = self._partitions.get(partition)
         if state is None or not state.alone:
             return ()
-        known = [
-            segment for segments in (state.finished, state.copying, state.deleting) for segment in segments.values()
-        ]
-        told = [update.end_offset for update in state.alone.values() if update.end_offset is not None]
-        ends = sorted({*(segment.end_offset for segment in known), *told})
+        ends = [update.end_offset for update in state.alone.values() if update.end_offset is not None]
+        ends = sorted({*(segment.end_offset for segment, _ in self.tracked(partition)), *ends})
         finished = (FinishedAlone(update, _end_before(update, ends)) for update in state.alone.values())
-        return tuple(sorted(finished, key=lambda each: (each.update.end_offset or -1, each.update.segment_id)))
+        return tuple(sorted(finished, key=lambda alone: (alone.update.end_offset or -1, alone.update.segment_id)))
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Return all segments that may have objects in the storage, with their states, in no order."""
         state = self._partitions.get(partition)
         if state is None:
             return ()
-        states = (
-            (state.copying, RemoteLogSegmentState.COPY_SEGMENT_STARTED),
-            (state.finished, RemoteLogSegmentState.COPY_SEGMENT_FINISHED),
-            (state.deleting, RemoteLogSegmentState.DELETE_SEGMENT_STARTED),
-        )
-        return tuple((segment, at) for segments, at in states for segment in tuple(segments.values()))
+        at = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        finished = tuple(state.finished.values())  # other threads may change the table
+        return *((segment, at) for segment in finished), *tuple(state.unreadable.values())
 
 
 def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:
+    """Return the largest of the ascending `ends` below the update's end offset, or None if there is none."""
     at = 0 if update.end_offset is None else bisect_left(ends, update.end_offset)
     return ends[at - 1] if at else None
 
 
 def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
-    segment = state.copying.get(update.segment_id) or state.finished.get(update.segment_id)
-    if segment is not None:
+    """Apply an update; a segment whose deletion has started does not become readable again."""
+    segment, at = state.unreadable.get(update.segment_id, (state.finished.get(update.segment_id), None))
+    if segment is not None and at is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
         _move(state, replace(segment, custom_metadata=update.custom_metadata), update.state)
     elif update.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         if update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-            state.forget(update.segment_id)
+            state.unreadable.pop(update.segment_id, None)
         state.alone.pop(update.segment_id, None)
-    elif update.segment_id not in state.deleting:
+    elif segment is None:
         state.alone[update.segment_id] = update
 
 
 def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
+    """Set the state of `segment` to `target`, unless its copy has started again although it is finished."""
+    segment_id = segment.segment_id
+    alone = state.alone.pop(segment_id, None)
     if target is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-        if (finished := state.alone.pop(segment.segment_id, None)) is not None:
-            state.finished[segment.segment_id] = replace(segment, custom_metadata=finished.custom_metadata)
-        if segment.segment_id not in state.finished:
-            state.forget(segment.segment_id)
-            state.copying[segment.segment_id] = segment
-        return
-    state.forget(segment.segment_id)
+        if alone is not None:
+            segment, target = replace(segment, custom_metadata=alone.custom_metadata), alone.state
+        elif segment_id in state.finished:
+            return
+    state.finished.pop(segment_id, None)
+    state.unreadable.pop(segment_id, None)
     if target is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-        state.finished[segment.segment_id] = segment
-    elif target is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-        state.deleting[segment.segment_id] = segment
+        state.finished[segment_id] = segment
+    elif target is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+        state.unreadable[segment_id] = segment, target

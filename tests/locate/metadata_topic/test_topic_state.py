@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.golden import NAMES, golden
 from tests.locate.metadata_topic.scripted_tier import segment_record
 from tiered_stream.locate.metadata_topic.remote_log_metadata import partition_of, topic_id_of
-from tiered_stream.locate.metadata_topic.told_topic import ToldTopic, take_in
+from tiered_stream.locate.metadata_topic.topic_state import TopicState, apply_record
 from tiered_stream.model import TopicPartition
 
 WHERE = TopicPartition("__remote_log_metadata", 0)
@@ -31,9 +31,9 @@ class Searched(bytes):
 
 @pytest.mark.parametrize("topic_id", [TOPIC_IDS[700], UUID(int=77)], ids=["wanted", "another's"])
 def test_a_record_is_not_searched_for_each_of_many_topics(topic_id: UUID) -> None:
-    topics = {each.bytes: ToldTopic(0) for each in TOPIC_IDS}
+    topics = {each.bytes: TopicState(0) for each in TOPIC_IDS}
     value = Searched(segment_record("orders", topic_id, 0))
-    take_in(topics, WHERE, 0, value)
+    apply_record(topics, WHERE, 0, value)
     assert value.searches == 0
     assert [each for each, told in topics.items() if told.table.partitions()] == [topic_id.bytes] * (
         topic_id in TOPIC_IDS

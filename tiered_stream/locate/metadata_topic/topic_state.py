@@ -22,12 +22,12 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.model import TopicPartition
 
-_KNOWN = 0
-"""Placeholder for the offset of records that were read; it is never shown."""
+_SUMMARY_OFFSET = 0
+"""Offset of readable records in a summary; nothing depends on it, because only errors name offsets."""
 
 
 @dataclass(slots=True)
-class ToldTopic:
+class TopicState:
     """State of one topic; all records below the offset `position` are included."""
 
     position: int
@@ -37,53 +37,67 @@ class ToldTopic:
 
     def fault_of(self, partition: TopicIdPartition) -> TieredStreamError | None:
         """Return the error because of which the partition's segments are unknown, or None if they are known."""
-        for whose in (partition, None):
-            if whose in self._unreadable:
-                return self._unreadable[whose][2]
-        return None
+        unreadable = self._unreadable.get(partition) or self._unreadable.get(None)
+        return unreadable[2] if unreadable else None
 
     def summary(self) -> Iterator[OffsetValue]:
-        """Yield offsets and values of the smallest set of records that results in the same state."""
-        yield from ((_KNOWN, encode_remote_log_metadata(each)) for each in self.table.summary())
+        """Yield offset and value of each record of the smallest set that results in the same state."""
+        yield from ((_SUMMARY_OFFSET, encode_remote_log_metadata(metadata)) for metadata in self.table.summary())
         yield from ((offset, value) for offset, value, _ in self._unreadable.values())
 
-    def refuse(self, whose: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError) -> None:
-        """Record that a record cannot be read; `whose` is the partition that it names, or None if it names none."""
-        self._unreadable.setdefault(whose, (offset, value, error))
+    def add_unreadable(
+        self, partition: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError
+    ) -> None:
+        """Add a record that cannot be read because of `error`.
+
+        `partition` is the partition that the record names, or None if it names none.
+        """
+        self._unreadable.setdefault(partition, (offset, value, error))
 
 
-def take_in(topics: Mapping[bytes, ToldTopic], where: TopicPartition, offset: int, value: bytes) -> None:
-    """Apply one record to the topic that it names, unless the topic's state already includes the record's offset.
+def apply_record(topics: Mapping[bytes, TopicState], log_partition: TopicPartition, offset: int, value: bytes) -> None:
+    """Apply one record to the state of the topic that it names, unless the state already includes the record's offset.
 
-    `topics` holds the topics by the bytes of their ids.
+    Args:
+        topics: the topics' states, by the bytes of the topic ids.
+        log_partition: partition of the metadata topic that has the record.
     """
-    named = [each for each in _named(topics, value) if offset >= topics[each].position]
+    named = [topic_id for topic_id in _named(topics, value) if offset >= topics[topic_id].position]
     if not named:
         return
     try:
         metadata = decode_remote_log_metadata(value)
     except (CorruptDataError, UnsupportedDataError) as error:
-        whose, fault = partition_of(value), type(error)(f"{where} at offset {offset}: {error}")
+        partition, fault = partition_of(value), type(error)(f"{log_partition} at offset {offset}: {error}")
         for topic_id in named:
-            if whose is None or whose.topic_id.bytes == topic_id:
-                topics[topic_id].refuse(whose, offset, value, fault)
+            if partition is None or partition.topic_id.bytes == topic_id:
+                topics[topic_id].add_unreadable(partition, offset, value, fault)
     else:
         if metadata is not None and metadata.partition.topic_id.bytes in named:
             topics[metadata.partition.topic_id.bytes].table.apply(metadata)
 
 
-def _named(topics: Mapping[bytes, ToldTopic], value: bytes) -> list[bytes]:
-    """Return the topics that a record may concern: the one that it names, or if malformed, all whose ids it holds."""
+def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
+    """Return the ids of `topics` that a record may concern.
+
+    That is the id that the record names. If the record is malformed, it is every id whose bytes are in the record.
+    """
     topic_id = topic_id_of(value)
     if topic_id is None:
-        return [each for each in topics if each in value]
+        return [topic_id for topic_id in topics if topic_id in value]
     return [topic_id] if topic_id in topics else []
 
 
-def told_again(values: Iterator[OffsetValue], topic_id: bytes, where: TopicPartition, position: int) -> ToldTopic:
-    """Rebuild a topic's state from the records of its summary. Raises: CorruptDataError if `values` raises it."""
-    topics = {topic_id: ToldTopic(0)}
+def restored_topic(
+    values: Iterator[OffsetValue], topic_id: bytes, log_partition: TopicPartition, position: int
+) -> TopicState:
+    """Return a topic's state at the offset `position`, from the records of its summary.
+
+    Raises:
+        CorruptDataError: `values` raises it.
+    """
+    topics = {topic_id: TopicState(0)}
     for offset, value in values:
-        take_in(topics, where, offset, value)
+        apply_record(topics, log_partition, offset, value)
     topics[topic_id].position = position
     return topics[topic_id]

@@ -1,4 +1,4 @@
-"""Finds segments that are in an archive's storage, but not in the archive, if the archive is empty or incomplete."""
+"""Segments in an archive's storage that are not read: below other key prefixes, or in another layout."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from tiered_stream.storage.segment_places import Place
 
 log = logging.getLogger(__name__)
 
-_MOST_TOPICS = 32
+_MAX_SEARCHED_TOPICS = 32
 """Maximum number of topics that are searched below other key prefixes, by one request each."""
 
 
-class OtherPlaces:
-    """Places in the storage that are not below the archive's key prefixes.
+class UnreadPlaces:
+    """Places in a storage that have segments, but are not below the archive's key prefixes.
 
     Args:
-        list_places: returns all places; raises StorageError if the storage cannot be listed.
+        prefixes: key prefixes of the archive.
+        list_places: returns all places in the storage that have segments; raises StorageError if it cannot be listed.
     """
 
     def __init__(self, store: ObjectStore, prefixes: Sequence[str], list_places: Callable[[], Sequence[Place]]) -> None:
@@ -32,7 +33,7 @@ class OtherPlaces:
         self._list_places = list_places
 
     def why_empty(self) -> str:
-        """Return the message for an archive without segments, with the places that have segments."""
+        """Return the error message for an archive without segments; it names the settings of places with segments."""
         below = " and ".join(self._store.describe(prefix) for prefix in self._prefixes)
         empty = f"the archive is empty: below {below} is no whole segment of the Aiven plugin's"
         try:
@@ -43,22 +44,24 @@ class OtherPlaces:
             return f"{empty}, nor anywhere in the storage. Correct remote.storage.uri, or the bucket's name"
         return f"{empty}. The storage has segments elsewhere: set {', or '.join(place.settings for place in places)}"
 
-    def tell(self, segments: Iterable[RemoteLogSegment]) -> None:
-        """Warn if topics of these segments also have segments below a key prefix that is not read."""
+    def warn_of_topics(self, segments: Iterable[RemoteLogSegment]) -> None:
+        """Warn if topics of these segments also have segments below key prefixes that are not read."""
         topics = {segment.topic_id: segment for segment in segments}
-        for place in self._aiven_places():
-            hidden = [each for each in list(topics.values())[:_MOST_TOPICS] if self._has_topic(place, each)]
-            names = ", ".join(sorted(each.topic_partition.topic for each in hidden))
+        for place in self._unread_aiven_places():
+            hidden = [
+                segment for segment in list(topics.values())[:_MAX_SEARCHED_TOPICS] if self._has_topic(place, segment)
+            ]
+            names = ", ".join(sorted(segment.topic_partition.topic for segment in hidden))
             if names:
                 log.warning(
                     "segments of %s are below key.prefix=%s, too, and are not read: name that prefix in %s",
                     names, place.key_prefix, KEY_PREFIXES.name,
                 )  # fmt: skip
 
-    def _aiven_places(self) -> list[Place]:
+    def _unread_aiven_places(self) -> list[Place]:
         with suppress(StorageError):
-            found = (place for place in self._list_places() if place.layout == StorageLayout.AIVEN)
-            return [place for place in found if not self._is_read(place)]
+            aiven_places = (place for place in self._list_places() if place.layout == StorageLayout.AIVEN)
+            return [place for place in aiven_places if not self._is_read(place)]
         return []
 
     def _is_read(self, place: Place) -> bool:

@@ -1,0 +1,237 @@
+"""Parser of the offset index of a log segment, and the searches in it: bytes of offsets, and places to cut.
+
+An offset index (Kafka: `OffsetIndex`) has 8 bytes an entry, big-endian, sparse, both fields strictly ascending:
+
+    relative offset   int32   last offset of the batches appended together, minus the segment's base offset
+    position          int32   byte position in the segment at which the first of those batches begins
+
+So records before an entry's position have smaller offsets. The batch at the position begins at the entry's offset or
+before. Another batch begins at the entry's offset + 1, but its position is only known to lie between this entry's
+position and the next entry's. Two parts that meet at that offset both read this interval, and the decoder returns each
+part's own records.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from uuid import UUID
+
+import numpy as np
+from cachetools import LRUCache
+
+from tiered_stream.errors import naming
+from tiered_stream.locate.indexes.index_cache import IndexCache
+from tiered_stream.locate.indexes.index_files import (
+    Int64s,
+    check_entries,
+    parse_time_index,
+    read_entries,
+    without_trailing_zeros,
+)
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.locator import SegmentShare
+from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, touching
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+
+_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+
+_MAX_REMEMBERED = 1 << 15
+"""Maximum number of locations that are kept, which end at offsets that `end_of` has returned.
+
+The plan of the micro-batch needs these locations next, possibly of more segments than fit into the index cache.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OffsetIndex:
+    """Absolute `offsets` and byte `positions` of one segment's offset index, parallel and ascending."""
+
+    offsets: Int64s
+    positions: Int64s
+
+    def start_position(self, offset: int) -> int:
+        """Return the byte position of a batch at or before the one that has `offset` (Kafka: `OffsetIndex.lookup`)."""
+        entry = int(np.searchsorted(self.offsets, offset, side="right")) - 1
+        return int(self.positions[entry]) if entry >= 0 else 0
+
+    def end_position(self, end: int, segment_size: int) -> int:
+        """Return a byte position after all batches that have an offset below `end`, at most `segment_size`."""
+        entry = int(np.searchsorted(self.offsets, end - 1, side="left")) + 1
+        return int(self.positions[entry]) if entry < len(self.positions) else segment_size
+
+    def following(self, position: int) -> tuple[int, int]:
+        """Return the lowest and the highest possible offset after the last batch before the byte `position`.
+
+        `position` must be the position of an entry.
+        """
+        entry = int(np.searchsorted(self.positions, position, side="left"))
+        return int(self.offsets[entry - 1]) + 1 if entry else 0, int(self.offsets[entry])
+
+
+def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> OffsetIndex:
+    """Parse the bytes of the offset index of a segment that begins at `base_offset` and has `segment_size` bytes.
+
+    Raises:
+        CorruptDataError: entries are cut short, out of order or outside the segment.
+    """
+    entries = without_trailing_zeros(read_entries(data, _OFFSET_ENTRY, "offset index"))
+    offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
+    if len(entries):
+        check_entries(
+            "offset index",
+            ("an offset below the segment's base offset", offsets < 0),
+            ("offsets that do not ascend", np.diff(offsets) <= 0),
+            ("positions that do not ascend", np.diff(positions) <= 0),
+            (
+                f"positions {positions[0]} to {positions[-1]} in a segment of {segment_size} bytes",
+                (positions < 0) | (positions >= segment_size),
+            ),
+        )
+    return OffsetIndex(offsets + base_offset, positions)
+
+
+class SegmentPositions:
+    """Search for the bytes of offsets in segments, by their offset indexes; many threads may use it."""
+
+    def __init__(self, fetcher: RemoteStorageFetcher, cache: IndexCache) -> None:
+        self._fetcher = fetcher
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._remembered: LRUCache[tuple[UUID, OffsetRange], SegmentLocation] = LRUCache(_MAX_REMEMBERED)
+
+    def location(self, segment: RemoteLogSegment, offsets: OffsetRange) -> SegmentLocation:
+        """Return the location of `offsets` in the segment; a whole segment needs no index.
+
+        Raises:
+            StorageError: the offset index cannot be read.
+            CorruptDataError: the offset index is malformed; the message names the segment.
+        """
+        if offsets.start <= segment.base_offset and offsets.end > segment.end_offset:
+            return SegmentLocation(segment, offsets, ByteRange(0, segment.size))
+        with self._lock:
+            known = self._remembered.get((segment.segment_id, offsets))
+        return known or _location(segment, offsets, self._offset_index(segment))
+
+    def end_of(self, share: SegmentShare) -> int:
+        """Return the offset after about `share.bytes` bytes of the share, and after at least one of its batches.
+
+        Raises: the errors of `location`.
+        """
+        segment, offsets = share.segment, share.offsets
+        index = self._offset_index(segment)
+        until = index.start_position(offsets.start) + share.bytes
+        # Offsets up to an entry's offset need the bytes up to the next entry's position.
+        fitting = int(np.searchsorted(index.positions, until, side="right")) - 2
+        entry = max(fitting, int(np.searchsorted(index.offsets, offsets.start, side="left")))
+        whole = until >= segment.size or entry >= len(index.offsets)
+        end = offsets.end if whole else min(offsets.end, int(index.offsets[entry]) + 1)
+        chosen = OffsetRange(offsets.start, end)
+        with self._lock:
+            self._remembered[segment.segment_id, chosen] = _location(segment, chosen, index)
+        return end
+
+    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
+        """Return `location` without its first batches that the time index shows to be older than `timestamp` (ms).
+
+        Return None if all its batches are.
+
+        Raises: the errors of `location`.
+        """
+        segment = location.segment
+        data = self._cache.get(segment, (IndexType.TIMESTAMP,)).get(IndexType.TIMESTAMP, b"")
+        with naming(segment):
+            # Up to the end of the batch with this offset, no record is newer than `timestamp - 1`.
+            start = parse_time_index(data, segment.base_offset).floor_offset(timestamp - 1)
+        if start <= location.offsets.start:
+            return location
+        if start >= location.offsets.end:
+            return None
+        rest = self.location(segment, OffsetRange(start, location.offsets.end))
+        return replace(
+            location,
+            offsets=rest.offsets,
+            bytes=ByteRange(rest.bytes.start, location.bytes.end),
+            aborted_transactions=touching(location.aborted_transactions, start, location.offsets.end),
+        )
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        """Return the parts of `location` of about `target_bytes` bytes, cut where batches begin.
+
+        The parts have exactly its offsets. Adjacent parts share the bytes of one interval of the offset index.
+
+        Raises: the errors of `location`.
+        """
+        if len(location.bytes) <= target_bytes:
+            return [location]
+        index = self._offset_index(location.segment)
+        return _parts(location, index, self._cut_offsets(location, index, target_bytes))
+
+    def cut_at(self, location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
+        """Return the parts of `location` between the ascending `offsets` inside it; they share bytes as in `cut`.
+
+        Raises: the errors of `location`.
+        """
+        return _parts(location, self._offset_index(location.segment), offsets)
+
+    def _offset_index(self, segment: RemoteLogSegment) -> OffsetIndex:
+        data = self._cache.get(segment, (IndexType.OFFSET,)).get(IndexType.OFFSET, b"")
+        with naming(segment):
+            return parse_offset_index(data, segment.base_offset, segment.size)
+
+    def _cut_offsets(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
+        """Return the offsets at which to cut `location` into parts of about `target_bytes`.
+
+        Each is the offset after an entry: the first entry at or after the start of a range that the layout prefers.
+        """
+        # Far more ranges than index entries would not give more parts.
+        target_bytes = max(target_bytes, len(location.bytes) // (8 * len(index.positions) + 1))
+        ranges = self._fetcher.request_ranges(location.segment, location.bytes, target_bytes)
+        starts = [candidate.start for candidate in ranges if candidate.start > location.bytes.start]
+        entries = np.unique(np.searchsorted(index.positions, starts))
+        offsets: list[int] = (index.offsets[entries[entries < len(index.positions)]] + 1).tolist()
+        return [offset for offset in offsets if location.offsets.start < offset < location.offsets.end]
+
+
+def _location(segment: RemoteLogSegment, offsets: OffsetRange, index: OffsetIndex) -> SegmentLocation:
+    """Return the location of `offsets`, as narrow as the index allows."""
+    start = index.start_position(offsets.start)
+    end = max(start, index.end_position(offsets.end, segment.size))
+    following = index.following(end) if start < end < segment.size else None
+    return SegmentLocation(segment, offsets, ByteRange(start, end), following=following)
+
+
+def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int]) -> list[SegmentLocation]:
+    """Return the parts of `location` between `starts` (ascending, inside it), whose bytes lie within its bytes."""
+    whole, parts = location.bytes, []
+    for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
+        part = _location(location.segment, OffsetRange(start, end), index)
+        first = whole.start if start == location.offsets.start else max(whole.start, part.bytes.start)
+        last = whole.end if end == location.offsets.end else min(whole.end, part.bytes.end)
+        parts.append(
+            replace(
+                location,
+                offsets=part.offsets,
+                bytes=ByteRange(first, last),
+                aborted_transactions=touching(location.aborted_transactions, start, end),
+                following=location.following if last == whole.end else part.following,
+            )
+        )
+    return parts
+
+
+def search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int:
+    """Return the byte position of a batch before which no record of `part` is at or after `timestamp` (ms).
+
+    Raises:
+        StorageError: the offset index or the time index cannot be read.
+        CorruptDataError: one of the two is malformed; the message names the segment.
+    """
+    segment = part.segment
+    indexes = fetcher.fetch_indexes(segment, (IndexType.OFFSET, IndexType.TIMESTAMP))
+    with naming(segment):
+        times = parse_time_index(indexes.get(IndexType.TIMESTAMP, b""), segment.base_offset)
+        positions = parse_offset_index(indexes.get(IndexType.OFFSET, b""), segment.base_offset, segment.size)
+    return positions.start_position(max(times.floor_offset(timestamp), part.offsets.start))
