@@ -54,7 +54,7 @@ def _compile_kernels() -> None:
 
 
 def _compile_pyspark() -> None:
-    from tiered_stream.cli.pyspark_zip import compile_archive, find_archives, loaded_modules
+    from tiered_stream.pythons.pyspark_archives import compile_archive, find_archives, loaded_modules
 
     try:
         for archive, modules in loaded_modules(find_archives()).items():
