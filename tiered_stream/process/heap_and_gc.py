@@ -23,9 +23,9 @@ _YOUNGER_COLLECTIONS = 500  # number of younger collections per full collection;
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Pause garbage collection while the block creates objects that will stay, such as imported modules.
+    """Pause garbage collection while the block creates many objects that will stay, such as 100,000 segments.
 
-    Without the pause, collections among these objects double the time of the block (0.1 s more for imports).
+    Without the pause, collections among these objects take a third of the block's time.
     """
     enabled = gc.isenabled()
     gc.disable()

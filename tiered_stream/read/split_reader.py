@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tiered_stream.errors import (
     DataLossError,
@@ -225,8 +226,6 @@ def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> 
 
 
 def _in(timestamps: pa.Array, times: TimeRange) -> pa.Array:
-    import pyarrow.compute as pc  # imported here, because it takes 0.05 s and few queries need it
-
     micros = timestamps.cast(pa.int64())
     inside = pc.greater_equal(micros, min(times.from_ms * 1000, _INT64_MAX))
     return inside if times.to_ms is None else pc.and_(inside, pc.less(micros, min(times.to_ms * 1000, _INT64_MAX)))

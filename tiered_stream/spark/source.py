@@ -8,6 +8,7 @@ modules when it needs them, so that Spark's lookup of the source stays fast.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
 from tiered_stream.options.remote_options import COLUMNS, METRICS_ADDRESS
-from tiered_stream.process.heap_and_gc import collect_old_rarely, collection_paused, settle_worker, share_heap
+from tiered_stream.process.heap_and_gc import collect_old_rarely, settle_worker, share_heap
 from tiered_stream.process.logs import show_log
 
 if TYPE_CHECKING:
@@ -189,8 +190,7 @@ def _names_some_of(schema: StructType, own: StructType) -> bool:
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    with collection_paused():
-        from tiered_stream.read.split_reader import read_split
+    from tiered_stream.read.split_reader import read_split
 
     show_log()
     share_heap()
@@ -209,18 +209,14 @@ class BatchReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        with collection_paused():
-            from tiered_stream.locate.log_source import open_log_source
-            from tiered_stream.plan.batch import plan_batch
+        from tiered_stream.locate.log_source import open_log_source
+        from tiered_stream.plan.batch import plan_batch
 
-            show_log()
-            source = open_log_source(self.options)
-        try:
+        show_log()
+        with closing(open_log_source(self.options)) as source:
             splits = plan_batch(self.options, source, self.pruning)
-            # Without any input partition, Spark would make up one and read it.
-            return [SplitPartition(split) for split in splits] or [InputPartition(None)]
-        finally:
-            source.close()
+        # Without any input partition, Spark would make up one and read it.
+        return [SplitPartition(split) for split in splits] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.options) if isinstance(partition, SplitPartition) else iter(())
@@ -257,17 +253,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[LogSource, StreamPlanner]:
         if self._opened is None:
-            with collection_paused():
-                from tiered_stream.locate.log_source import open_log_source
-                from tiered_stream.observe.driver_log import BatchLog
-                from tiered_stream.plan.stream import StreamPlanner
+            from tiered_stream.locate.log_source import open_log_source
+            from tiered_stream.observe.driver_log import BatchLog
+            from tiered_stream.plan.stream import StreamPlanner
 
-                show_log()
-                collect_old_rarely()
-                source = open_log_source(self.options)
-                self._opened = source, StreamPlanner(self.options, source.offset_reader, source.locator)
-                self._batch_log = BatchLog()
-                self._group = self._opened_group()
+            show_log()
+            collect_old_rarely()
+            source = open_log_source(self.options)
+            self._opened = source, StreamPlanner(self.options, source.offset_reader, source.locator)
+            self._batch_log = BatchLog()
+            self._group = self._opened_group()
         return self._opened
 
     def _opened_group(self) -> GroupFollower | None:

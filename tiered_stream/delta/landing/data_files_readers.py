@@ -35,7 +35,7 @@ from tiered_stream.formats.rows.table_rules import TableRules
 from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.process.heap_and_gc import collection_paused, settle_worker, share_heap
+from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader, SplitPartition, StreamReader
 
 SMALLEST_TASK_BYTES = 8 << 20
@@ -120,10 +120,9 @@ class TasksWrite:
             return ()
 
     def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-        with collection_paused():
-            from tiered_stream.delta.write.row_transform import TableRows, Transaction
-            from tiered_stream.delta.write.task_writer import TaskTables, write_splits
-            from tiered_stream.observe.metrics import micro_batch, send
+        from tiered_stream.delta.write.row_transform import TableRows, Transaction
+        from tiered_stream.delta.write.task_writer import TaskTables, write_splits
+        from tiered_stream.observe.metrics import micro_batch, send
 
         share_heap()
         if not isinstance(partition, FilesPartition):
