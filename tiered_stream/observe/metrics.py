@@ -24,6 +24,9 @@ LATENCY_BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1000, 2500, 10000)
 REPORT_TO = "spark.tiered_stream.report.to"
 """Setting in Spark's session with the address of `report_queries`, to which tasks send their counters."""
 
+_FALLBACKS = "fallbacks_"
+"""Prefix of the counters of splits that fell back to a broker, before the reason."""
+
 MicroBatchId = tuple[str, int]
 """Identity of a micro-batch: the streaming query's id and the batch id."""
 
@@ -74,7 +77,7 @@ class ReadMetrics:
     def on_fallback(self, reason: str) -> None:
         """Count a split that falls back to a broker, in all and by reason: in the counter `fallbacks_<reason>`."""
         self.remote_fetch_fallbacks += 1
-        name = f"fallbacks_{reason}"
+        name = _FALLBACKS + reason
         setattr(self, name, getattr(self, name) + 1)
 
     def on_broker_fetch(self, size: int) -> None:
@@ -90,6 +93,12 @@ class ReadMetrics:
         """Return the counters minus those of `before`. The maximums (latency, timestamp) are not subtracted."""
         ours, theirs = asdict(self), asdict(before)
         return ReadMetrics(**{name: n - (0 if name.endswith("_max") else theirs[name]) for name, n in ours.items()})
+
+    @property
+    def fallbacks(self) -> dict[str, int]:
+        """Number of splits that fell back to a broker, by reason; reasons without a split are left out."""
+        counters = asdict(self).items()
+        return {name.removeprefix(_FALLBACKS): n for name, n in counters if name.startswith(_FALLBACKS) and n}
 
     def latency_quantile(self, share: float) -> float | None:
         """Return the latency bound, in seconds, within which this share (0 to 1) of storage requests ended.
@@ -119,15 +128,11 @@ def describe(metrics: ReadMetrics) -> str:
     if metrics.remote_fetch_errors:
         text += f", {metrics.remote_fetch_errors} storage errors"
     if metrics.remote_fetch_fallbacks:
-        text += f", {metrics.remote_fetch_fallbacks} splits fell back to brokers ({_reasons(metrics)})"
+        reasons = ", ".join(f"{reason.replace('_', ' ')}: {count}" for reason, count in metrics.fallbacks.items())
+        text += f", {metrics.remote_fetch_fallbacks} splits fell back to brokers ({reasons})"
     if metrics.lost_offsets:
         text += f", {metrics.lost_offsets:,} offsets lost (the tasks' logs name them)"
     return text
-
-
-def _reasons(metrics: ReadMetrics) -> str:
-    counts = {name: count for name, count in asdict(metrics).items() if name.startswith("fallbacks_") and count}
-    return ", ".join(f"{name.removeprefix('fallbacks_').replace('_', ' ')}: {n}" for name, n in counts.items())
 
 
 def _mib(size: int) -> str:

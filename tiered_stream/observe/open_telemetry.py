@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from enum import Enum, auto
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -38,11 +39,18 @@ _PATH = "/v1/metrics"
 _SERVICE = "tiered_stream"
 _SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
 """Most series per metric. The lag has a series for each partition, and the SDK's own limit is 2,000."""
-_MOST_ENDED = 1_000
-"""Most ended queries whose sums are kept, so that a query that starts again continues its sums."""
-
+_MAX_ENDED = 1_000
+"""Maximum number of ended queries whose sums are kept, so that a query that starts again continues its sums."""
 
 _Observer = Callable[[CallbackOptions], Iterable[Observation]]
+
+
+class _LastFigures(Enum):
+    """State of the last figures of a query that has ended: they wait, are in the collection under way, or are sent."""
+
+    WAIT = auto()
+    COLLECTED = auto()
+    SENT = auto()
 
 
 class OtlpSender:
@@ -63,12 +71,9 @@ class OtlpSender:
         self._sums = QueryMetrics()
         """Sums by the query's name, not by its id, so that a counter does not go back if the query starts again."""
         self._names: dict[str, str] = {}
-        self._ended: dict[str, None] = {}
+        """Names of running queries, by query id."""
+        self._ended: dict[str, _LastFigures] = {}
         """Names of queries that have ended, in order."""
-        self._left: set[str] = set()
-        """Names of ended queries whose last figures are part of the collection under way."""
-        self._sent: set[str] = set()
-        """Names of ended queries whose last figures were sent."""
         self._lock = threading.Lock()
         try:
             reader = PeriodicExportingMetricReader(_Exporter(url, self._were_sent), cardinality_limits=_SERIES)
@@ -82,7 +87,6 @@ class OtlpSender:
         with self._lock:
             self._names[batch.query_id] = batch.query
             self._ended.pop(batch.query, None)
-            self._sent.discard(batch.query)
         self._sums.add(replace(batch, query_id=batch.query))
         for seconds, count in _typical_latencies(batch.cost):
             for _ in range(count):
@@ -93,10 +97,9 @@ class OtlpSender:
         with self._lock:
             name = self._names.pop(query_id, None)
             if name is not None and name not in self._names.values():
-                self._ended[name] = None
-            for forgotten in list(self._ended)[:-_MOST_ENDED]:
+                self._ended[name] = _LastFigures.WAIT
+            for forgotten in list(self._ended)[:-_MAX_ENDED]:
                 del self._ended[forgotten]
-                self._sent.discard(forgotten)
                 self._sums.ended(forgotten)
 
     def close(self) -> None:
@@ -125,13 +128,12 @@ class OtlpSender:
         return latencies
 
     def _begin(self, _: CallbackOptions) -> Iterable[Observation]:
-        with self._lock:
-            self._left = set(self._ended)
+        self._advance(_LastFigures.WAIT, _LastFigures.COLLECTED)
         return ()
 
     def _observed(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
-            sent = set(self._sent)
+            sent = {query for query, state in self._ended.items() if state is _LastFigures.SENT}
         families = (family for family in self._sums.collect() if family.name == name)
         return [
             Observation(each.value, dict(each.labels))
@@ -141,8 +143,11 @@ class OtlpSender:
         ]
 
     def _were_sent(self) -> None:
+        self._advance(_LastFigures.COLLECTED, _LastFigures.SENT)
+
+    def _advance(self, before: _LastFigures, after: _LastFigures) -> None:
         with self._lock:
-            self._sent |= self._left & self._ended.keys()
+            self._ended = {query: after if state is before else state for query, state in self._ended.items()}
 
 
 class _Exporter(OTLPMetricExporter):
@@ -155,18 +160,27 @@ class _Exporter(OTLPMetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
     ) -> MetricExportResult:
-        said, own_log = _Said(threading.get_ident()), logging.getLogger(OTLPMetricExporter.__module__)
-        own_log.addFilter(said)
+        lines: list[str] = []
+        thread, own_log = threading.get_ident(), logging.getLogger(OTLPMetricExporter.__module__)
+
+        def passes(record: logging.LogRecord) -> bool:
+            """Keep the lines of this thread out of the user's log, and collect them."""
+            if threading.get_ident() != thread:
+                return True
+            lines.append(record.getMessage())
+            return False
+
+        own_log.addFilter(passes)
         try:
             result = super().export(metrics_data, timeout_millis, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the queries go on
             result = MetricExportResult.FAILURE
-            said.lines.append(repr(error))
+            lines.append(repr(error))
         finally:
-            own_log.removeFilter(said)
+            own_log.removeFilter(passes)
         failed = result is not MetricExportResult.SUCCESS
         if failed and not self._failing:
-            reason = said.lines[0] if said.lines else "the exporter does not say why"
+            reason = lines[0] if lines else "the exporter does not say why"
             log.warning("metrics are not sent to %s, those of the next time may be: %s", self._url, reason)
         elif self._failing and not failed:
             log.info("metrics are sent to %s again", self._url)
@@ -174,22 +188,6 @@ class _Exporter(OTLPMetricExporter):
         if not failed:
             self._sent()
         return result
-
-
-class _Said(logging.Filter):
-    """Log filter that collects the lines that the exporter logs in one thread, and keeps them out of the user's log."""
-
-    def __init__(self, thread: int) -> None:
-        super().__init__()
-        self._thread = thread
-        self.lines: list[str] = []
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether another thread logged the record; keep the text of a record of our own thread."""
-        if threading.get_ident() != self._thread:
-            return True
-        self.lines.append(record.getMessage())
-        return False
 
 
 def _resource() -> Resource:

@@ -16,8 +16,6 @@ from tiered_stream.observe.behind import behind, describe_lag
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, describe
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 
-FALLBACKS = "fallbacks_"
-
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
@@ -43,16 +41,18 @@ class MicroBatch:
         newest = self.cost.record_timestamp_max
         return max(0.0, time.time() - newest / 1000) if newest else None
 
-    @property
-    def fallbacks(self) -> dict[str, int]:
-        """Number of splits that fell back to the brokers, by reason."""
-        counts = {name: count for name, count in asdict(self.cost).items() if name.startswith(FALLBACKS)}
-        return {name.removeprefix(FALLBACKS): count for name, count in counts.items() if count}
 
+def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> MicroBatch:
+    """Return the report on a finished micro-batch, from Spark's progress and the counters of its tasks.
 
-def micro_batch(progress: StreamingQueryProgress, cost: ReadMetrics) -> MicroBatch:
-    """Return the report on a micro-batch, from Spark's progress and from the counters of its tasks (`cost`)."""
-    rows, rate = _rows(progress)
+    In the direct lane, the counters and rows are Spark's observed metrics, which are exact. Otherwise the counters are
+    `counted`, the sum of the tasks' datagrams, which may be lost.
+    """
+    observed = progress.observedMetrics.get(OBSERVATION)
+    cost, rows, rate = counted, progress.numInputRows, progress.processedRowsPerSecond
+    if observed is not None:  # Spark itself sees only files
+        cost = ReadMetrics(**{name: type(zero)(observed[name] or 0) for name, zero in asdict(ReadMetrics()).items()})
+        rows, rate = cost.records, cost.records * 1000 / max(1, progress.durationMs.get("triggerExecution", 0))
     return MicroBatch(
         query=progress.name or str(progress.id),
         query_id=str(progress.id),
@@ -66,20 +66,9 @@ def micro_batch(progress: StreamingQueryProgress, cost: ReadMetrics) -> MicroBat
     )
 
 
-def cost_of(progress: StreamingQueryProgress, counted: ReadMetrics) -> ReadMetrics:
-    """Return a micro-batch's counters: Spark's observed metrics in the direct lane, else `counted` from datagrams.
-
-    Observed metrics are exact. A datagram may be lost.
-    """
-    observed = progress.observedMetrics.get(OBSERVATION)
-    if observed is None:
-        return counted
-    return ReadMetrics(**{name: type(zero)(observed[name] or 0) for name, zero in asdict(ReadMetrics()).items()})
-
-
-def describe_progress(progress: StreamingQueryProgress, metrics: ReadMetrics) -> str:
-    """Return a line for the terminal about a finished micro-batch; `metrics` are the counters of its tasks."""
-    return describe_batch(micro_batch(progress, metrics))
+def describe_progress(progress: StreamingQueryProgress, counted: ReadMetrics) -> str:
+    """Format a finished micro-batch as one line for people; the arguments are those of `finished_batch`."""
+    return describe_batch(finished_batch(progress, counted))
 
 
 def describe_batch(batch: MicroBatch) -> str:
@@ -114,21 +103,12 @@ def as_json(batch: MicroBatch) -> bytes:
             "broker_bytes": cost.broker_fetch_bytes,
             "broker_requests": cost.broker_fetch_requests,
             "decoded_rows_per_second": round(cost.records / cost.decode_seconds, 1) if cost.decode_seconds else None,
-            "fallbacks": batch.fallbacks,
+            "fallbacks": cost.fallbacks,
             "lag_seconds": batch.lag_seconds,
             "lag_offsets": None if batch.lag is None else sum(batch.lag.values()),
             "lag": None if batch.lag is None else offsets_to_dict(batch.lag),
         }
     )
-
-
-def _rows(progress: StreamingQueryProgress) -> tuple[int, float]:
-    """Return rows and rows per second, from observed metrics in the direct lane, where Spark itself sees only files."""
-    observed = progress.observedMetrics.get(OBSERVATION)
-    if observed is None:
-        return progress.numInputRows, progress.processedRowsPerSecond
-    rows = int(observed["records"] or 0)
-    return rows, rows * 1000 / max(1, progress.durationMs.get("triggerExecution", 0))
 
 
 def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:

@@ -46,10 +46,8 @@ class ReplayStore(CheckpointFolder):
         """
         if not plan.offsets:
             return True
-        checkpoint = SparkCheckpoint(self)
-        batch = checkpoint.last_committed()
-        found = None if batch is None else checkpoint.ends(batch)
-        return found is not None and found.positions == ends_of(plan.ranges)
+        last = SparkCheckpoint(self).last_ends()
+        return last is not None and last[1].positions == ends_of(plan.ranges)
 
     @property
     def finished(self) -> bool:

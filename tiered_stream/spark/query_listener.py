@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
 
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.observe.progress import MicroBatch, as_json, cost_of, describe_batch, micro_batch
+from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, finished_batch
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class QueryListener(StreamingQueryListener):
         if query_id not in self._ours:
             return
         try:
-            batch = micro_batch(progress, cost_of(progress, counted))
+            batch = finished_batch(progress, counted)
             for each in self._told:
                 each.add(batch)
         except Exception as error:  # noqa: BLE001 - a terminal that is gone, a progress of another Spark
