@@ -230,15 +230,24 @@ def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: D
 _FIRST_WITH_FEATURES = 3
 
 
+def api_versions(client: BrokerClient) -> Any:
+    """Return the ApiVersions response of the first broker that responds.
+
+    Raises:
+        BrokerError: no broker responds.
+    """
+    return client.ask_any_broker(
+        lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
+    )
+
+
 def supported_feature(client: BrokerClient, name: str) -> int:
     """Return the feature's newest version on the first broker that responds; 0: the broker does not have the feature.
 
     Raises:
         BrokerError: no broker responds.
     """
-    response = client.ask_any_broker(
-        lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
-    )
+    response = api_versions(client)
     if response.API_VERSION < _FIRST_WITH_FEATURES:
         return 0
     return max(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import nullcontext
 from time import sleep
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -37,11 +38,21 @@ def watch(
 ) -> None:
     """Show the streaming queries of a driver that serves its metrics, until Ctrl-C."""
     with exit_codes():
-        url = _url(address)
-        if json:
-            _print_json(url, interval, once=once)
-        else:
-            _show(url, interval, once=once)
+        url, console = _url(address), open_console(soft_wrap=False)
+        redraws = console.is_terminal and not json and not once
+        with Live(console=console, auto_refresh=False) if redraws else nullcontext() as live:
+            while True:
+                figures = look(url)
+                if live is not None:
+                    live.update(_table(figures), refresh=True)
+                elif json:
+                    lines = (orjson.dumps({"query": name, **of_query}) for name, of_query in sorted(figures.items()))
+                    once = not write_bytes(b"".join(line + b"\n" for line in lines)) or once
+                else:  # output that cannot be redrawn gets a new table for each look
+                    console.print(_table(figures))
+                if once or console.quiet:
+                    return
+                sleep(interval)
 
 
 def _url(address: str) -> str:
@@ -49,28 +60,6 @@ def _url(address: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(f"{address!r} is no host:port or URL of a driver's metrics")
     return parts._replace(path=parts.path if parts.path.strip("/") else "/metrics").geturl()
-
-
-def _print_json(url: str, interval: float, *, once: bool) -> None:
-    while True:
-        lines = (orjson.dumps({"query": name, **figures}) + b"\n" for name, figures in sorted(look(url).items()))
-        if not write_bytes(b"".join(lines)) or once:
-            return
-        sleep(interval)
-
-
-def _show(url: str, interval: float, *, once: bool) -> None:
-    console = open_console(soft_wrap=False)
-    if once or not console.is_terminal:  # output that cannot be redrawn gets a new table for each look
-        console.print(_table(look(url)))
-        while not (once or console.quiet):
-            sleep(interval)
-            console.print(_table(look(url)))
-        return
-    with Live(_table(look(url)), console=console, auto_refresh=False) as live:
-        while True:
-            sleep(interval)
-            live.update(_table(look(url)), refresh=True)
 
 
 def look(url: str) -> Figures:

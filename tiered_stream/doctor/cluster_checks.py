@@ -8,9 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.metadata import ApiVersionsRequest
-
-from tiered_stream.broker.client import open_client, supported_feature
+from tiered_stream.broker.client import api_versions, open_client, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
@@ -168,9 +166,7 @@ def _look_for_login(config: BrokerConfig) -> None:
 
 
 def _look_at_versions(options: Options) -> Seen[bool]:
-    answer = open_client(options.kafka).ask_any_broker(
-        lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
-    )
+    answer = api_versions(open_client(options.kafka))
     newest = next((each.max_version for each in answer.api_keys if each.api_key == ListOffsetsRequest.API_KEY), -1)
     levels = [each for each in answer.finalized_features or () if each.name == "metadata.version"]
     shown = f", metadata.version {levels[0].max_version_level}" if levels else ""

@@ -25,6 +25,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     LANE,
     TABLE,
     check_names,
+    job_settings,
     source_options,
 )
 from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, Seen, warnings_of_ours
@@ -69,7 +70,7 @@ def _parse(settings: Mapping[str, str]) -> Seen[Job]:
         check_names(settings, JOB_SETTINGS)
         given = without(settings, JOB_SETTINGS)
         if gives(settings, (TABLE,)):
-            options = check_settings(given, _own(settings, LANE) or "auto")
+            options = check_settings(given, job_settings(settings).get(LANE) or "auto")
         else:
             options = parse_options(source_options(given), streaming=not gives(given, _ENDINGS))
         if options.locator is not LocatorName.ARCHIVE:
@@ -81,12 +82,8 @@ def _parse(settings: Mapping[str, str]) -> Seen[Job]:
     return Seen(Job(options, settings, _tables(settings)), found)
 
 
-def _own(settings: Mapping[str, str], name: str) -> str | None:
-    return next((value for given, value in settings.items() if given.lower() == name.lower()), None)
-
-
 def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None], ...]:
-    table, checkpoint = _own(settings, TABLE), _own(settings, CHECKPOINT)
+    table, checkpoint = map(job_settings(settings).get, (TABLE, CHECKPOINT))
     if table is None and checkpoint is None:
         return ()
     for name, path in ((TABLE, table), (CHECKPOINT, checkpoint)):

@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from tiered_stream.process.heap_and_gc import share_heap_with_arrow
 from tiered_stream.pythons.fork_client import FORKED, GO, REFUSED, STANDARD_DESCRIPTORS
@@ -91,20 +92,18 @@ def receive_request(client: socket.socket) -> Request:
         ValueError: the request is malformed or too long.
     """
     client.settimeout(_SECONDS_FOR_A_REQUEST)
-    length = int.from_bytes(_receive(client, 4), "little")
-    if length > MAX_REQUEST_BYTES:
-        raise ValueError(f"a request of {length} bytes")
-    return parse_request(_receive(client, length))
+    with client.makefile("rb") as stream:
+        length = int.from_bytes(_exactly(stream, 4), "little")
+        if length > MAX_REQUEST_BYTES:
+            raise ValueError(f"a request of {length} bytes")
+        return parse_request(_exactly(stream, length))
 
 
-def _receive(client: socket.socket, length: int) -> bytes:
-    fields = bytearray()
-    while len(fields) < length:
-        received = client.recv(length - len(fields))
-        if not received:
-            raise ValueError(f"what should have {length} bytes ends after {len(fields)}")
-        fields += received
-    return bytes(fields)
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    fields = stream.read(length)
+    if len(fields) < length:
+        raise ValueError(f"what should have {length} bytes ends after {len(fields)}")
+    return fields
 
 
 def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

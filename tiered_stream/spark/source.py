@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -21,16 +21,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, StructType
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.behind import behind
@@ -57,24 +48,19 @@ _NO_LIMIT = 2**63 - 1
 _OF_A_TABLE = {"path", "serialization.format"}
 """Options that Spark itself adds for a table of its catalog."""
 
-_FIELDS = [
-    StructField("key", BinaryType()),
-    StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
-]
-_HEADERS = StructField(
-    "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-)
+_HEADER = StructType().add("key", "string").add("value", "binary")
 
 
 def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
-    """Return the schema of Spark's `kafka` source, with `headers` last if wanted, reduced to `columns` if given."""
-    whole = StructType([*_FIELDS, _HEADERS] if include_headers else list(_FIELDS))
-    return whole if columns is None else StructType([whole[name] for name in columns])
+    """Return the schema of Spark's `kafka` source, with `headers` last if `include_headers` is true.
+
+    If `columns` is not None, the schema has only these columns, in their order.
+    """
+    schema = StructType().add("key", "binary").add("value", "binary").add("topic", "string").add("partition", "integer")
+    schema.add("offset", "long").add("timestamp", "timestamp").add("timestampType", "integer")
+    if include_headers:
+        schema.add("headers", ArrayType(_HEADER))
+    return schema if columns is None else StructType([schema[name] for name in columns])
 
 
 class SplitPartition(InputPartition):
@@ -237,21 +223,30 @@ class PruningBatchReader(BatchReader):
         return filters
 
 
+@dataclass(frozen=True)
+class _OpenedStream:
+    """What plans a streaming query in the driver's Python process."""
+
+    source: LogSource
+    planner: StreamPlanner
+    batch_log: BatchLog
+    group: GroupFollower | None
+    """Consumer group that follows the query; None: the options name no group."""
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark's stream reader of one streaming query: plans micro-batches, and reads one input partition in a task."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._opened: tuple[LogSource, StreamPlanner] | None = None
-        self._batch_log: BatchLog | None = None
-        self._group: GroupFollower | None = None
+        self._opened: _OpenedStream | None = None
         self._offsets = LastOffsets()
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need no planner, and its connections cannot be pickled.
-        return {"options": self.options, "_opened": None, "_batch_log": None, "_group": None, "_offsets": None}
+        return {"options": self.options, "_opened": None, "_offsets": None}
 
-    def _open(self) -> tuple[LogSource, StreamPlanner]:
+    def _open(self) -> _OpenedStream:
         if self._opened is None:
             from tiered_stream.locate.log_source import open_log_source
             from tiered_stream.observe.driver_log import BatchLog
@@ -259,62 +254,58 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             show_log()
             collect_old_rarely()
-            source = open_log_source(self.options)
-            self._opened = source, StreamPlanner(self.options, source.offset_reader, source.locator)
-            self._batch_log = BatchLog()
-            self._group = self._opened_group()
+            source, group = open_log_source(self.options), None
+            planner = StreamPlanner(self.options, source.offset_reader, source.locator)
+            if self.options.commit_group_id is not None:
+                from tiered_stream.plan.group_follower import open_group
+
+                group = open_group(self.options.kafka, self.options.commit_group_id)
+            self._opened = _OpenedStream(source, planner, BatchLog(), group)
         return self._opened
 
-    def _opened_group(self) -> GroupFollower | None:
-        if self.options.commit_group_id is None:
-            return None
-        from tiered_stream.plan.group_follower import open_group
-
-        return open_group(self.options.kafka, self.options.commit_group_id)
-
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        initial = self._open()[1].initial()
-        if self._group is not None:
-            self._group.begin(initial)
+        opened = self._open()
+        initial = opened.planner.initial()
+        if opened.group is not None:
+            opened.group.begin(initial)
         return self._offsets.to_dict(initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         # Always a limit, so that Spark asks for all available data only if it ignores limits (`Trigger.Once`).
-        most = self.options.max_offsets_per_trigger
-        return ReadMaxRows(_NO_LIMIT if most is None else most)
+        limit = self.options.max_offsets_per_trigger
+        return ReadMaxRows(_NO_LIMIT if limit is None else limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._open()[1].prepare_for_available_now()
+        self._open().planner.prepare_for_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         # The planner applies the limits itself, including `minOffsetsPerTrigger`.
-        planner, done = self._open()[1], self._offsets.from_dict(start)
-        if self._batch_log is not None:
-            self._batch_log.lag = behind(done, planner.latest() or {})
-        end = planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
-        if self._group is not None:
+        opened, done = self._open(), self._offsets.from_dict(start)
+        opened.batch_log.lag = behind(done, opened.planner.latest() or {})
+        end = opened.planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
+        if opened.group is not None:
             # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
-            self._group.follow(done)
-            if end == done and planner.available_now:
-                self._group.settle()
+            opened.group.follow(done)
+            if end == done and opened.planner.available_now:
+                opened.group.settle()
         return self._offsets.to_dict(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        latest = self._opened[1].latest() if self._opened else None
+        latest = self._opened.planner.latest() if self._opened else None
         return self._offsets.to_dict(latest) if latest else None
 
     @property
     def batch_log(self) -> tuple[str, ...]:
         """Addresses at which the planner receives what tasks report about their reads; empty before the first plan."""
-        return () if self._batch_log is None else (self._batch_log.address,)
+        return () if self._opened is None else (self._opened.batch_log.address,)
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
         """Return the splits of the micro-batch from offsets `start` (inclusive) to `end` (exclusive)."""
         from tiered_stream.plan.splits import splits_for
 
-        log, planner = self._open()
-        ranges = planner.ranges(self._offsets.from_dict(start), self._offsets.from_dict(end))
-        return splits_for(ranges, self.options, log.locator, planner.topic_ids)
+        opened = self._open()
+        ranges = opened.planner.ranges(self._offsets.from_dict(start), self._offsets.from_dict(end))
+        return splits_for(ranges, self.options, opened.source.locator, opened.planner.topic_ids)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [SplitPartition(split, self.batch_log) for split in self.splits(start, end)]
@@ -323,14 +314,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self.options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        if self._batch_log is not None:
-            self._batch_log.tell()
+        if self._opened is not None:
+            self._opened.batch_log.tell()
 
     def stop(self) -> None:
         if self._opened is not None:
-            self._opened[0].close()
-        if self._batch_log is not None:
-            self._batch_log.close()
+            self._opened.source.close()
+            self._opened.batch_log.close()
 
 
 class RefusedStreamReader(DataSourceStreamReader):

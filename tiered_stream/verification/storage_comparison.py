@@ -39,6 +39,7 @@ from tiered_stream.model import OffsetRange, PartitionRanges, Split, TopicPartit
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.remote_options import LOCATOR
+from tiered_stream.options.types import LONG_MAX
 from tiered_stream.plan.batch import batch_offsets
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.process.cores import usable_cores
@@ -208,15 +209,10 @@ def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbe
     common = min(len(ours[0]), len(theirs[0]))
     same = (ours[0][:common] == theirs[0][:common]) & (ours[1][:common] == theirs[1][:common])
     at = common if same.all() else int(np.argmin(same))
-    our_offset, their_offset = (int(side[0][at]) if at < len(side[0]) else None for side in (ours, theirs))
-    if our_offset is None and their_offset is None:
-        return None
-    if our_offset == their_offset and our_offset is not None:
-        return our_offset, Kind.DIFFERENT
-    if their_offset is None or (our_offset is not None and our_offset < their_offset):
-        assert our_offset is not None
-        return our_offset, Kind.EXTRA
-    return their_offset, Kind.MISSING
+    our_offset, their_offset = (int(side[0][at]) if at < len(side[0]) else LONG_MAX for side in (ours, theirs))
+    if our_offset == their_offset:
+        return None if our_offset == LONG_MAX else (our_offset, Kind.DIFFERENT)
+    return (our_offset, Kind.EXTRA) if our_offset < their_offset else (their_offset, Kind.MISSING)
 
 
 def _unreadable(start: int, error: TieredStreamError) -> _Compared:
