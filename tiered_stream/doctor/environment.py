@@ -76,10 +76,10 @@ def _parse(settings: Mapping[str, str]) -> Seen[Job]:
         if options.locator is not LocatorName.ARCHIVE:
             options = replace(options, kafka={_API_TIMEOUT: _API_TIMEOUT_MS, **options.kafka})
             BrokerConfig.parse(options.kafka)
-    found = f"{len(settings)} settings are understood"
+    job = Job(options, settings, _tables(settings))
     if warned:
-        return Seen(Job(options, settings, _tables(settings)), "; ".join(warned), "correct or remove these settings")
-    return Seen(Job(options, settings, _tables(settings)), found)
+        return Seen(job, "; ".join(warned), "correct or remove these settings")
+    return Seen(job, f"{len(settings)} settings are understood")
 
 
 def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None], ...]:

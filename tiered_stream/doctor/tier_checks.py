@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tiered_stream.doctor.cluster_checks import Cluster
@@ -42,15 +42,8 @@ class Located:
     signed: SegmentLocation | None = None
 
 
-@dataclass(slots=True)
-class _Fetched:
-    """Segments of the sample that could be fetched (`given`), and the errors of the others (`failed`)."""
-
-    given: list[RemoteLogSegment] = field(default_factory=list)
-    failed: dict[RemoteLogSegment, TieredStreamError] = field(default_factory=dict)
-
-    def of(self, kind: type[TieredStreamError]) -> list[RemoteLogSegment]:
-        return [segment for segment, error in self.failed.items() if isinstance(error, kind)]
+Failures = Mapping[RemoteLogSegment, TieredStreamError]
+"""Segments that could not be fetched, with their errors."""
 
 
 def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> None:
@@ -69,16 +62,14 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
 
 def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[RemoteStorageFetcher]) -> Known[bool]:
     """Check the tier's bucket, and return whether the user is authorized to list it; true for a folder."""
-    storage = job.value.options.storage if job.value else None
-    if storage is None or job.value is None or job.value.options.fetcher_class or storage.uri is None:
-        return Known("storage settings", True if fetcher.value else None)
-    parts = urlsplit(storage.uri)
-    if parts.scheme not in _S3_SCHEMES:
+    options = job.value.options if job.value else None
+    parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
+    if options is None or parts.scheme not in _S3_SCHEMES:
         return Known("storage settings", True if fetcher.value else None)
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import bucket as of_bucket
 
-    bucket = of_bucket.Bucket(parts.netloc, parts.path.strip("/"), storage, _OPTION)
+    bucket = of_bucket.Bucket(parts.netloc, parts.path.strip("/"), options.storage, _OPTION)
     examination.check("storage credentials", lambda _: of_bucket.look_at_credentials(bucket), fetcher)
     answer = examination.check("storage endpoint", lambda _: of_bucket.ask_bucket(bucket), fetcher)
     examination.check("clock", of_bucket.look_at_clock, answer)
@@ -148,18 +139,17 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
     """
     if not located.segments:
         raise NotNeededError("no segment is known")
-    asked = _spread(located.segments)
-    fetched = _Fetched()
-    for segment in asked:
+    sample = _spread(located.segments)
+    failures: dict[RemoteLogSegment, TieredStreamError] = {}
+    for segment in sample:
         try:
             fetcher.fetch_log_segment(segment, 0, min(1, segment.size))
             fetcher.fetch_indexes(segment, {IndexType.OFFSET})
-            fetched.given.append(segment)
         except TieredStreamError as error:
-            fetched.failed[segment] = error
-    if fetched.failed:
-        raise _fault(job.options.storage, fetched, listable)
-    count = f"{len(asked)} of {len(located.segments)}" if len(asked) < len(located.segments) else f"all {len(asked)}"
+            failures[segment] = error
+    if failures:
+        raise _fault(job.options.storage, failures, len(sample) - len(failures), listable=listable)
+    count = f"{len(sample)} of {len(located.segments)}" if len(sample) < len(located.segments) else f"all {len(sample)}"
     return Seen(True, f"log and offset index of {count} segments are given")
 
 
@@ -169,18 +159,22 @@ def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
     return [segments[at * (len(segments) - 1) // max(1, count - 1)] for at in range(count)]
 
 
-def _fault(storage: StorageOptions, fetched: _Fetched, listable: bool) -> FaultError:
-    missing, refused = fetched.of(StorageObjectNotFoundError), fetched.of(StorageAccessError)
-    first = next(iter(fetched.failed.values()))
+def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listable: bool) -> FaultError:
+    """Return the fault of a sample in which some segments failed; `fetched`: number of the other segments."""
+    missing, refused = (
+        [segment for segment, error in failures.items() if isinstance(error, kind)]
+        for kind in (StorageObjectNotFoundError, StorageAccessError)
+    )
+    first = next(iter(failures.values()))
     if isinstance(first, StorageBucketNotFoundError):
         return FaultError(str(first), "correct remote.storage.uri, or make the bucket or folder readable here")
-    if misplaced := _misplaced(storage, missing, fetched, first):
+    if misplaced := _misplaced(storage, missing, failures, fetched):
         return misplaced
-    if missing or (refused and fetched.given and not listable):
+    if missing or (refused and fetched and not listable):
         gone = missing or refused
         others = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
         return FaultError(
-            f"{fetched.failed[gone[0]]}{others}, while {len(fetched.given)} other segments are given",
+            f"{failures[gone[0]]}{others}, while {fetched} other segments are given",
             "restore the object (from the bucket's versions), and see who deletes there: a lifecycle rule?",
         )
     if refused and "encryption.key.pairs" in str(first):
@@ -198,20 +192,19 @@ def _fault(storage: StorageOptions, fetched: _Fetched, listable: bool) -> FaultE
 
 
 def _misplaced(
-    storage: StorageOptions, missing: Sequence[RemoteLogSegment], fetched: _Fetched, error: TieredStreamError
+    storage: StorageOptions, missing: Sequence[RemoteLogSegment], failures: Failures, fetched: int
 ) -> FaultError | None:
     """Return a fault that blames wrong storage settings for the missing segments; None if the settings may be right."""
-    asked = len(fetched.failed) + len(fetched.given)
-    which = f"{len(missing)} of {asked} segments are not" if fetched.given else "no segment is"
+    which = f"{len(missing)} of {len(failures) + fetched} segments are not" if fetched else "no segment is"
     for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
         misplaced = misplacement(storage, segment)
         if misplaced is not None and misplaced.found_at:
-            said = f"{which} where the settings say ({fetched.failed[segment]}), but it is at {misplaced.found_at}"
+            said = f"{which} where the settings say ({failures[segment]}), but it is at {misplaced.found_at}"
             return FaultError(said, misplaced.what_to_set)
-    if not missing or fetched.given:
+    if not missing or fetched:
         return None
     return FaultError(
-        f"no segment is where the settings say: {error}",
+        f"no segment is where the settings say: {next(iter(failures.values()))}",
         "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say",
     )
 

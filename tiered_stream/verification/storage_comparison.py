@@ -255,7 +255,7 @@ def _together(
     return PartitionComparison(
         partition,
         offsets,
-        tuple(_joined(ranges)),
+        _joined(ranges),
         sum(on_disk),
         sum(each.records for each in compared),
         sum(each.differing_buckets for each in compared),
@@ -263,18 +263,15 @@ def _together(
     )
 
 
-def _joined(ranges: list[OffsetRange]) -> Iterator[OffsetRange]:
-    """Yield the ranges with adjacent ones joined into one."""
-    joined: OffsetRange | None = None
-    for each in ranges:
-        if joined is not None and joined.end == each.start:
-            joined = OffsetRange(joined.start, each.end)
-            continue
-        if joined is not None:
-            yield joined
-        joined = each
-    if joined is not None:
-        yield joined
+def _joined(ranges: list[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return the ranges with adjacent ones joined into one."""
+    joined: list[OffsetRange] = []
+    for offsets in ranges:
+        if joined and joined[-1].end == offsets.start:
+            joined[-1] = OffsetRange(joined[-1].start, offsets.end)
+        else:
+            joined.append(offsets)
+    return tuple(joined)
 
 
 def _shown(value: object) -> str:
