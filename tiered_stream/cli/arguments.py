@@ -28,7 +28,7 @@ PropertiesFile = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 FAILED, REFUSED, DIFFERS, STOPPED = 1, 2, 3, 130
-LOOK_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
+INSPECTION_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
 
 
 @dataclass(frozen=True, kw_only=True)

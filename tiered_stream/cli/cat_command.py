@@ -33,11 +33,11 @@ def cat(
     printed.
     """
     with exit_codes():
-        printed = as_json if json else by_template(format)
+        format_record = as_json if json else by_template(format)
         options = settings.source_options()
         options.pop(COLUMNS.name, None)  # all columns are read, because the template chooses what is printed
         batches = _batches({**_EVERYTHING, **options}, follow=follow)
-        _print(batches, count, printed)
+        _print(batches, count, format_record)
 
 
 def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatch]:

@@ -58,7 +58,7 @@ def doctor(
     if json:
         show(orjson.dumps({"exit_code": code, "findings": findings}).decode())
     else:
-        counts = Counter(each.status.value for each in findings)
+        counts = Counter(finding.status.value for finding in findings)
         console.print(", ".join(f"{counts[status]} {status}" for status in _SIGNS if counts[status]))
     raise typer.Exit(code)
 

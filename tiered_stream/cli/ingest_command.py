@@ -40,11 +40,13 @@ def ingest(
     from tiered_stream.ingest.ingest_run import console, run
 
     try:
-        given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
+        from_arguments = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         from_file = read_settings(settings) if settings else {}
         from_options = parse_assignments(option, "--option")
         builder = session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf)
-        outcome = run({**from_file, **from_options, **{name: value for name, value in given.items() if value}}, builder)
+        outcome = run(
+            {**from_file, **from_options, **{name: value for name, value in from_arguments.items() if value}}, builder
+        )
     except ConfigurationError as error:
         console.print(str(error), style="red", markup=False)
         raise typer.Exit(2) from None

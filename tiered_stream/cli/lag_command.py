@@ -46,16 +46,16 @@ def lag(
     table, and with the fs.s3a settings in --properties-file.
     """
     with exit_codes():
-        given = command_settings(settings.settings, settings.option, {})
-        checkpoint = checkpoint or _job_checkpoint(given)
+        job = command_settings(settings.settings, settings.option, {})
+        checkpoint = checkpoint or _job_checkpoint(job)
         # Imported late, because other commands need neither Kafka nor Arrow.
         from tiered_stream.inspection.lag import lag_of, render_lag
         from tiered_stream.inspection.query_checkpoint import committed_batch
         from tiered_stream.options.parsing import parse_options
 
-        batch = committed_batch(checkpoint, _storage(given, checkpoint, properties_file))
+        batch = committed_batch(checkpoint, _storage(job, checkpoint, properties_file))
         topics = {"subscribe": ",".join(sorted({partition.topic for partition in batch.offsets}))}
-        read = without(source_options(given), POSITIONS) | (settings.subscription() or topics)
+        read = without(source_options(job), POSITIONS) | (settings.subscription() or topics)
         report = lag_of(checkpoint, batch, parse_options(read, streaming=True), time.time_ns() // 1_000_000)
         show(report.to_json() if json else render_lag(report))
     if report.faults:

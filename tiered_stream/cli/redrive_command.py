@@ -51,16 +51,16 @@ def redrive(
     # Imported late, because other commands do not need Spark.
     from tiered_stream.cli.spark_commands import spark_session
     from tiered_stream.delta.redrive.redrive_run import Chosen
-    from tiered_stream.delta.redrive.redrive_run import redrive as bring_in
+    from tiered_stream.delta.redrive.redrive_run import redrive as redrive_job
 
     with exit_codes():
-        given = command_settings(settings, option, {})
-        table = job_settings(given).get(TABLE)
+        job = command_settings(settings, option, {})
+        table = job_settings(job).get(TABLE)
         if not table:
             raise ConfigurationError("ingest.table must be set, in the settings file or with --option")
-        chosen = Chosen([each.strip() for each in topics.split(",")] if topics else None, from_ms, to_ms)
+        chosen = Chosen([topic.strip() for topic in topics.split(",")] if topics else None, from_ms, to_ms)
         with spark_session("tiered-stream redrive", spark) as session:
-            report = bring_in(session, given, table, chosen, dry_run=dry_run)
+            report = redrive_job(session, job, table, chosen, dry_run=dry_run)
         show(report.to_json() if json else _rendered(report))
         raise typer.Exit(_LEFT if report.left or report.pending else 0)
 

@@ -38,7 +38,7 @@ from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
 from tiered_stream.replay.target import Target
-from tiered_stream.replay.targets import DeltaTarget, paced, target_of
+from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.times import parse_range, show_range
 from tiered_stream.verification.verify_report import render as render_verified
 from tiered_stream.verification.verify_table import verify
@@ -130,10 +130,10 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
         )
     # The lane in the file is meant for the job's own table only.
     lane = command.lane or (None if command.into else _job_setting(settings, LANE)) or "auto"
-    given = paced(spark, without(settings, JOB_SETTINGS), command.max_bytes_per_second, command.tasks)
-    target = target_of(spark, into, given, lane=lane, tasks=command.tasks)
+    options = with_byte_rate(spark, without(settings, JOB_SETTINGS), command.max_bytes_per_second, command.tasks)
+    target = target_of(spark, into, options, lane=lane, tasks=command.tasks)
     replay = plan_replay(
-        spark, options=given, target=target, from_time=command.from_time, to_time=command.to_time, name=command.name,
+        spark, options=options, target=target, from_time=command.from_time, to_time=command.to_time, name=command.name,
         checkpoint=command.checkpoint, exact=command.exact, replace=command.replace, now_ms=now_ms,
         query_checkpoint=_query_checkpoint(spark, settings, target),
     )  # fmt: skip
@@ -168,15 +168,15 @@ def _dry_run(replay: Replay, command: ReplayCommand, prices: PriceArguments, con
 def _run(replay: Replay, console: Console, *, then_verify: bool) -> int:
     plan = replay.plan
 
-    def say(line: str) -> None:
+    def report_line(line: str) -> None:
         console.print(f"replay {plan.name} ({show_range(plan.times)}): {line}", markup=False)
 
-    say(f"{plan.offsets:,} offsets of {len(plan.ranges)} partitions into {replay.target.described}")
-    report = replay.run(follower(console), say)
-    if report.finished_before:
-        say("has finished before, and nothing was done. To run it once more, give it another --name")
+    report_line(f"{plan.offsets:,} offsets of {len(plan.ranges)} partitions into {replay.target.described}")
+    finished = replay.run(follower(console), report_line)
+    if finished.finished_before:
+        report_line("has finished before, and nothing was done. To run it once more, give it another --name")
     else:
-        say(f"finished: {report.records:,} records, {describe(report.metrics)}")
+        report_line(f"finished: {finished.records:,} records, {describe(finished.metrics)}")
     if not then_verify:
         return 0
     verified = replay.verify()

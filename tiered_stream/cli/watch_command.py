@@ -46,7 +46,10 @@ def watch(
                 if live is not None:
                     live.update(_table(figures), refresh=True)
                 elif json:
-                    lines = (orjson.dumps({"query": name, **of_query}) for name, of_query in sorted(figures.items()))
+                    lines = (
+                        orjson.dumps({"query": name, **query_figures})
+                        for name, query_figures in sorted(figures.items())
+                    )
                     once = not write_bytes(b"".join(line + b"\n" for line in lines)) or once
                 else:  # output that cannot be redrawn gets a new table for each look
                     console.print(_table(figures))
@@ -76,18 +79,18 @@ def look(url: str) -> Figures:
 
     try:
         tls = system_tls() if url.startswith("https:") else None
-        answer = timed_pools(_SECONDS, _SECONDS, tls).request("GET", url, preload_content=False)
-        text = answer.read(_LARGEST).decode() if answer.status == _OK else ""
-        samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+        response = timed_pools(_SECONDS, _SECONDS, tls).request("GET", url, preload_content=False)
+        text = response.read(_LARGEST).decode() if response.status == _OK else ""
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         raise NoAnswerError(f"{url} gives no metrics: {error}. Does the driver report its queries there?") from error
-    if answer.status != 200:
-        raise NoAnswerError(f"{url} answers {answer.status}: it is no driver that reports its queries")
-    found: Figures = defaultdict(lambda: defaultdict(float))
-    for each in samples:
-        if each.name.startswith(PREFIX) and "le" not in each.labels and "query" in each.labels:
-            found[each.labels["query"]][each.name.removeprefix(PREFIX).removesuffix("_total")] += each.value
-    return {name: dict(figures) for name, figures in found.items()}
+    if response.status != 200:
+        raise NoAnswerError(f"{url} answers {response.status}: it is no driver that reports its queries")
+    by_query: Figures = defaultdict(lambda: defaultdict(float))
+    for sample in samples:
+        if sample.name.startswith(PREFIX) and "le" not in sample.labels and "query" in sample.labels:
+            by_query[sample.labels["query"]][sample.name.removeprefix(PREFIX).removesuffix("_total")] += sample.value
+    return {name: dict(figures) for name, figures in by_query.items()}
 
 
 def _table(queries: Mapping[str, Mapping[str, float]]) -> Table:
@@ -96,7 +99,7 @@ def _table(queries: Mapping[str, Mapping[str, float]]) -> Table:
     for name in ("batch", "rows", "rows/s", "batch s", "storage MiB", "broker MiB", "fallbacks", "lag", "lag s"):
         table.add_column(name, justify="right")
     for name, figures in sorted(queries.items()):
-        table.add_row(name, *(_cell(figures, each, unit, digits) for each, unit, digits in _COLUMNS))
+        table.add_row(name, *(_cell(figures, figure, unit, digits) for figure, unit, digits in _COLUMNS))
     return table
 
 

@@ -21,11 +21,11 @@ _TLS_FIXES = {
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """Reason why an address is not reachable, with advice (`mend`); `of_tls`: TCP works, but TLS fails."""
+    """Reason why an address is not reachable, with advice (`fix`); `is_tls`: TCP works, but TLS fails."""
 
-    why: str
-    mend: str
-    of_tls: bool = False
+    reason: str
+    fix: str
+    is_tls: bool = False
 
 
 def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None) -> Unreached | None:
@@ -54,6 +54,6 @@ def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLConte
 
 def _of_tls(host: str, error: ssl.SSLError) -> Unreached:
     code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else None
-    why = f"TLS failed: {getattr(error, 'verify_message', None) or error.reason or type(error).__name__}"
+    reason = f"TLS failed: {getattr(error, 'verify_message', None) or error.reason or type(error).__name__}"
     fix = _SPEAK_TLS if code is None else _TLS_FIXES.get(code, _SPEAK_TLS)
-    return Unreached(why, fix + host if fix == _RENAME else fix, of_tls=True)
+    return Unreached(reason, fix + host if fix == _RENAME else fix, is_tls=True)

@@ -52,8 +52,8 @@ class SparkConf:
     @property
     def missing_package(self) -> str:
         """Maven coordinates of the hadoop-aws that fits Spark's own Hadoop, for `spark.jars.packages`."""
-        version = next((found[1] for jar in self._jars("hadoop-client-api")
-                        if (found := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip
+        version = next((match[1] for jar in self._jars("hadoop-client-api")
+                        if (match := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip
         return f"{_HADOOP_AWS}:{version}"
 
     def _jars(self, name: str) -> list[Path]:

@@ -8,7 +8,15 @@ from urllib.parse import urlsplit
 
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, NotNeededError, Seen, warnings_of_ours
+from tiered_stream.doctor.finding import (
+    Examination,
+    FaultError,
+    Fixes,
+    Known,
+    NotNeededError,
+    Result,
+    collected_warnings,
+)
 from tiered_stream.errors import (
     BrokerError,
     ConfigurationError,
@@ -28,7 +36,7 @@ from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.segment_places import misplacement
 
-_MOST_SEGMENTS = 16
+_MAX_SAMPLE = 16
 _OPTION = "remote.storage."
 _ABSENT = "no remote.storage.uri is set: segments come by signed locations, or through the brokers"
 _S3_SCHEMES = ("s3", "s3a")
@@ -48,14 +56,14 @@ Failures = Mapping[RemoteLogSegment, TieredStreamError]
 
 def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> None:
     check = examination.check
-    malformed: Mends = {ConfigurationError: "correct the setting that the message names"}
-    fetcher = check("storage settings", _open_fetcher, job, mends=malformed)
+    malformed: Fixes = {ConfigurationError: "correct the setting that the message names"}
+    fetcher = check("storage settings", _open_fetcher, job, fixes=malformed)
     listable = _check_bucket(examination, job, fetcher)
-    mends = {
+    fixes = {
         BrokerError: "see what the checks of the brokers say",
         StorageError: "see what the checks of the bucket say",
     }
-    located = check("tiered segments", _locate, cluster.source, cluster.ranges, mends=mends)
+    located = check("tiered segments", _locate, cluster.source, cluster.ranges, fixes=fixes)
     check("segment objects", fetch_segments, job, fetcher, listable, located)
     check("signed locations", _follow_signed, job, located)
 
@@ -70,55 +78,59 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     from tiered_stream.doctor import bucket as of_bucket
 
     bucket = of_bucket.Bucket(parts.netloc, parts.path.strip("/"), options.storage, _OPTION)
-    examination.check("storage credentials", lambda _: of_bucket.look_at_credentials(bucket), fetcher)
-    answer = examination.check("storage endpoint", lambda _: of_bucket.ask_bucket(bucket), fetcher)
-    examination.check("clock", of_bucket.look_at_clock, answer)
-    return examination.check("bucket", lambda answer: of_bucket.look_at_listing(bucket, answer), answer)
+    examination.check("storage credentials", lambda _: of_bucket.check_credentials(bucket), fetcher)
+    answer = examination.check("storage endpoint", lambda _: of_bucket.list_one_key(bucket), fetcher)
+    examination.check("clock", of_bucket.check_clock, answer)
+    return examination.check("bucket", lambda answer: of_bucket.check_listing(bucket, answer), answer)
 
 
-def _open_fetcher(job: Job) -> Seen[RemoteStorageFetcher]:
+def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
     options = job.options
     if options.fetcher_class is not None:
-        return Seen(fetcher_for(options), f"segments are read by {options.fetcher_class}")
+        return Result(fetcher_for(options), f"segments are read by {options.fetcher_class}")
     if options.storage.uri is None:
         raise NotNeededError(_ABSENT)
-    return Seen(fetcher_for(options), f"{options.storage.uri}, layout {options.storage.layout}")
+    return Result(fetcher_for(options), f"{options.storage.uri}, layout {options.storage.layout}")
 
 
-def _locate(source: LogSource, ranges: PartitionRanges) -> Seen[Located]:
+def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
     locator = _innermost(source.locator) if source.locator else None
     if locator is None:
         raise NotNeededError("nobody locates segments, see the check of the locator")
     from_brokers = ""
-    with warnings_of_ours() as warned:
+    with collected_warnings() as warned:
         if isinstance(locator, SegmentMetadataLocator):
             visible = locator.visible_of(list(ranges))
-            located = Located(tuple(each.segment for partition in sorted(visible) for each in visible[partition]))
+            located = Located(tuple(part.segment for partition in sorted(visible) for part in visible[partition]))
             from_brokers = _not_tiered(ranges, visible)
         else:  # all segments of a cluster would take many requests, so only the first of each partition is located
-            first = {each: OffsetRange(of.start, of.start + 1) for each, of in ranges.items() if len(of)}
-            locations = [location for found in locator.locate(first).values() for location in found]
-            signed = next((each for each in locations if each.signed_url), None)
-            located = Located(tuple(each.segment for each in locations), signed)
+            first = {
+                partition: OffsetRange(offsets.start, offsets.start + 1)
+                for partition, offsets in ranges.items()
+                if len(offsets)
+            }
+            locations = [location for of_partition in locator.locate(first).values() for location in of_partition]
+            signed = next((location for location in locations if location.signed_url), None)
+            located = Located(tuple(location.segment for location in locations), signed)
     if warned:
-        return Seen(
+        return Result(
             located, "; ".join(warned), "these partitions are read through the brokers: mend what is said of them"
         )
     if not located.segments:
-        mend = "wait until a segment is rolled (segment.ms, segment.bytes) and copied; else see the brokers' logs"
-        return Seen(located, "nothing is tiered yet", mend)
+        fix = "wait until a segment is rolled (segment.ms, segment.bytes) and copied; else see the brokers' logs"
+        return Result(located, "nothing is tiered yet", fix)
     size = sum(segment.size for segment in located.segments)
     count = len({segment.topic_partition for segment in located.segments})
-    return Seen(located, f"{len(located.segments):,} segments, {size:,} bytes; partitions: {count:,}{from_brokers}")
+    return Result(located, f"{len(located.segments):,} segments, {size:,} bytes; partitions: {count:,}{from_brokers}")
 
 
 def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visible]) -> str:
     """Return text that says how many offsets are not tiered and come from the brokers; empty if all are tiered."""
     total = sum(map(len, ranges.values()))
     tiered = sum(
-        len(each.offsets.intersect(wanted))
-        for partition, wanted in ranges.items()
-        for each in visible.get(partition, ())
+        len(part.offsets.intersect(offsets))
+        for partition, offsets in ranges.items()
+        for part in visible.get(partition, ())
     )
     if tiered >= total:
         return ""
@@ -131,7 +143,7 @@ def _innermost(locator: Locator) -> Locator:
     return locator
 
 
-def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Seen[bool]:
+def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Result[bool]:
     """Fetch one byte of the log and the offset index of a sample of segments from all partitions.
 
     Raises:
@@ -150,12 +162,12 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
     if failures:
         raise _fault(job.options.storage, failures, len(sample) - len(failures), listable=listable)
     count = f"{len(sample)} of {len(located.segments)}" if len(sample) < len(located.segments) else f"all {len(sample)}"
-    return Seen(True, f"log and offset index of {count} segments are given")
+    return Result(True, f"log and offset index of {count} segments are given")
 
 
 def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
     """Return an even sample of at most `_MOST_SEGMENTS` segments, including the first and the last."""
-    count = min(len(segments), _MOST_SEGMENTS)
+    count = min(len(segments), _MAX_SAMPLE)
     return [segments[at * (len(segments) - 1) // max(1, count - 1)] for at in range(count)]
 
 
@@ -171,36 +183,34 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
     if misplaced := _misplaced(storage, missing, failures, fetched):
         return misplaced
     if missing or (refused and fetched and not listable):
-        gone = missing or refused
-        others = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
+        unfetched = missing or refused
+        others = f" (and {len(unfetched) - 1} more)" if len(unfetched) > 1 else ""
         return FaultError(
-            f"{failures[gone[0]]}{others}, while {fetched} other segments are given",
+            f"{failures[unfetched[0]]}{others}, while {fetched} other segments are given",
             "restore the object (from the bucket's versions), and see who deletes there: a lifecycle rule?",
         )
     if refused and "encryption.key.pairs" in str(first):
         return FaultError(str(first), "name the private key of that key pair: rsm.config.encryption.key.pairs.*")
     if refused:
         bucket = urlsplit(storage.uri or "").netloc
-        also = (
+        grant_list = (
             "" if listable else ", and s3:ListBucket on the bucket, so that a missing object is told from a refused one"
         )
-        return FaultError(str(first), f"grant s3:GetObject on arn:aws:s3:::{bucket}/*{also}")
-    mend = (
-        "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was altered"
-    )
-    return FaultError(str(first), mend)
+        return FaultError(str(first), f"grant s3:GetObject on arn:aws:s3:::{bucket}/*{grant_list}")
+    fix = "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was altered"
+    return FaultError(str(first), fix)
 
 
 def _misplaced(
     storage: StorageOptions, missing: Sequence[RemoteLogSegment], failures: Failures, fetched: int
 ) -> FaultError | None:
     """Return a fault that blames wrong storage settings for the missing segments; None if the settings may be right."""
-    which = f"{len(missing)} of {len(failures) + fetched} segments are not" if fetched else "no segment is"
+    affected = f"{len(missing)} of {len(failures) + fetched} segments are not" if fetched else "no segment is"
     for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
         misplaced = misplacement(storage, segment)
         if misplaced is not None and misplaced.found_at:
-            said = f"{which} where the settings say ({failures[segment]}), but it is at {misplaced.found_at}"
-            return FaultError(said, misplaced.what_to_set)
+            description = f"{affected} where the settings say ({failures[segment]}), but it is at {misplaced.found_at}"
+            return FaultError(description, misplaced.what_to_set)
     if not missing or fetched:
         return None
     return FaultError(
@@ -209,7 +219,7 @@ def _misplaced(
     )
 
 
-def _follow_signed(job: Job, located: Located) -> Seen[bool]:
+def _follow_signed(job: Job, located: Located) -> Result[bool]:
     location = located.signed
     if location is None or location.signed_url is None:
         raise NotNeededError("no location is signed: there is no gateway, or it signs none")
@@ -226,6 +236,6 @@ def _follow_signed(job: Job, located: Located) -> Seen[bool]:
     except SignedLocationError as error:
         raise FaultError(str(error), "add that host to remote.signed.location.hosts, if it is your storage") from None
     except StorageError as error:
-        mend = "open the way from here to that host; if it refuses, check the gateway's own credentials and its clock"
-        raise FaultError(str(error), mend) from None
-    return Seen(True, f"they lead to {origin}, which is allowed and answers")
+        fix = "open the way from here to that host; if it refuses, check the gateway's own credentials and its clock"
+        raise FaultError(str(error), fix) from None
+    return Result(True, f"they lead to {origin}, which is allowed and answers")

@@ -54,9 +54,9 @@ def _errors(checkpoint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        mend = (
+        fix = (
             ""
             if "://" not in checkpoint
             else (". How to reach it: ingest.storage.*, or --properties-file with Spark's own settings")
         )
-        raise StorageError(f"the checkpoint {checkpoint} cannot be read: {error}{mend}") from error
+        raise StorageError(f"the checkpoint {checkpoint} cannot be read: {error}{fix}") from error

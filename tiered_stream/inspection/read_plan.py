@@ -20,16 +20,13 @@ def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
     with closing(open_log_source(options)) as source:
         ranges, topic_ids = batch_offsets(options, source)
         partitions = cost_of(ranges, splits_for(ranges, options, source.locator, topic_ids), options, source)
-    most = options.max_bytes_per_second
-    return ReadCost(partitions=partitions, tasks=tasks, max_bytes_per_second=most and most * tasks, prices=prices)
+    rate = options.max_bytes_per_second
+    return ReadCost(partitions=partitions, tasks=tasks, max_bytes_per_second=rate and rate * tasks, prices=prices)
 
 
 def cost_of(
     ranges: PartitionRanges, splits: list[Split], options: Options, source: LogSource
 ) -> tuple[PartitionCost, ...]:
     """Return the cost of reading each partition's offset range with these splits, sorted by partition."""
-    costs = {
-        at: PartitionCost(at.topic, at.partition, offsets.start, offsets.end, skipped=len(offsets))
-        for at, offsets in ranges.items()
-    }
+    costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
     return add_up(costs, splits, options, source)

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from tiered_stream.model import TopicPartition
-from tiered_stream.observe.behind import describe_lag
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
+from tiered_stream.observe.offset_lag import describe_lag
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class BatchLog:
         self.lag: Mapping[TopicPartition, int] = {}
         """Lag of the query by partition after the last micro-batch, computed when its topics were last checked."""
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Log the sum of the counters received since the last call, if there are any, and `lag` if it is known."""
         spent = self._receiver.take()
         if spent != ReadMetrics():
@@ -40,16 +40,16 @@ class BatchLog:
 
     def close(self) -> None:
         """Log the remaining counters, and stop listening."""
-        self.tell()
+        self.report()
         self._receiver.close()
 
 
 def _own_host() -> str:
     """Return the host by which executors reach this machine, by the rules of Spark's driver (`Utils.localHostName`)."""
     local_ip = os.environ.get("SPARK_LOCAL_IP", "")
-    given = os.environ.get("SPARK_LOCAL_HOSTNAME") or ("" if local_ip in _ALL_ADDRESSES else local_ip)
-    if given:
-        return given
+    configured = os.environ.get("SPARK_LOCAL_HOSTNAME") or ("" if local_ip in _ALL_ADDRESSES else local_ip)
+    if configured:
+        return configured
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, UnicodeError):
             return str(socket.getaddrinfo(socket.gethostname(), None, family)[0][4][0])

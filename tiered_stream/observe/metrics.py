@@ -85,14 +85,14 @@ class ReadMetrics:
         self.broker_fetch_bytes += size
 
     def add(self, other: ReadMetrics) -> None:
-        for each in fields(self):
-            ours, theirs = getattr(self, each.name), getattr(other, each.name)
-            setattr(self, each.name, max(ours, theirs) if each.name.endswith("_max") else ours + theirs)
+        for counter in fields(self):
+            own, added = getattr(self, counter.name), getattr(other, counter.name)
+            setattr(self, counter.name, max(own, added) if counter.name.endswith("_max") else own + added)
 
     def since(self, before: ReadMetrics) -> ReadMetrics:
         """Return the counters minus those of `before`. The maximums (latency, timestamp) are not subtracted."""
-        ours, theirs = asdict(self), asdict(before)
-        return ReadMetrics(**{name: n - (0 if name.endswith("_max") else theirs[name]) for name, n in ours.items()})
+        own, earlier = asdict(self), asdict(before)
+        return ReadMetrics(**{name: n - (0 if name.endswith("_max") else earlier[name]) for name, n in own.items()})
 
     @property
     def fallbacks(self) -> dict[str, int]:
@@ -143,15 +143,15 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
     """Send the counters of this task to each address (`host:port`), one UDP datagram each; ignore failures."""
     datagram = b""
     for address in addresses:
-        datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": micro_batch()})
+        datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": current_micro_batch()})
         host, _, port = address.rpartition(":")
         with suppress(OSError, OverflowError, ValueError):
-            family, target = addresses_of(host, int(port))[0]
+            family, target = socket_addresses(host, int(port))[0]
             with socket.socket(family, socket.SOCK_DGRAM) as sender:
                 sender.sendto(datagram, target)
 
 
-def micro_batch() -> MicroBatchId | None:
+def current_micro_batch() -> MicroBatchId | None:
     """Return this task's query id and batch id (Spark: `StreamExecution`); None: not a task of a streaming query."""
     from pyspark import TaskContext
 
@@ -161,7 +161,7 @@ def micro_batch() -> MicroBatchId | None:
     return (query_id, int(batch_id)) if query_id and batch_id else None
 
 
-def addresses_of(host: str, port: int) -> list[tuple[int, Any]]:
+def socket_addresses(host: str, port: int) -> list[tuple[int, Any]]:
     """Resolve a host, and return the family and the address of each of its socket addresses.
 
     An IPv6 address may be in brackets, as Spark writes it.

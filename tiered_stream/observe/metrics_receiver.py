@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from cachetools import LRUCache
 
-from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, addresses_of
+from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, socket_addresses
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     def take(self) -> ReadMetrics:
         """Return the sum of the counters since the last call, and reset it to zero."""
         with self._lock:
-            taken, self._total = self._total, ReadMetrics()
-            return taken
+            counters, self._total = self._total, ReadMetrics()
+            return counters
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
         """Return the sum of the counters of a micro-batch's tasks since the last call, and reset it to zero."""
@@ -84,18 +84,18 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         if self._thread.is_alive():
             self._sockets[0].send(b"x")
             self._thread.join()
-        for each in self._sockets:
-            each.close()
+        for opened in self._sockets:
+            opened.close()
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _run(self) -> None:
-        _, woken, listening = self._sockets
+        _, wake_up, listening = self._sockets
         with selectors.DefaultSelector() as selector:
-            for each in (listening, woken):
-                selector.register(each, selectors.EVENT_READ)
-            while all(key.fileobj is not woken for key, _ in selector.select()):
+            for readable in (listening, wake_up):
+                selector.register(readable, selectors.EVENT_READ)
+            while all(key.fileobj is not wake_up for key, _ in selector.select()):
                 report = parse_datagram(listening.recv(_LARGEST_DATAGRAM))
                 if report is not None:
                     self._add(*report)
@@ -115,7 +115,7 @@ def _bound(host: str) -> socket.socket:
     """
     candidates: list[tuple[int, Any]] = [(socket.AF_INET6, ("::", 0))]
     with suppress(OSError, ValueError):
-        candidates = addresses_of(host, 0) + candidates
+        candidates = socket_addresses(host, 0) + candidates
     for family, address in candidates:
         with suppress(OSError):
             return _listening(family, address)
@@ -146,7 +146,7 @@ def parse_datagram(datagram: bytes) -> tuple[MicroBatchId | None, ReadMetrics] |
     if not isinstance(values, dict) or values.keys() != _KEYS:
         return None
     micro_batch = values.pop("micro_batch")
-    if not all(type(each) in (int, float) and each >= 0 for each in values.values()):
+    if not all(type(value) in (int, float) and value >= 0 for value in values.values()):
         return None
     match micro_batch:
         case None:

@@ -76,11 +76,11 @@ class OtlpSender:
         """Names of queries that have ended, in order."""
         self._lock = threading.Lock()
         try:
-            reader = PeriodicExportingMetricReader(_Exporter(url, self._were_sent), cardinality_limits=_SERIES)
+            reader = PeriodicExportingMetricReader(_Exporter(url, self._on_sent), cardinality_limits=_SERIES)
         except ValueError as error:
             raise ConfigurationError(f"OTEL_METRIC_EXPORT_INTERVAL: {error}") from error
         self._provider = MeterProvider([reader], _resource(), shutdown_on_exit=False)
-        self._latencies = self._observe()
+        self._latencies = self._register_metrics()
 
     def add(self, batch: MicroBatch) -> None:
         """Add a finished micro-batch to its query's sums and latencies."""
@@ -109,40 +109,40 @@ class OtlpSender:
         except Exception as error:  # noqa: BLE001 - the queries have ended well
             log.warning("metrics may not have been sent: %r", error)
 
-    def _observe(self) -> Histogram:
+    def _register_metrics(self) -> Histogram:
         """Register a callback for each sum, and return the histogram in which latencies are recorded."""
         meter = self._provider.get_meter(_SERVICE)
-        begin: list[_Observer] = [self._begin]  # for the first metric only: runs once, before all sums
+        first: list[_Observer] = [self._begin_collection]  # for the first metric only: runs once, before all sums
         for family in self._sums.collect():
             name, text = family.name, family.documentation
-            asks: list[_Observer] = [*begin, partial(self._observed, name)]
+            callbacks: list[_Observer] = [*first, partial(self._observations, name)]
             if family.type == "counter":
-                meter.create_observable_counter(name, asks, description=text)
+                meter.create_observable_counter(name, callbacks, description=text)
             elif family.type == "gauge":
-                meter.create_observable_gauge(name, asks, description=text)
+                meter.create_observable_gauge(name, callbacks, description=text)
             else:
-                bounds = [each / 1000 for each in LATENCY_BOUNDS_MS]
+                bounds = [bound / 1000 for bound in LATENCY_BOUNDS_MS]
                 latencies = meter.create_histogram(name, "", text, explicit_bucket_boundaries_advisory=bounds)
                 continue
-            begin = []
+            first = []
         return latencies
 
-    def _begin(self, _: CallbackOptions) -> Iterable[Observation]:
+    def _begin_collection(self, _: CallbackOptions) -> Iterable[Observation]:
         self._advance(_LastFigures.WAIT, _LastFigures.COLLECTED)
         return ()
 
-    def _observed(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
+    def _observations(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
             sent = {query for query, state in self._ended.items() if state is _LastFigures.SENT}
         families = (family for family in self._sums.collect() if family.name == name)
         return [
-            Observation(each.value, dict(each.labels))
+            Observation(sample.value, dict(sample.labels))
             for family in families
-            for each in family.samples
-            if each.labels["query"] not in sent
+            for sample in family.samples
+            if sample.labels["query"] not in sent
         ]
 
-    def _were_sent(self) -> None:
+    def _on_sent(self) -> None:
         self._advance(_LastFigures.COLLECTED, _LastFigures.SENT)
 
     def _advance(self, before: _LastFigures, after: _LastFigures) -> None:
@@ -153,9 +153,9 @@ class OtlpSender:
 class _Exporter(OTLPMetricExporter):
     """Exporter that logs one line when it begins to fail and one when it works again, not several at each attempt."""
 
-    def __init__(self, url: str, sent: Callable[[], None]) -> None:
+    def __init__(self, url: str, on_sent: Callable[[], None]) -> None:
         super().__init__(url)
-        self._url, self._sent, self._failing = url, sent, False
+        self._url, self._on_sent, self._failing = url, on_sent, False
 
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
@@ -186,7 +186,7 @@ class _Exporter(OTLPMetricExporter):
             log.info("metrics are sent to %s again", self._url)
         self._failing = failed
         if not failed:
-            self._sent()
+            self._on_sent()
         return result
 
 
@@ -195,9 +195,9 @@ def _resource() -> Resource:
 
     The SDK gives each process its own `service.instance.id`, so that the sums of two drivers stay apart.
     """
-    found = Resource.create()
-    known = not str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
-    return found if known else found.merge(Resource({SERVICE_NAME: _SERVICE}))
+    resource = Resource.create()
+    is_named = not str(resource.attributes[SERVICE_NAME]).startswith("unknown_service")
+    return resource if is_named else resource.merge(Resource({SERVICE_NAME: _SERVICE}))
 
 
 def _metrics_url(endpoint: str) -> str:
@@ -226,14 +226,15 @@ def _typical_latencies(cost: ReadMetrics) -> list[tuple[float, int]]:
     """
     bounds = [
         0.0,
-        *(each / 1000 for each in LATENCY_BOUNDS_MS),
+        *(bound / 1000 for bound in LATENCY_BOUNDS_MS),
         max(cost.remote_fetch_latency_max, LATENCY_BOUNDS_MS[-1] / 1000),
     ]
-    counted = [0, *(getattr(cost, within(each)) for each in LATENCY_BOUNDS_MS), cost.remote_fetch_requests]
+    cumulative = [0, *(getattr(cost, within(bound)) for bound in LATENCY_BOUNDS_MS), cost.remote_fetch_requests]
     buckets = [
-        (low, high, more - less) for (low, high), (less, more) in zip(pairwise(bounds), pairwise(counted), strict=True)
+        (low, high, upper - lower)
+        for (low, high), (lower, upper) in zip(pairwise(bounds), pairwise(cumulative), strict=True)
     ]
-    least = sum(low * count for low, _, count in buckets)
+    lowest_total = sum(low * count for low, _, count in buckets)
     room = sum((high - low) * count for low, high, count in buckets)
-    part = min(1.0, max(1e-6, (cost.remote_fetch_latency_total - least) / room)) if room > 0 else 1.0
-    return [(low + part * (high - low), count) for low, high, count in buckets if count > 0]
+    fraction = min(1.0, max(1e-6, (cost.remote_fetch_latency_total - lowest_total) / room)) if room > 0 else 1.0
+    return [(low + fraction * (high - low), count) for low, high, count in buckets if count > 0]

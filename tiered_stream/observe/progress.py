@@ -12,8 +12,8 @@ import orjson
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tiered_stream.model import TopicPartition
-from tiered_stream.observe.behind import behind, describe_lag
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, describe
+from tiered_stream.observe.offset_lag import describe_lag, offset_lag
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 
 
@@ -116,16 +116,16 @@ def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
 
     None: no source reports them.
     """
-    told = [
+    reported = [
         (end, latest)
         for source in progress.sources
         if (end := source_offsets(source.endOffset)) is not None
         and (latest := source_offsets(source.latestOffset)) is not None
     ]
     lag: Counter[TopicPartition] = Counter()
-    for end, latest in told:
-        lag.update(behind(end, latest))
-    return dict(lag) if told else None
+    for end, latest in reported:
+        lag.update(offset_lag(end, latest))
+    return dict(lag) if reported else None
 
 
 def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:

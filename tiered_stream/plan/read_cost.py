@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
 import orjson
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.model import ASSUMED_RECORD_BYTES, Split, TopicPartition
+from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.copy_lag import copy_lags
@@ -74,6 +74,11 @@ class PartitionCost:
     broker_offsets: int = 0
     broker_reason: str | None = None
     skipped: int = 0
+
+    @classmethod
+    def of(cls, partition: TopicPartition, offsets: OffsetRange) -> Self:
+        """Return the cost before any split is added: all offsets of the range are `skipped`."""
+        return cls(partition.topic, partition.partition, offsets.start, offsets.end, skipped=len(offsets))
 
     @property
     def offsets(self) -> int:

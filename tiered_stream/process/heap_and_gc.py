@@ -11,11 +11,11 @@ from functools import cache
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Parameters of mallopt(3), with the numbers from malloc.h."""
-_KEPT_BYTES = 128 << 20
+_MAX_FREE_BYTES = 128 << 20
 """Maximum bytes of free memory at its end that a heap keeps instead of returning them to the kernel."""
-_FROM_HEAP = 32 << 20
+_MAX_HEAP_ALLOCATION = 32 << 20
 """Allocations above this size in bytes bypass the heap, and return to the kernel when freed; malloc's highest value."""
-_ARROWS_POOL = "ARROW_DEFAULT_MEMORY_POOL"
+_ARROW_POOL_VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
 """Environment variable that selects Arrow's memory pool; libarrow reads it only once."""
 _MANY_OBJECTS = 10_000  # a pause that made more objects ends with a collection, which takes a few ms
 _YOUNGER_COLLECTIONS = 500  # number of younger collections per full collection; Python's default is 10
@@ -51,7 +51,7 @@ def settle_worker() -> None:
 
     Spark's worker collects garbage after every task, which takes 0.1 s of a core for modules that are never freed.
     """
-    _settle(len(sys.modules))
+    _freeze_objects(len(sys.modules))
 
 
 @cache
@@ -67,8 +67,8 @@ def share_heap() -> bool:
     with suppress(AttributeError, OSError):
         libc = CDLL(None)
         libc.mallopt(_M_ARENA_MAX, 1)
-        libc.mallopt(_M_MMAP_THRESHOLD, _FROM_HEAP)
-        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        libc.mallopt(_M_MMAP_THRESHOLD, _MAX_HEAP_ALLOCATION)
+        libc.mallopt(_M_TRIM_THRESHOLD, _MAX_FREE_BYTES)
         return True
     return False
 
@@ -81,10 +81,10 @@ def share_heap_with_arrow() -> None:
     heap cannot be used by another heap.
     """
     if share_heap():
-        os.environ.setdefault(_ARROWS_POOL, "system")
+        os.environ.setdefault(_ARROW_POOL_VARIABLE, "system")
 
 
 @cache
-def _settle(_modules: int) -> None:
+def _freeze_objects(_modules: int) -> None:
     gc.collect()
     gc.freeze()

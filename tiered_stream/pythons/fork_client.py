@@ -36,8 +36,8 @@ def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
     """
     deadline = monotonic() + _SECONDS
     variables = [name + b"=" + value for name, value in os.environb.items()]
-    words = [str(len(arguments)).encode(), os.getcwdb(), *map(os.fsencode, arguments), *variables]
-    fields = b"\0".join(words)
+    parts = [str(len(arguments)).encode(), os.getcwdb(), *map(os.fsencode, arguments), *variables]
+    fields = b"\0".join(parts)
 
     def in_time() -> socket:
         server.settimeout(max(0.001, deadline - monotonic()))
@@ -45,39 +45,39 @@ def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
 
     in_time().connect(address)
     in_time().sendall(len(fields).to_bytes(4, "little") + fields)
-    answer = in_time().recv(1)
-    if not answer:
+    response = in_time().recv(1)
+    if not response:
         raise OSError("it has closed the connection")
-    if answer == FORKED:
+    if response == FORKED:
         # Descriptors are sent only now, because a server that is stuck would keep them open, and the process that
         # reads our output would wait for the server.
-        descriptors = b"".join(each.to_bytes(4, sys.byteorder) for each in STANDARD_DESCRIPTORS)
+        descriptors = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in STANDARD_DESCRIPTORS)
         in_time().sendmsg([GO], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
     server.settimeout(None)
-    return answer == FORKED
+    return response == FORKED
 
 
-def _say_once(told: str, error: OSError) -> None:
+def _warn_once(warned_file: str, error: OSError) -> None:
     try:
-        descriptor = os.open(told, os.O_RDWR)
+        descriptor = os.open(warned_file, os.O_RDWR)
         if not os.pread(descriptor, 1, 0):
             os.pwrite(descriptor, b"!", 0)
-            words = (
+            line = (
                 f"tiered_stream: Python processes import for themselves: the fork server does not answer: {error!r}\n"
             )
-            os.write(STANDARD_DESCRIPTORS[2], words.encode(errors="replace"))
+            os.write(STANDARD_DESCRIPTORS[2], line.encode(errors="replace"))
         os.close(descriptor)
     except OSError:
         pass  # standard error cannot be written either
 
 
 def main() -> None:
-    address, told, python, *arguments = sys.argv[1:]
+    address, warned_file, python, *arguments = sys.argv[1:]
     server = socket(AF_UNIX, SOCK_STREAM)
     try:
         forked = is_forked(server, address, arguments)
     except OSError as error:
-        _say_once(told, error)
+        _warn_once(warned_file, error)
         forked = False
     if not forked:
         server.close()

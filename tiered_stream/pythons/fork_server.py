@@ -51,7 +51,7 @@ _SECONDS_FOR_A_REQUEST = 2.0
 _READ_AT_START = ("LD_", "LC_", "MALLOC_", "MIMALLOC_", "OPENBLAS_", "MKL_", "NUMBA_", "ARROW_")
 """Prefixes of environment variables that a process, or a library that it imports, reads only once."""
 _THREADS = b"OMP_NUM_THREADS"
-_OF_FORKS = b"1"
+_FORK_THREADS = b"1"
 """Number of threads for libraries (OMP_NUM_THREADS). Spark sets 1 for tasks, and planners need no more."""
 
 
@@ -66,8 +66,8 @@ class Request:
     def suits(self, started_with: Mapping[bytes, bytes]) -> bool:
         """Return true if a fork of a Python that started with these environment variables can run this request."""
         runs_module = self.arguments[:1] == ("-m",) and len(self.arguments) > 1
-        threads = self.environment.get(_THREADS, _OF_FORKS)
-        return runs_module and threads == _OF_FORKS and read_at_start(self.environment) == started_with
+        threads = self.environment.get(_THREADS, _FORK_THREADS)
+        return runs_module and threads == _FORK_THREADS and read_at_start(self.environment) == started_with
 
 
 def parse_request(fields: bytes) -> Request:
@@ -132,7 +132,7 @@ def import_planners() -> None:
     load_models()
 
 
-def import_for_forks(what: Callable[[], None]) -> None:
+def import_for_forks(import_modules: Callable[[], None]) -> None:
     """Call `what`, which imports modules, and prepare this process for forks.
 
     If an import fails, the log has a warning, and the forks import the modules themselves and report the error better.
@@ -142,7 +142,7 @@ def import_for_forks(what: Callable[[], None]) -> None:
     """
     gc.disable()
     try:
-        what()
+        import_modules()
     except Exception as error:  # noqa: BLE001
         log.warning("Python processes import for themselves: %s", error)
     if not may_fork():
@@ -172,8 +172,8 @@ class ForkServer:
             In a fork: the request to run, and the client's socket, which gets the exit code. In the server: None.
         """
         events = select.poll()  # select() would fail if a descriptor's number is above 1023
-        for each in (_DRIVER, self._listener.fileno()):
-            events.register(each, select.POLLIN)
+        for descriptor in (_DRIVER, self._listener.fileno()):
+            events.register(descriptor, select.POLLIN)
         while True:
             if self._listener.fileno() not in dict(events.poll()):
                 return None
@@ -233,7 +233,7 @@ def run(request: Request, client: socket.socket) -> None:
         sys.path[0] = os.fsdecode(request.folder)
     module = request.arguments[1]
     sys.argv = list(request.arguments[1:])
-    _show_as(["python", *request.arguments])
+    _set_process_title(["python", *request.arguments])
     sys.modules.pop(module, None)  # it runs again, as __main__
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -246,10 +246,10 @@ def _wait_for_go(client: socket.socket) -> list[int]:
     """
     client.settimeout(None)  # the client sends b"!", or ends and closes the connection
     try:
-        answer, descriptors, _, _ = socket.recv_fds(client, 1, len(STANDARD_DESCRIPTORS))
+        message, descriptors, _, _ = socket.recv_fds(client, 1, len(STANDARD_DESCRIPTORS))
     except OSError:
         sys.exit(0)
-    if answer != GO or len(descriptors) != len(STANDARD_DESCRIPTORS):
+    if message != GO or len(descriptors) != len(STANDARD_DESCRIPTORS):
         sys.exit(0)
     return descriptors
 
@@ -271,15 +271,15 @@ def _end_with(client: socket.socket) -> None:
             sys.exit(0)
 
 
-def _show_as(words: Sequence[str]) -> None:
+def _set_process_title(arguments: Sequence[str]) -> None:
     """Make `ps` show these words instead of the server's command line, cut to its length (proc(5): `arg_start`)."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = map(int, fields[45:47])
-    title = "\0".join(words).encode(errors="replace")[: end - start - 1]
+    title = "\0".join(arguments).encode(errors="replace")[: end - start - 1]
     ctypes.memmove(start, title.ljust(end - start, b"\0"), end - start)
 
 
-def _run_and_tell(request: Request, client: socket.socket) -> None:
+def _run_and_report(request: Request, client: socket.socket) -> None:
     code = 1
     try:
         run(request, client)
@@ -292,7 +292,7 @@ def _run_and_tell(request: Request, client: socket.socket) -> None:
             client.sendall(bytes([code & 0xFF]))
 
 
-def _bury(*_: object) -> None:
+def _reap(*_: object) -> None:
     """Reap forks that have ended (waitpid); their CPU time is then counted as time of this process's children."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
@@ -301,16 +301,16 @@ def _bury(*_: object) -> None:
 
 def main() -> None:
     """Import the planners' modules, and serve requests until the driver has ended."""
-    descriptor, folder, *more = sys.argv[1:]
+    descriptor, folder, *options = sys.argv[1:]
     started_with = read_at_start(os.environb)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # otherwise OpenBLAS starts threads when it is imported
     share_heap_with_arrow()  # before a library's thread gets its own heap, which each fork would keep
-    signal.signal(signal.SIGCHLD, _bury)
+    signal.signal(signal.SIGCHLD, _reap)
     listener = socket.socket(fileno=int(descriptor))
     import_for_forks(import_planners)
-    found = ForkServer(listener, started_with, import_ahead if TASKS in more else None).serve()
-    if found:
-        _run_and_tell(*found)
+    fork = ForkServer(listener, started_with, import_ahead if TASKS in options else None).serve()
+    if fork:
+        _run_and_report(*fork)
     else:
         shutil.rmtree(folder, ignore_errors=True)
 

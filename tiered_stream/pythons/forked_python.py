@@ -56,24 +56,26 @@ class ServedPython:
             raise
         atexit.register(self.close)
 
-    def _start(self, environment: Mapping[str, str], more: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    def _start(self, environment: Mapping[str, str], options: tuple[str, ...]) -> subprocess.Popen[bytes]:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self._address))
             listener.listen()
             return subprocess.Popen(
-                [sys.executable, "-m", _SERVER, str(listener.fileno()), str(self._folder), *more],
+                [sys.executable, "-m", _SERVER, str(listener.fileno()), str(self._folder), *options],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[listener.fileno()], env=environment,
                 process_group=0,  # Ctrl-C must reach only the driver
             )  # fmt: skip
 
     def _write_program(self) -> Path:
         client, python = map(shlex.quote, (str(_CLIENT), sys.executable))
-        asks = shlex.join(["-I", "-S", str(_CLIENT), str(self._address), str(self._in_memory("told")), sys.executable])
+        client_arguments = shlex.join(
+            ["-I", "-S", str(_CLIENT), str(self._address), str(self._in_memory("told")), sys.executable]
+        )
         lines = [
             "#!/bin/sh",
             f'[ "$1" != {_TRIAL} ] || exit 0',
             f'[ -f {client} ] || exec {python} "$@"',
-            f'exec {python} {asks} "$@"',
+            f'exec {python} {client_arguments} "$@"',
         ]
         text = "\n".join([*lines, ""])
         program = self._in_memory("python", text.encode())

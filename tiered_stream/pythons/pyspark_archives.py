@@ -50,10 +50,10 @@ def find_archives() -> tuple[Path, ...]:
     home = next(filter(None, homes), None)
     if home is None:
         raise ConfigurationError("no Spark is here: SPARK_HOME is not set, and pyspark is not installed")
-    found = Path(home, "python", "lib", "pyspark.zip")
-    if not found.is_file():
-        raise ConfigurationError(f"{found} does not exist: is {home} a Spark installation (SPARK_HOME)?")
-    return found, *sorted(found.parent.glob("py4j-*.zip"))
+    archive = Path(home, "python", "lib", "pyspark.zip")
+    if not archive.is_file():
+        raise ConfigurationError(f"{archive} does not exist: is {home} a Spark installation (SPARK_HOME)?")
+    return archive, *sorted(archive.parent.glob("py4j-*.zip"))
 
 
 def loaded_modules(archives: Sequence[Path]) -> dict[Path, list[str]]:
@@ -80,21 +80,21 @@ def compile_archive(archive: Path, modules: Iterable[str]) -> int:
     """
     with TemporaryDirectory(dir=archive.parent) as folder:
         # The archive is replaced as a whole, so that no process ever reads a half-written one.
-        whole = Path(folder, archive.name)
-        shutil.copy2(archive, whole)
-        with zipfile.ZipFile(whole, "a") as opened:
-            there = set(opened.namelist())
-            sources = [name for name in modules if f"{name}c" not in there]
-            compiled = sum(_add(opened, name, archive, folder) for name in sources)
+        copy = Path(folder, archive.name)
+        shutil.copy2(archive, copy)
+        with zipfile.ZipFile(copy, "a") as zip_file:
+            entries = set(zip_file.namelist())
+            sources = [name for name in modules if f"{name}c" not in entries]
+            compiled = sum(_add(zip_file, name, archive, folder) for name in sources)
         if compiled:
-            os.replace(whole, archive)
+            os.replace(copy, archive)
     return compiled
 
 
-def _add(opened: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
-    source = opened.extract(name, folder)
+def _add(zip_file: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
+    source = zip_file.extract(name, folder)
     # A ZIP file has local times without a zone; zipimport reads them in the same way.
-    modified = time.mktime((*opened.getinfo(name).date_time, -1, -1, -1))
+    modified = time.mktime((*zip_file.getinfo(name).date_time, -1, -1, -1))
     os.utime(source, (modified, modified))
     try:
         compile(
@@ -103,5 +103,5 @@ def _add(opened: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool
         )  # fmt: skip
     except PyCompileError:
         return False  # the import of the module reports the error
-    opened.write(f"{source}c", f"{name}c")
+    zip_file.write(f"{source}c", f"{name}c")
     return True

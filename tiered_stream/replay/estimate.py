@@ -46,23 +46,23 @@ class Estimate(ReadCost):
 
     def notes(self) -> list[str]:
         """Return notes on what the figures do not show: what `--exact` reads or would read behind `--to`."""
-        exact, behind = self.plan.arguments.exact, self.total("after_end")
-        if not behind:
+        exact, after_end = self.plan.arguments.exact, self.total("after_end")
+        if not after_end:
             if exact or self.plan.times.to_ms is None:
                 return []
             return ["--exact would read the same offsets: nothing lies behind the first record at or after --to"]
-        where = f"{behind:,} offsets lie behind the first record at or after --to"
+        text = f"{after_end:,} offsets lie behind the first record at or after --to"
         if exact:
-            return [f"{where}: --exact reads them too, and takes those records whose time is within the range"]
+            return [f"{text}: --exact reads them too, and takes those records whose time is within the range"]
         return [
-            f"{where}. Where timestamps go back and forth, some may be of earlier records: --exact takes those, too, "
+            f"{text}. Where timestamps go back and forth, some may be of earlier records: --exact takes those, too, "
             "and none that is outside the range"
         ]
 
     def to_json(self) -> str:
         """Return the whole estimate as JSON."""
         plan = self.plan
-        found: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "name": plan.name,
             "times": show_range(plan.times),
             **asdict(plan.times),
@@ -71,7 +71,7 @@ class Estimate(ReadCost):
             **self.figures(),
             "notes": self.notes(),
         }
-        return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+        return orjson.dumps(figures, option=orjson.OPT_INDENT_2).decode()
 
 
 def estimate(
@@ -89,14 +89,10 @@ def estimate(
     """
     options = parse_options(source_options(settings), streaming=True)
     with closing(open_log_source(options)) as source:
-        after = _after_end(plan, source.offset_reader)
-        found = {
-            at: PartitionEstimate(
-                at.topic, at.partition, offsets.start, offsets.end, skipped=len(offsets), after_end=after.get(at, 0)
-            )
-            for at, offsets in plan.ranges.items()
-        }
-        partitions = add_up(found, _splits(options, source), options, source)
+        costs = {partition: PartitionEstimate.of(partition, offsets) for partition, offsets in plan.ranges.items()}
+        for partition, after_end in _after_end(plan, source.offset_reader).items():
+            costs[partition].after_end = after_end
+        partitions = add_up(costs, _splits(options, source), options, source)
     return Estimate(
         plan=plan, partitions=partitions, tasks=tasks, max_bytes_per_second=max_bytes_per_second, prices=prices
     )
@@ -119,9 +115,11 @@ def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, i
     """
     if plan.times.to_ms is None:
         return {}
-    found = reader.for_timestamps(dict.fromkeys(plan.ranges, plan.times.to_ms))
+    offsets = reader.for_timestamps(dict.fromkeys(plan.ranges, plan.times.to_ms))
     latest = reader.latest(plan.ranges.keys())
-    return {each: max(0, latest[each] - offset) for each, offset in found.items() if offset is not None}
+    return {
+        partition: max(0, latest[partition] - offset) for partition, offset in offsets.items() if offset is not None
+    }
 
 
 def render(estimate: Estimate) -> RenderableType:

@@ -17,12 +17,10 @@ from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 
 log = logging.getLogger(__name__)
 
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
-def without_what_is_left(
-    open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges
-) -> PartitionRanges:
+def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges) -> PartitionRanges:
     """Return the ranges up to the offsets that the query has landed; log a warning about offsets left to the query.
 
     If the query has not planned a micro-batch yet, nothing is left to it.
@@ -40,25 +38,27 @@ def without_what_is_left(
         folder = checkpoint.replace(TOPIC, topic)
         if folder not in landed:
             landed[folder] = landed_offsets(open_folder(folder))
-    kept = {
-        partition: _up_to(offsets, landed[checkpoint.replace(TOPIC, partition.topic)], partition)
+    limited = {
+        partition: _limited(offsets, landed[checkpoint.replace(TOPIC, partition.topic)], partition)
         for partition, offsets in ranges.items()
     }
-    left = {partition: kept[partition].end for partition in sorted(ranges) if kept[partition] != ranges[partition]}
+    left = {
+        partition: limited[partition].end for partition in sorted(ranges) if limited[partition] != ranges[partition]
+    }
     if not left:
         return ranges
-    told = _told(left)
-    if not any(map(len, kept.values())):
+    description = _describe(left)
+    if not any(map(len, limited.values())):
         raise ConfigurationError(
             f"there is nothing to replay: the query of the checkpoint {checkpoint} has not landed these offsets yet, "
-            f"and will ({told}). Wait for it, mend its table if that is parked, or give an earlier --to. If this query "
-            "is to run no more, leave ingest.checkpointLocation out of the settings"
+            f"and will ({description}). Wait for it, repair its table if that is parked, or give an earlier --to. If "
+            "this query is to run no more, leave ingest.checkpointLocation out of the settings"
         )
     log.warning(
         "left to the query of the checkpoint %s, which has not landed these offsets yet: %s; replayed here, they would "
-        "come twice", checkpoint, told,
+        "come twice", checkpoint, description,
     )  # fmt: skip
-    return kept
+    return limited
 
 
 def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
@@ -79,13 +79,15 @@ def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
     return landed
 
 
-def _up_to(offsets: OffsetRange, landed: Mapping[TopicPartition, int] | None, partition: TopicPartition) -> OffsetRange:
+def _limited(
+    offsets: OffsetRange, landed: Mapping[TopicPartition, int] | None, partition: TopicPartition
+) -> OffsetRange:
     if landed is None:
         return offsets
     return OffsetRange(offsets.start, max(offsets.start, min(offsets.end, landed.get(partition, 0))))
 
 
-def _told(left: Mapping[TopicPartition, int]) -> str:
-    named = ", ".join(f"{partition} from {offset} on" for partition, offset in list(left.items())[:_MOST_NAMED])
-    more = len(left) - _MOST_NAMED
+def _describe(left: Mapping[TopicPartition, int]) -> str:
+    named = ", ".join(f"{partition} from {offset} on" for partition, offset in list(left.items())[:_MAX_NAMED])
+    more = len(left) - _MAX_NAMED
     return f"{named} and {more} partitions more" if more > 0 else named

@@ -21,7 +21,7 @@ from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import Options
 from tiered_stream.read.split_reader import SplitReader
-from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, again, error_of, target_fault
+from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, error_of, retry, target_fault
 from tiered_stream.replay.target_positions import Position, PositionGroup, lost_positions
 from tiered_stream.replay.topic_settings import TopicWrites
 from tiered_stream.storage.throttle import Pace, pace_of
@@ -56,16 +56,16 @@ def produce_splits(
         if position is None:
             raise lost_positions(writes, [source])
         pace = pace_of("write", options.max_bytes_per_second)
-        with closing(PositionedWriter(producer, position, writes.commit_seconds, pace)) as out:
+        with closing(PositionedWriter(producer, position, writes.commit_seconds, pace)) as writer:
             for split in filter(None, (split.rest(position.offset) for split in splits)):
                 reader = SplitReader(split, options)
-                for batch in _awaited(reader.batches(), writes.commit_seconds, out.commit):
+                for batch in _batches_or_idle(reader.batches(), writes.commit_seconds, writer.commit):
                     check_producible(source, batch)
-                    out.produce(batch)
-                out.reach(split.offsets.end)
+                    writer.produce(batch)
+                writer.advance(split.offsets.end)
                 report(reader.metrics)
                 total.add(reader.metrics)
-            out.commit()
+            writer.commit()
     return total
 
 
@@ -158,7 +158,7 @@ class TransactionalProducer(TargetProducer):
                 self._check_delivery()
                 raise
 
-        again(checked, f"producing {self._source} to {self._topic}")
+        retry(checked, f"producing {self._source} to {self._topic}")
 
 
 def target_producer(writes: TopicWrites, source: TopicPartition, group: PositionGroup) -> TargetProducer:
@@ -194,11 +194,11 @@ class PositionedWriter:
             begun = self._begin()
             self._producer.produce(part)
             self._bytes += part.nbytes
-            self.reach(part.column("offset")[-1].as_py() + 1)
+            self.advance(part.column("offset")[-1].as_py() + 1)
             if self._bytes >= COMMIT_BYTES or self._clock() - begun >= self._seconds:
                 self.commit()
 
-    def reach(self, offset: int) -> None:
+    def advance(self, offset: int) -> None:
         """Record that all records below `offset` are produced."""
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
@@ -223,7 +223,9 @@ class PositionedWriter:
         return self._begun
 
 
-def _awaited(batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+def _batches_or_idle(
+    batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches, and call `idle` whenever the next batch takes longer than `seconds`.
 
     `idle` can then commit, because a transaction must not stay open while the storage or a byte limit delays reading.
@@ -267,4 +269,4 @@ def _records(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 
 def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
-    return [(each["key"], each["value"]) for each in headers] if headers else None
+    return [(header["key"], header["value"]) for header in headers] if headers else None

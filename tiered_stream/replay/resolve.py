@@ -54,7 +54,7 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
     reader = source.offset_reader
     lookup = OffsetLookup.of(options, reader)
     assignment = lookup.assignment()
-    _check_there(options.subscription, assignment)
+    _check_assignment(options.subscription, assignment)
     data_loss = DataLossPolicy(options.fail_on_data_loss)
     check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
     ranges, latest = lookup.retrying(lambda: _ranges(reader, assignment.partitions, times, exact))
@@ -63,7 +63,7 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
         _check_archive(reader, latest, times, data_loss)
         return Resolved(ranges, topic_ids)
     if exact:
-        ranges = _from_where_sure(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
+        ranges = _begin_at_sure_offsets(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
     _check_readable(options, latest, topic_ids)
     return Resolved(ranges, topic_ids)
 
@@ -80,13 +80,15 @@ def _ranges(
     earliest, latest = reader.earliest(partitions), reader.latest(partitions)
     ranges = {}
     for partition in sorted(partitions):
-        found, start = ends.get(partition), starts[partition]
-        end = max(earliest[partition], latest[partition] if found is None else min(found, latest[partition]))
+        end_at_time, start = ends.get(partition), starts[partition]
+        end = max(
+            earliest[partition], latest[partition] if end_at_time is None else min(end_at_time, latest[partition])
+        )
         ranges[partition] = OffsetRange(end if start is None else min(max(start, earliest[partition]), end), end)
     return ranges, latest
 
 
-def _from_where_sure(
+def _begin_at_sure_offsets(
     ranges: Mapping[TopicPartition, OffsetRange], earliest: PartitionOffsets, locator: Locator | None
 ) -> dict[TopicPartition, OffsetRange]:
     """Return the ranges, begun at the log's start wherever records may have been deleted within a segment.
@@ -107,25 +109,25 @@ def _from_where_sure(
     return {**ranges, **moved}
 
 
-def _check_there(subscription: Subscription, assignment: Assignment) -> None:
+def _check_assignment(subscription: Subscription, assignment: Assignment) -> None:
     missing = set(subscription.assigned) - assignment.partitions
     if missing:
         raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")
     if not assignment.partitions:
-        found = (
+        problem = (
             "assign names no partition"
             if subscription.pattern is None
             else (f"no topic is found by the pattern {subscription.pattern!r}")
         )
-        raise ConfigurationError(f"{found}: there is nothing to replay")
+        raise ConfigurationError(f"{problem}: there is nothing to replay")
 
 
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
     """Report data loss if an archive ends before `to`, because it lacks the records that were not tiered."""
     if times.to_ms is None:
         return
-    found = reader.for_timestamps(dict.fromkeys(latest, times.to_ms))
-    early = [partition for partition, offset in found.items() if offset is None]
+    offsets = reader.for_timestamps(dict.fromkeys(latest, times.to_ms))
+    early = [partition for partition, offset in offsets.items() if offset is None]
     if early:
         ends = ", ".join(f"{partition} (offset {latest[partition]})" for partition in sorted(early))
         data_loss.report(

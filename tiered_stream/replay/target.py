@@ -24,7 +24,7 @@ CHECKPOINTS = "_checkpoints"
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """Target of one replay: the `place` where its records go, and the user's settings (`given`).
+    """Target of one replay: the `place` where its records go, and the user's settings (`user_settings`).
 
     `tasks`: maximum number of parallel tasks; None: as many as Spark runs. Methods raise errors of
     `tiered_stream.errors`.
@@ -32,7 +32,7 @@ class Target(ABC):
 
     spark: SparkSession
     place: str
-    given: Mapping[str, str] = field(default_factory=dict)
+    user_settings: Mapping[str, str] = field(default_factory=dict)
     _: KW_ONLY
     tasks: int | None = None
 
@@ -59,7 +59,7 @@ class Target(ABC):
         """Create the target if it is missing, such as a table."""
 
     @abstractmethod
-    def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
+    def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
         """Return the settings of the streaming query that reads the plan, based on the user's settings (`given`)."""
 
     @abstractmethod

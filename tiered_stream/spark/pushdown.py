@@ -35,22 +35,22 @@ def pruning_of(filters: Iterable[Filter]) -> Pruning:
     return reduce(Pruning.__and__, map(_pruning, filters), Pruning())
 
 
-def _pruning(one: Filter) -> Pruning:
-    match getattr(one, "attribute", None):
+def _pruning(pushed: Filter) -> Pruning:
+    match getattr(pushed, "attribute", None):
         case ("topic",):
-            return Pruning(topics=_topics(one))
+            return Pruning(topics=_topics(pushed))
         case ("partition",):
-            return Pruning(partitions=_numbers(one, _whole_number))
+            return Pruning(partitions=_numbers(pushed, _whole_number))
         case ("offset",):
-            return Pruning(offsets=_numbers(one, _whole_number))
+            return Pruning(offsets=_numbers(pushed, _whole_number))
         case ("timestamp",):
-            return Pruning(timestamps=_numbers(one, _milliseconds))
+            return Pruning(timestamps=_numbers(pushed, _milliseconds))
     return Pruning()
 
 
-def _topics(one: Filter) -> frozenset[str] | None:
+def _topics(pushed: Filter) -> frozenset[str] | None:
     """Return the topics that the filter allows; None if it allows any topic or is not known here."""
-    match one:
+    match pushed:
         case EqualTo(value=str(topic)) | EqualNullSafe(value=str(topic)):
             return frozenset([topic])
         case In(value=topics) if all(topic is None or isinstance(topic, str) for topic in topics):
@@ -58,16 +58,16 @@ def _topics(one: Filter) -> frozenset[str] | None:
     return None
 
 
-def _numbers(one: Filter, bounds_of: Callable[[Any], Bounds | None]) -> Numbers:
-    if isinstance(one, In):
-        several = [bounds_of(value) for value in one.value if value is not None]  # nothing equals null
-        exact = [bounds[0] for bounds in several if bounds is not None and bounds[0] == bounds[1]]
-        return EVERY if None in several else Numbers.of(exact)
-    bounds = bounds_of(getattr(one, "value", None))
+def _numbers(pushed: Filter, to_bounds: Callable[[Any], Bounds | None]) -> Numbers:
+    if isinstance(pushed, In):
+        value_bounds = [to_bounds(value) for value in pushed.value if value is not None]  # nothing equals null
+        exact = [bounds[0] for bounds in value_bounds if bounds is not None and bounds[0] == bounds[1]]
+        return EVERY if None in value_bounds else Numbers.of(exact)
+    bounds = to_bounds(getattr(pushed, "value", None))
     if bounds is None:
         return EVERY
     at_or_after, at_or_before = bounds
-    match one:
+    match pushed:
         case EqualTo() | EqualNullSafe():
             return Numbers.between(at_or_after, at_or_before)
         case GreaterThanOrEqual():

@@ -22,7 +22,7 @@ from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, 
 log = logging.getLogger(__name__)
 
 
-class Told(Protocol):
+class BatchReporter(Protocol):
     """Receiver of reports about micro-batches and queries that have ended."""
 
     def add(self, batch: MicroBatch) -> None:
@@ -55,9 +55,9 @@ class QueryListener(StreamingQueryListener):
     An error here never stops a query.
     """
 
-    def __init__(self, receiver: MetricsReceiver, told: Sequence[Told]) -> None:
+    def __init__(self, receiver: MetricsReceiver, reporters: Sequence[BatchReporter]) -> None:
         self._receiver = receiver
-        self._told = told
+        self._reporters = reporters
         self._ours: set[str] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
@@ -77,13 +77,13 @@ class QueryListener(StreamingQueryListener):
             return
         try:
             batch = finished_batch(progress, counted)
-            for each in self._told:
-                each.add(batch)
+            for reporter in self._reporters:
+                reporter.add(batch)
         except Exception as error:  # noqa: BLE001 - a terminal that is gone, a progress of another Spark
             log.warning("micro-batch %d of %s is not told of: %r", progress.batchId, query_id, error)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Report that the query has ended, so that its figures are not shown as present ones."""
         self._ours.discard(str(event.id))
-        for each in self._told:
-            each.ended(str(event.id))
+        for reporter in self._reporters:
+            reporter.ended(str(event.id))

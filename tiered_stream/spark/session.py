@@ -32,7 +32,7 @@ FORK_SERVER = "spark.tiered_stream.fork.server.enabled"
 ENVIRONMENT = "environment"
 """Folder name (after `#` in `--archives`) that marks an archive as a packed environment, whatever the file's name."""
 ARCHIVE = "tiered-stream-"
-_OF_EXECUTORS, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"
+_EXECUTOR_ENV, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _registering = Lock()
 
@@ -42,11 +42,11 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def refuse_connect(spark: SparkSession, what: str) -> None:
+def refuse_connect(spark: SparkSession, operation: str) -> None:
     """Raise ConfigurationError if the session is one of Spark Connect, which does not allow `what`."""
     if is_connect(spark):
         raise ConfigurationError(
-            f"{what} needs the driver's own SparkContext and JVM, which Spark Connect does not give: run it with "
+            f"{operation} needs the driver's own SparkContext and JVM, which Spark Connect does not give: run it with "
             "spark-submit, or with a session that is made without .remote(…) and SPARK_REMOTE"
         )
 
@@ -58,17 +58,18 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         return
     context = spark.sparkContext
     with _registering:
-        of_tasks = context.pythonExec
-        forked = _forked(spark)
+        tasks_program = context.pythonExec
+        fork_program = _fork_program(spark)
         if not spark.conf.get(TASKS_PYTHON, None):
-            own = tasks_python(spark)
-            spark.conf.set(TASKS_PYTHON, forked if forked and is_local(context) and _is_this(own) else own)
+            python = tasks_python(spark)
+            forks = fork_program and is_local(context) and _is_this_python(python)
+            spark.conf.set(TASKS_PYTHON, fork_program if forks else python)
         try:
             # The Python of this process has the package, so it plans.
-            context.pythonExec = forked or sys.executable
+            context.pythonExec = fork_program or sys.executable
             spark.dataSource.register(source)
         finally:
-            context.pythonExec = of_tasks
+            context.pythonExec = tasks_program
 
 
 def start_pythons() -> None:
@@ -81,11 +82,11 @@ def start_pythons() -> None:
         return
     SparkContext._ensure_initialized()  # otherwise SparkConf lacks the settings of spark-submit
     conf = dict(SparkConf().getAll())
-    of_executors = {name: value for name, value in conf.items() if name.startswith(_OF_EXECUTORS)}
-    given = {name.removeprefix(_OF_EXECUTORS): value for name, value in of_executors.items()}
-    given[_HASH_SEED] = os.environ.get(_HASH_SEED, "0")  # the same variables as in SparkContext
+    executor_settings = {name: value for name, value in conf.items() if name.startswith(_EXECUTOR_ENV)}
+    environment = {name.removeprefix(_EXECUTOR_ENV): value for name, value in executor_settings.items()}
+    environment[_HASH_SEED] = os.environ.get(_HASH_SEED, "0")  # the same variables as in SparkContext
     if conf.get(FORK_SERVER) != "false":
-        variables = _variables(given, os.environ.get("PYTHONPATH", ""))
+        variables = _variables(environment, os.environ.get("PYTHONPATH", ""))
         forked_python(variables, tasks=_is_local(conf.get("spark.master", "")))
 
 
@@ -107,21 +108,21 @@ def _scala_object(package: Any, name: str) -> Any:
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
-def _forked(spark: SparkSession) -> str | None:
+def _fork_program(spark: SparkSession) -> str | None:
     """Return the path of a program that starts this Python with all imports done; None if there can be none."""
     if spark.conf.get(FORK_SERVER, "true") == "false":
         return None
     context = spark.sparkContext
     jvm: Any = context._jvm
-    of_spark = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
-    given = {name: str(value) for name, value in context.environment.items()}
-    paths = of_spark, given.get("PYTHONPATH"), jvm.java.lang.System.getenv("PYTHONPATH")
-    return forked_python(_variables(given, os.pathsep.join(filter(None, paths))), tasks=is_local(context))
+    spark_path = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
+    environment = {name: str(value) for name, value in context.environment.items()}
+    paths = spark_path, environment.get("PYTHONPATH"), jvm.java.lang.System.getenv("PYTHONPATH")
+    return forked_python(_variables(environment, os.pathsep.join(filter(None, paths))), tasks=is_local(context))
 
 
-def _variables(given: Mapping[str, str], path: str) -> dict[str, str]:
+def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
     """Return the variables that Spark adds to its environment for a Python on the driver (`PythonWorkerFactory`)."""
-    return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
+    return {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
 
 
 def is_local(context: SparkContext) -> bool:
@@ -133,7 +134,7 @@ def _is_local(master: str) -> bool:
     return master.partition("[")[0] == "local"
 
 
-def _is_this(python: str) -> bool:
+def _is_this_python(python: str) -> bool:
     """Return true if the path or command is this process's Python.
 
     Symbolic links are not resolved, because the Python of a virtual environment is a link.
@@ -150,8 +151,8 @@ def tasks_python(spark: SparkSession) -> str:
     context = spark.sparkContext
     if is_local(context):
         return context.pythonExec if os.environ.get("PYSPARK_PYTHON") else sys.executable
-    shipped = (each for name in _ARCHIVES for each in (spark.conf.get(name, None) or "").split(","))
-    folder = next(filter(None, map(environment_folder, shipped)), None)
+    archives = (archive for name in _ARCHIVES for archive in (spark.conf.get(name, None) or "").split(","))
+    folder = next(filter(None, map(environment_folder, archives)), None)
     return f"./{folder}/bin/python" if folder else context.pythonExec
 
 

@@ -24,8 +24,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import ArrayType, StructType
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.observe.behind import behind
 from tiered_stream.observe.metrics import REPORT_TO
+from tiered_stream.observe.offset_lag import offset_lag
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tiered_stream.plan.stream import StreamPlanner
 
 _NO_LIMIT = 2**63 - 1
-_OF_A_TABLE = {"path", "serialization.format"}
+_CATALOG_OPTIONS = {"path", "serialization.format"}
 """Options that Spark itself adds for a table of its catalog."""
 
 _HEADER = StructType().add("key", "string").add("value", "binary")
@@ -84,7 +84,7 @@ class TieredStreamDataSource(DataSource):
         return "tiered_stream"
 
     def schema(self) -> StructType:
-        if self.options.keys() - _OF_A_TABLE:
+        if self.options.keys() - _CATALOG_OPTIONS:
             check_for_any_query(self.options)  # at `load()`, like Spark's source; more checks follow in `_parsed`
         columns = GivenOptions(self.options).read(COLUMNS)
         headers = self.options.get("includeHeaders", "false").lower() == "true" or "headers" in (columns or ())
@@ -101,7 +101,7 @@ class TieredStreamDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def _parsed(self, schema: StructType, *, streaming: bool) -> Options:
-        if not self.options.keys() - _OF_A_TABLE:
+        if not self.options.keys() - _CATALOG_OPTIONS:
             raise ConfigurationError(
                 "tiered_stream was given no options. Spark loses those of CREATE TABLE … USING tiered_stream OPTIONS "
                 "(…): write CREATE TEMPORARY VIEW … USING tiered_stream OPTIONS (…), which keeps them"
@@ -121,20 +121,20 @@ def register(spark: SparkSession) -> None:
     """
     from tiered_stream.spark.session import register_source
 
-    report_to = reports_address(spark)
+    report_to = report_address(spark)
     register_source(spark, _reporting_to(report_to) if report_to else TieredStreamDataSource)
 
 
-def reports_address(spark: SparkSession) -> str:
+def report_address(spark: SparkSession) -> str:
     """Return the address at which `report_queries` of this session receives metrics; empty if it was not called."""
     return spark.conf.get(REPORT_TO, "") or ""
 
 
-def reporting_to(address: str, options: Mapping[str, str]) -> dict[str, str]:
+def with_report_address(address: str, options: Mapping[str, str]) -> dict[str, str]:
     """Return the source's options with `address` added to the addresses to which tasks report metrics."""
     others = {name: value for name, value in options.items() if name.lower() != METRICS_ADDRESS.name}
-    given = [value for name, value in options.items() if name.lower() == METRICS_ADDRESS.name]
-    return others | {METRICS_ADDRESS.name: ",".join([*given, address])} if address else dict(options)
+    addresses = [value for name, value in options.items() if name.lower() == METRICS_ADDRESS.name]
+    return others | {METRICS_ADDRESS.name: ",".join([*addresses, address])} if address else dict(options)
 
 
 def _reporting_to(address: str) -> type[DataSource]:
@@ -145,7 +145,7 @@ def _reporting_to(address: str) -> type[DataSource]:
 
     class ReportingDataSource(TieredStreamDataSource):
         def __init__(self, options: dict[str, str]) -> None:
-            super().__init__(CaseInsensitiveDict(reporting_to(address, options)))
+            super().__init__(CaseInsensitiveDict(with_report_address(address, options)))
 
     return ReportingDataSource
 
@@ -158,19 +158,19 @@ def _checked(schema: StructType, options: Options) -> Options:
     Raises:
         ConfigurationError: the schema is another one.
     """
-    own = spark_schema(options.include_headers, options.columns)
-    if schema == own:
+    source_schema = spark_schema(options.include_headers, options.columns)
+    if schema == source_schema:
         return options
-    if not options.streaming and _names_some_of(schema, own):
+    if not options.streaming and _selects_columns(schema, source_schema):
         return replace(options, columns=tuple(schema.names))
-    mend = "name columns in the option columns" if options.streaming else "name some of its columns, as they are there"
+    fix = "name columns in the option columns" if options.streaming else "name some of its columns, as they are there"
     raise ConfigurationError(
-        f"tiered_stream has a schema of its own, {own.simpleString()}; take .schema(…) away, or {mend}"
+        f"tiered_stream has a schema of its own, {source_schema.simpleString()}; take .schema(…) away, or {fix}"
     )
 
 
-def _names_some_of(schema: StructType, own: StructType) -> bool:
-    fields = {field.name: field for field in own}
+def _selects_columns(schema: StructType, source_schema: StructType) -> bool:
+    fields = {field.name: field for field in source_schema}
     distinct = 0 < len(schema.names) == len(set(schema.names))
     return distinct and all(fields.get(field.name) == field for field in schema)
 
@@ -281,7 +281,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         # The planner applies the limits itself, including `minOffsetsPerTrigger`.
         opened, done = self._open(), self._offsets.from_dict(start)
-        opened.batch_log.lag = behind(done, opened.planner.latest() or {})
+        opened.batch_log.lag = offset_lag(done, opened.planner.latest() or {})
         end = opened.planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
         if opened.group is not None:
             # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
@@ -315,7 +315,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         if self._opened is not None:
-            self._opened.batch_log.tell()
+            self._opened.batch_log.report()
 
     def stop(self) -> None:
         if self._opened is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import orjson
@@ -22,7 +23,7 @@ from tiered_stream.verification.scope import Bounds, Scope, VerifiedTable, narro
 from tiered_stream.verification.sums_source import SOURCE
 from tiered_stream.verification.verify_report import ColumnDifference, Difference, Kind
 
-MOST_CONDITIONS = 200
+MAX_CONDITIONS = 200
 """Maximum number of partitions for which a filter has each partition's offsets, so that Delta can skip files.
 
 For more partitions, the filter has one offset range for all of them.
@@ -67,12 +68,12 @@ class Sides:
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
         """Return the topic's rows in the ranges, as one of our Spark sources (`source`) gives them."""
         headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
-        given = {**narrowed(self.settings, ranges), **headers, **options}
-        return self.spark.read.format(source).options(**given).load()
+        batch_options = {**narrowed(self.settings, ranges), **headers, **options}
+        return self.spark.read.format(source).options(**batch_options).load()
 
-    def topic_hashed(self, ranges: Ranges, *, each_row: bool) -> DataFrame:
-        """Return the topic's sums of row hashes, or its row hashes if `each_row`; a bucket may have several sums."""
-        hashing = Hashing(self.table.columns, self.times, each_row)
+    def topic_hashed(self, ranges: Ranges, *, by_row: bool) -> DataFrame:
+        """Return the topic's sums of row hashes, or its row hashes if `by_row`; a bucket may have several sums."""
+        hashing = Hashing(self.table.columns, self.times, by_row)
         return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
 
     def table_rows(self, condition: str) -> DataFrame:
@@ -86,7 +87,7 @@ class Sides:
         If the scope depends on the table, sums of rows outside of the scope are included, with a null bucket.
         """
         bounds = scope.table_bounds()
-        condition = _of_topics(bounds) if scope.needs_table else within(bounds)
+        condition = _within_topics(bounds) if scope.needs_table else within(bounds)
         rows = self.table_rows(condition).join(
             sql.broadcast(_bounds_frame(self.spark, bounds)),
             ["topic", "partition"],
@@ -105,10 +106,10 @@ class Sides:
 
 def within(bounds: Bounds) -> str:
     """Return an SQL condition for rows within the bounds; with many partitions, it also holds for some other rows."""
-    if len(bounds) <= MOST_CONDITIONS:
+    if len(bounds) <= MAX_CONDITIONS:
         return exactly_within(bounds)
     low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
-    return f"{_of_topics(bounds)} AND offset >= {low} AND offset < {high}"
+    return f"{_within_topics(bounds)} AND offset >= {low} AND offset < {high}"
 
 
 def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
@@ -123,7 +124,9 @@ def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
         condition = f"({number} = {partition.partition} AND {offset} >= {start} AND {offset} < {end})"
         topics.setdefault(partition.topic, []).append(condition)
     topic = _identifier(names["topic"])
-    return " OR ".join(f"({topic} = {_quoted(each)} AND ({' OR '.join(some)}))" for each, some in topics.items())
+    return " OR ".join(
+        f"({topic} = {_quoted(name)} AND ({' OR '.join(conditions)}))" for name, conditions in topics.items()
+    )
 
 
 def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) -> str:
@@ -137,8 +140,8 @@ def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) ->
     return f"{timestamp} >= timestamp_millis({times.from_ms}){end}"
 
 
-def _of_topics(partitions: Iterable[TopicPartition]) -> str:
-    return f"topic IN ({', '.join(_quoted(topic) for topic in sorted({each.topic for each in partitions}))})"
+def _within_topics(partitions: Iterable[TopicPartition]) -> str:
+    return f"topic IN ({', '.join(_quoted(topic) for topic in sorted({partition.topic for partition in partitions}))})"
 
 
 def _identifier(name: str) -> str:
@@ -215,40 +218,41 @@ def first_differences(
     It reads the first differing bucket of each partition again on both sides, within the table's `bounds` and the
     topic's `offsets`. A partition is left out if nothing differs any more.
     """
-    firsts = {each: compared.first * BUCKET for each, compared in sums.items() if compared.first is not None}
-    table, topic = {}, {}
-    for partition, first in firsts.items():
-        start, stop = bounds[partition]
-        table[partition] = max(first, start), min(first + BUCKET, stop)
-        topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, first + BUCKET)))
-    found: dict[TopicPartition, Difference] = {}
+    firsts = {partition: compared.first * BUCKET for partition, compared in sums.items() if compared.first is not None}
+    differences: dict[TopicPartition, Difference] = {}
     partitions = sorted(firsts)
-    for at in range(0, len(partitions), AT_ONCE):
-        some = partitions[at : at + AT_ONCE]
-        found |= _differences(sides, {each: topic[each] for each in some}, {each: table[each] for each in some})
-    return found
+    for begin in range(0, len(partitions), AT_ONCE):
+        table, topic = {}, {}
+        for partition in partitions[begin : begin + AT_ONCE]:
+            first, (start, stop) = firsts[partition], bounds[partition]
+            table[partition] = max(first, start), min(first + BUCKET, stop)
+            topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, first + BUCKET)))
+        differences |= _differences(sides, topic, table)
+    return differences
 
 
 def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
-    ours = _by_offset(sides.topic_hashed(topic, each_row=True), "topic_")
+    ours = _by_offset(sides.topic_hashed(topic, by_row=True), "topic_")
     hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
     joined = ours.join(_by_offset(hashed, ""), _ROW_KEYS, "full_outer")
     differing = joined.withColumn("kind", sql.expr(_KIND)).where("kind IS NOT NULL")
     counts = [sql.expr(f"count_if(kind = '{kind.value}') AS {kind.value}") for kind in Kind]
-    first = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
-    rows = differing.groupBy(*_ROW_KEYS[:2]).agg(first, *counts).collect()
+    first_of = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
+    rows = differing.groupBy(*_ROW_KEYS[:2]).agg(first_of, *counts).collect()
     firsts = {_partition(row): row["first"] for row in rows}
-    different = {each: found["offset"] for each, found in firsts.items() if found["kind"] == Kind.DIFFERENT.value}
+    different = {
+        partition: first["offset"] for partition, first in firsts.items() if first["kind"] == Kind.DIFFERENT.value
+    }
     columns = _column_differences(sides, different) if different else {}
     return {
         partition: Difference(
-            found["offset"],
-            Kind(found["kind"]),
-            found["copies"],
+            first["offset"],
+            Kind(first["kind"]),
+            first["copies"],
             columns.get(partition, ()),
             tuple((kind, row[kind.value]) for kind in Kind if row[kind.value]),
         )
-        for row, (partition, found) in zip(rows, firsts.items(), strict=True)
+        for row, (partition, first) in zip(rows, firsts.items(), strict=True)
     }
 
 
@@ -274,7 +278,9 @@ def _column_differences(
     ours = _texts(sides.topic_rows("tiered_stream", ranges), columns, "topic_")
     theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
     rows = ours.join(theirs, _ROW_KEYS).selectExpr(*_ROW_KEYS, *map(_window, columns)).collect()
-    return {_partition(row): tuple(_shown(name, row[name]) for name in columns if row[name]) for row in rows}
+    return {
+        _partition(row): tuple(_column_difference(name, row[name]) for name in columns if row[name]) for row in rows
+    }
 
 
 def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
@@ -286,21 +292,21 @@ def _window(column: str) -> str:
     ours, theirs = f"topic_{column}", f"table_{column}"
     longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
     topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
-    at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), start -> NOT {topic} <=> {table}), 1)"
-    there = f"transform(array({at}), start -> struct(start, {topic} AS topic, {table} AS table))[0]"
+    start_at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), start -> NOT {topic} <=> {table}), 1)"
+    windows = f"transform(array({start_at}), start -> struct(start, {topic} AS topic, {table} AS table))[0]"
     sizes = f"octet_length({ours}) AS topic_size, octet_length({theirs}) AS table_size"
-    return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({there} AS there, {sizes}) END AS {column}"
+    return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({windows} AS windows, {sizes}) END AS {column}"
 
 
-def _shown(column: str, found: Row) -> ColumnDifference:
-    there = found["there"]
-    topic, table = (None if window is None else bytes(window) for window in (there["topic"], there["table"]))
+def _column_difference(column: str, row: Row) -> ColumnDifference:
+    windows = row["windows"]
+    topic, table = (None if window is None else bytes(window) for window in (windows["topic"], windows["table"]))
     if column == "timestamp":
         return ColumnDifference(column, _time(topic), _time(table))
-    pairs = enumerate(zip(topic or b"", table or b"", strict=False))
-    same = next((at for at, (one, other) in pairs if one != other), min(len(topic or b""), len(table or b"")))
-    topic_value = _bytes(topic, found["topic_size"], there["start"], same)
-    return ColumnDifference(column, topic_value, _bytes(table, found["table_size"], there["start"], same))
+    pairs = zip(topic or b"", table or b"", strict=False)
+    same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    topic_value = _bytes(topic, row["topic_size"], windows["start"], same)
+    return ColumnDifference(column, topic_value, _bytes(table, row["table_size"], windows["start"], same))
 
 
 def _time(text: bytes | None) -> str:

@@ -1,4 +1,4 @@
-"""What tasks hash, as an option of the source of sums, and the columns that they answer with."""
+"""What tasks hash, as an option of the source of sums, and the columns that they columns with."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ HASHES = ("topic", "partition", "offset", "hash")
 class Hashing:
     """Choice of what is hashed: the offset and `columns`, for rows whose timestamp is in `times` (None: all rows).
 
-    `each_row`: return a hash for each row instead of sums.
+    `by_row`: return a hash for each row instead of sums.
     """
 
     columns: tuple[str, ...]
     times: TimeRange | None = None
-    each_row: bool = False
+    by_row: bool = False
 
     @property
-    def answer(self) -> tuple[str, ...]:
+    def result_columns(self) -> tuple[str, ...]:
         """Return the names of the result's columns; all but the first two are 64-bit integers."""
-        return HASHES if self.each_row else SUMS
+        return HASHES if self.by_row else SUMS
 
     def to_json(self) -> str:
         """Return the value of the source's option `HASHING`."""
@@ -41,6 +41,6 @@ class Hashing:
     @classmethod
     def from_json(cls, text: str) -> Hashing:
         """Parse the value of the option `HASHING`; the inverse of `to_json`."""
-        given = orjson.loads(text)
-        times = given["times"]
-        return cls(tuple(given["columns"]), None if times is None else TimeRange(**times), given["each_row"])
+        values = orjson.loads(text)
+        times = values["times"]
+        return cls(tuple(values["columns"]), None if times is None else TimeRange(**times), values["by_row"])

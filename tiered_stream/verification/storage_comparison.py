@@ -50,12 +50,11 @@ from tiered_stream.verification.storage_report import Kind, PartitionComparison,
 
 _UNREADABLE = (StorageObjectNotFoundError, StorageFormatError, CorruptDataError, UnsupportedDataError)
 """Errors of one segment, not of the connection to the storage."""
-_NOT_ONE_SEGMENT = (StorageBucketNotFoundError, DataLimitError)
+_FATAL = (StorageBucketNotFoundError, DataLimitError)
 """Subclasses of the errors in `_UNREADABLE` that the user has to fix, so that the comparison stops."""
 _SHOWN = 60
 
 Sums = dict[int, tuple[int, int, int]]
-Found = tuple[PartitionComparison, ...]
 
 
 def compare_storage(options: Options) -> StorageReport:
@@ -107,7 +106,7 @@ class _Comparison:
                 plan = partial(splits_for, options=self._options, locator=locator, topic_ids=topic_ids)
                 planned = list(_planned(partition, offsets, plan, locator))
                 compared = chain.from_iterable(executor.map(self._compared, planned))
-                yield _together(partition, offsets, list(compared), local[partition])
+                yield _partition_result(partition, offsets, list(compared), local[partition])
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
@@ -119,7 +118,7 @@ class _Comparison:
         while left is not None:
             try:
                 return [self._compare(left)]
-            except _NOT_ONE_SEGMENT:
+            except _FATAL:
                 raise
             except (DataLossError, *_UNREADABLE) as error:
                 log_start = self._log_start(split.topic_partition)
@@ -133,7 +132,7 @@ class _Comparison:
         if len(split.locations) <= 1:
             return [_unreadable(split.offsets.start, error)]
         parts = (part_of(split, location.offsets) for location in split.locations)
-        return [each for part in parts for each in self._compared(part)]
+        return [result for part in parts for result in self._compared(part)]
 
     def _compare(self, split: Split) -> _Compared:
         ours, theirs = self._sums(split), self._broker_sums(replace(split, locations=()))
@@ -149,12 +148,12 @@ class _Comparison:
             raise BrokerError(f"{split.topic_partition}: what the broker gives cannot be read: {error}") from error
 
     def _sums(self, split: Split) -> Sums:
-        found: Sums = {}
+        bucket_totals: Sums = {}
         for offsets, hashes in self._hashed(split):
             for bucket, *sums in zip(*(column.tolist() for column in bucket_sums(offsets, hashes)), strict=True):
-                count, high, low = found.get(bucket, (0, 0, 0))
-                found[bucket] = count + sums[0], high + sums[1], low + sums[2]
-        return found
+                count, high, low = bucket_totals.get(bucket, (0, 0, 0))
+                bucket_totals[bucket] = count + sums[0], high + sums[1], low + sums[2]
+        return bucket_totals
 
     def _hashed(self, split: Split) -> Iterator[tuple[Numbers, Numbers]]:
         for batch in SplitReader(split, self._options, BATCH_ROWS).batches():
@@ -162,12 +161,12 @@ class _Comparison:
 
     def _first_difference(self, split: Split, bucket: int) -> StorageDifference | None:
         """Read the bucket again and return its first difference; None if there is no difference any more."""
-        here = part_of(split, OffsetRange(bucket * BUCKET, (bucket + 1) * BUCKET))
-        ours, theirs = (self._rows(each) for each in (here, replace(here, locations=())))
-        found = first_difference(ours, theirs)
-        if found is None:
+        bucket_split = part_of(split, OffsetRange(bucket * BUCKET, (bucket + 1) * BUCKET))
+        ours, theirs = (self._rows(side) for side in (bucket_split, replace(bucket_split, locations=())))
+        difference = first_difference(ours, theirs)
+        if difference is None:
             return None
-        offset, kind = found
+        offset, kind = difference
         record = part_of(split, OffsetRange(offset, offset + 1))
         detail = self._column_difference(record) if kind is Kind.DIFFERENT else ""
         (segment,) = {str(location.segment) for location in record.locations}
@@ -179,7 +178,7 @@ class _Comparison:
         return offsets, hashes
 
     def _column_difference(self, record: Split) -> str:
-        ours, theirs = (self._record(each) for each in (record, replace(record, locations=())))
+        ours, theirs = (self._record(side) for side in (record, replace(record, locations=())))
         differing = (name for name in HASHED if ours[name] != theirs[name])
         return "; ".join(
             f"{name} is {_shown(ours[name])} in the storage, {_shown(theirs[name])} at the broker" for name in differing
@@ -235,7 +234,7 @@ def _planned(
     """
     try:
         yield from [split for split in plan({partition: offsets}) if split.locations]
-    except _NOT_ONE_SEGMENT:
+    except _FATAL:
         raise
     except _UNREADABLE as error:
         ends = [end for end in locator.segment_ends({partition: offsets})[partition] if end < offsets.end]
@@ -247,19 +246,19 @@ def _planned(
             yield from _planned(partition, half, plan, locator)
 
 
-def _together(
+def _partition_result(
     partition: TopicPartition, offsets: OffsetRange, compared: list[_Compared], local: int | None
 ) -> PartitionComparison:
-    ranges = [each.offsets for each in compared if len(each.offsets)]
-    on_disk = [each.end - max(each.start, local) for each in ranges if local is not None and each.end > local]
+    ranges = [result.offsets for result in compared if len(result.offsets)]
+    on_disk = [tiered.end - max(tiered.start, local) for tiered in ranges if local is not None and tiered.end > local]
     return PartitionComparison(
         partition,
         offsets,
         _joined(ranges),
         sum(on_disk),
-        sum(each.records for each in compared),
-        sum(each.differing_buckets for each in compared),
-        next((each.first for each in compared if each.first), None),
+        sum(result.records for result in compared),
+        sum(result.differing_buckets for result in compared),
+        next((result.first for result in compared if result.first), None),
     )
 
 

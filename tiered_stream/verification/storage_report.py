@@ -36,13 +36,13 @@ class StorageDifference:
     segment: str | None = None
 
     def __str__(self) -> str:
-        how = {
+        texts = {
             Kind.MISSING: f"offset {self.offset} is at the broker, and not in the storage",
             Kind.EXTRA: f"offset {self.offset} is in the storage, and not at the broker",
             Kind.DIFFERENT: f"offset {self.offset}: {self.detail}",
             Kind.UNREADABLE: f"from offset {self.offset} on the storage does not give them: {self.detail}",
         }
-        return how[self.kind] + (f" ({self.segment})" if self.segment else "")
+        return texts[self.kind] + (f" ({self.segment})" if self.segment else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class PartitionComparison:
         """Number of offsets that were compared."""
         return sum(map(len, self.compared))
 
-    def found(self) -> str:
+    def describe(self) -> str:
         """Return a description of the difference in this partition."""
         return str(self.first or f"{self.differing_buckets} buckets differed when they were first read, and then not")
 
@@ -85,25 +85,25 @@ class StorageReport:
     @property
     def equal(self) -> bool:
         """True if no difference was found in any partition."""
-        return all(each.equal for each in self.partitions)
+        return all(result.equal for result in self.partitions)
 
     @property
     def records(self) -> int:
         """Number of the brokers' records that were compared."""
-        return sum(each.records for each in self.partitions)
+        return sum(result.records for result in self.partitions)
 
     def summary(self) -> str:
         """Return the verdict in one line."""
         if self.equal:
             return f"the storage gives what the brokers give: {self.records:,} records compared"
-        wrong = ", ".join(str(each.partition) for each in self.partitions if not each.equal)
+        wrong = ", ".join(str(result.partition) for result in self.partitions if not result.equal)
         return f"the storage differs from the brokers in {wrong}: {self.records:,} records compared"
 
     def to_json(self) -> str:
         """Return the whole report as JSON."""
-        partitions = [asdict(each) | {"equal": each.equal} for each in self.partitions]
-        found = {"partitions": partitions, "equal": self.equal, "records": self.records}
-        return orjson.dumps(found, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
+        partitions = [asdict(result) | {"equal": result.equal} for result in self.partitions]
+        figures = {"partitions": partitions, "equal": self.equal, "records": self.records}
+        return orjson.dumps(figures, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
 
 
 def render_storage(report: StorageReport) -> RenderableType:
@@ -112,17 +112,19 @@ def render_storage(report: StorageReport) -> RenderableType:
     for column in ("records", "offsets on brokers' disks"):
         table.add_column(column, justify="right")
     table.add_column("found")
-    for each in report.partitions:
-        compared = ", ".join(f"{part.start:,} to {part.end - 1:,}" for part in each.compared)
-        compared = compared or ("none is tiered" if each.equal else "none")
-        verdict = Text("equal") if each.equal else Text("differs", "red")
-        table.add_row(str(each.partition), compared, f"{each.records:,}", f"{each.on_disk:,}", verdict)
+    for result in report.partitions:
+        compared = ", ".join(f"{part.start:,} to {part.end - 1:,}" for part in result.compared)
+        compared = compared or ("none is tiered" if result.equal else "none")
+        verdict = Text("equal") if result.equal else Text("differs", "red")
+        table.add_row(str(result.partition), compared, f"{result.records:,}", f"{result.on_disk:,}", verdict)
     return Group(table, *_lines(report))
 
 
 def _lines(report: StorageReport) -> Iterator[Text]:
-    yield from (Text(f"{each.partition}: {each.found()}", "red") for each in report.partitions if not each.equal)
-    if any(each.on_disk < each.offsets for each in report.partitions):
+    yield from (
+        Text(f"{result.partition}: {result.describe()}", "red") for result in report.partitions if not result.equal
+    )
+    if any(result.on_disk < result.offsets for result in report.partitions):
         yield Text(
             "What is not on brokers' disks, the brokers fetched from the same storage: that shows that it is read as "
             "they read it, and not that it is what was produced."

@@ -15,23 +15,27 @@ from tiered_stream.records.arrow import repeated_int32, repeated_text
 from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
 from tiered_stream.verification.hashing import Hashing
 
-MOST_WAITING = 65_536
+MAX_WAITING = 65_536
 """Number of sums that are collected before they are yielded. In a log that is nearly all gaps, a sum is of one row."""
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
-    """Read a split and yield batches with the columns `hashing.answer`: sums of row hashes, or a hash for each row.
+    """Read a split and yield batches with the columns `hashing.result_columns`.
+
+    A row of a batch has the sums of row hashes of one bucket of offsets, or the hash of one record.
 
     Raises:
         TieredStreamError: the split cannot be read (see `read.read_split`).
     """
     reader, partition = SplitReader(split, options, BATCH_ROWS), split.topic_partition
     batches = within_times(reader.batches(), hashing.times)
-    found = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
-    for columns in found if hashing.each_row else together(bucket_sums(*each) for each in found):
+    hashed = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
+    for columns in hashed if hashing.by_row else together(bucket_sums(*row_columns) for row_columns in hashed):
         count = len(columns[0])
-        same = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
-        yield pa.RecordBatch.from_arrays([*same, *map(pa.array, columns)], names=list(hashing.answer))
+        partition_columns = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
+        yield pa.RecordBatch.from_arrays(
+            [*partition_columns, *map(pa.array, columns)], names=list(hashing.result_columns)
+        )
     send(reader.metrics, options.metrics_addresses)
 
 
@@ -42,7 +46,7 @@ def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ..
     for part in parts:
         waiting.append(part)
         size += len(part[0])
-        if size >= MOST_WAITING:
+        if size >= MAX_WAITING:
             yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
             waiting, size = [], 0
     if size:

@@ -28,9 +28,9 @@ class SumsDataSource(DataSource):
         return SOURCE
 
     def schema(self) -> StructType:
-        answer = self._hashing().answer
-        types = (StringType(), IntegerType(), *[LongType()] * (len(answer) - 2))
-        return StructType([StructField(name, kind) for name, kind in zip(answer, types, strict=True)])
+        columns = self._hashing().result_columns
+        types = (StringType(), IntegerType(), *[LongType()] * (len(columns) - 2))
+        return StructType([StructField(name, kind) for name, kind in zip(columns, types, strict=True)])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return SumsReader(parse_options(self.options, streaming=False), self._hashing())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tiered_stream.model import PartitionOffsets, TopicPartition
 
 
-def behind(end: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
+def offset_lag(end: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
     """Return, by partition, the number of offsets from a micro-batch's `end` to the log's end, `latest`.
 
     A partition that is not in `end` counts from offset 0.
@@ -19,6 +19,6 @@ def describe_lag(lag: Mapping[TopicPartition, int]) -> str:
     """Format the sum of the lag, and the partition with the largest lag if several partitions are behind."""
     text = f"lag {sum(lag.values()):,} offsets"
     if sum(map(bool, lag.values())) > 1:
-        most = max(lag, key=lambda partition: (lag[partition], partition))
-        text += f" ({lag[most]:,} in {most})"
+        largest = max(lag, key=lambda partition: (lag[partition], partition))
+        text += f" ({lag[largest]:,} in {largest})"
     return text
