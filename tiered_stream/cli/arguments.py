@@ -33,7 +33,7 @@ INSPECTION_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsArguments:
-    """Command line arguments that give the settings and choose what is read."""
+    """Command line arguments with the settings, and with the topics or partitions to read."""
 
     settings: SettingsFile = None
     option: Assignments = None
@@ -42,7 +42,7 @@ class SettingsArguments:
     assign: Annotated[str | None, typer.Option(help='Partitions: {"topicA":[0,1]}.')] = None
 
     def subscription(self) -> dict[str, str]:
-        """Return the option of the source that names topics or partitions; empty if the command line names none."""
+        """Return the source's option for the topics or partitions on the command line; empty if it names none."""
         named = {"subscribe": self.subscribe, "subscribePattern": self.subscribe_pattern, "assign": self.assign}
         return {name: value for name, value in named.items() if value is not None}
 
@@ -101,7 +101,7 @@ def with_grouped_arguments(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def show(report: str | RenderableType) -> None:
-    """Print a text as it is, and anything else as a terminal shows it; a closed output is ignored."""
+    """Print a text unchanged, or render any other report for a terminal; a closed output is ignored."""
     if isinstance(report, str):
         write_bytes(report.encode() + b"\n")
     else:
@@ -110,10 +110,10 @@ def show(report: str | RenderableType) -> None:
 
 @contextmanager
 def exit_codes(*refused: type[TieredStreamError]) -> Iterator[None]:
-    """Turn this package's errors into a line on standard error and an exit code of the command.
+    """Catch this package's errors in the block, print them on standard error, and end the command with an exit code.
 
-    ConfigurationError and the classes `refused` exit with REFUSED (2), other errors with FAILED (1), and Ctrl-C with
-    STOPPED (130).
+    The exit code is REFUSED (2) for ConfigurationError and the classes `refused`, FAILED (1) for other errors, and
+    STOPPED (130) for Ctrl-C.
     """
     try:
         yield

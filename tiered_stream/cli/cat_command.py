@@ -48,7 +48,10 @@ def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatc
 
 
 def _print(batches: Iterable[pa.RecordBatch], count: int | None, printed: Callable[[dict[str, Any]], bytes]) -> None:
-    """Print the first `count` rows (None: all), each batch as soon as it comes, until nobody reads the output."""
+    """Print each batch of records as soon as it comes, until `count` records are printed or the output is closed.
+
+    If `count` is None, all records are printed.
+    """
     if count == 0:
         return
     for batch in batches:

@@ -36,7 +36,7 @@ _PARTS = re.compile(r"%(?P<token>.?)|\\(?P<escape>.?)|(?P<text>[^%\\]+)", re.DOT
 
 
 def by_template(template: str) -> Callable[[Record], bytes]:
-    """Return a function that formats a record by the template; a null is shown as NULL and its length as -1.
+    """Return a function that formats a record by the template; null is formatted as NULL, and its length as -1.
 
     Raises:
         ConfigurationError: the template has an unknown token or escape; the message names it.

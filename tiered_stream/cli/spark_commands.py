@@ -1,4 +1,4 @@
-"""Commands `replay` and `verify`, which run in a Spark session: run a parsed command line, return an exit code."""
+"""Programs of the commands `replay` and `verify`, which run in a Spark session, and return an exit code."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ ERRORS = (errors.TieredStreamError, PySparkException, Py4JError)
 WRONG_INPUT = (
     ConfigurationError, errors.UnknownTopicError, errors.BrokerAuthorizationError, errors.DataLossError,
 )  # fmt: skip
-"""Errors that mean, before anything runs, that the command cannot be run as it was given."""
+"""Errors for which the exit code is REFUSED, if they are raised before anything is written."""
 
 
 @contextmanager
 def spark_session(name: str, arguments: SparkArguments) -> Iterator[SparkSession]:
-    """Open a Spark session and stop it in the end: spark-submit's session, or else a local one with Delta.
+    """Open a Spark session for the block: spark-submit's session, or a local one with Delta.
 
     Raises:
         ConfigurationError: as `session_builder`.
@@ -143,7 +143,7 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
 
 
 def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: Target) -> str | None:
-    """Return the checkpoint of the ingest job if the target is one of its tables, else None.
+    """Return the checkpoint of the ingest job in the settings if the target is one of its tables, else None.
 
     Raises:
         ConfigurationError: a setting is wrong.
@@ -185,9 +185,6 @@ def _run(replay: Replay, console: Console, *, then_verify: bool) -> int:
 
 
 def _job_setting(settings: Mapping[str, str], name: str) -> str | None:
-    """Return a setting of the ingest job, or None if it is not set.
-
-    A value with `{topic}`, which means a table for each topic, also gives None.
-    """
+    """Return a setting of the ingest job; None if it is not set, or has `{topic}` for one table of each topic."""
     value = job_settings(settings).get(name)
     return None if not value or TOPIC in value else value

@@ -1,4 +1,4 @@
-"""`tiered-stream warm`: compile ahead what Spark's Python processes would otherwise compile at their start."""
+"""`tiered-stream warm`: compile kernels and archives, so that Spark's Python processes need not compile them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ Figures = dict[str, dict[str, float]]
 
 
 class NoAnswerError(TieredStreamError):
-    """No response comes from the address, or it is not a driver with `report_queries`."""
+    """Error for an address that does not respond, or is not a driver with `report_queries`."""
 
 
 def watch(
@@ -66,7 +66,7 @@ def _url(address: str) -> str:
 
 
 def look(url: str) -> Figures:
-    """Request the driver's metrics at `url`, and return the current figures of its streaming queries.
+    """Request the driver's metrics at `url`, and return the figures of its streaming queries.
 
     Raises:
         NoAnswerError: no response comes, or it has no metrics.

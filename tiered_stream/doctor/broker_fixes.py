@@ -22,7 +22,7 @@ _LOGIN_FIXES = {
 
 
 def login_fixes(kafka: Mapping[str, str]) -> Fixes:
-    """Return advice on a failed login by error class; `kafka` are the client properties without the prefix `kafka.`."""
+    """Return advice on failed logins, by error class; `kafka` are the client properties without the prefix `kafka.`."""
     mechanism = _mechanism(kafka)
     # Without SASL, the broker refuses the client's certificate.
     refused = _LOGIN_FIXES.get(
@@ -37,7 +37,7 @@ def login_fixes(kafka: Mapping[str, str]) -> Fixes:
 
 
 def request_fixes(kafka: Mapping[str, str]) -> Fixes:
-    """Return advice on failed requests for topics and records, by error class."""
+    """Return advice on failed requests for topics and records, by error class; `kafka` is as for `login_fixes`."""
     acl = kafka_tool("kafka-acls", kafka, "--add --allow-principal User:NAME --operation READ --operation DESCRIBE "
                      "--topic NAME")  # fmt: skip
     granted = f"grant it, e.g. {acl}"
@@ -71,4 +71,5 @@ def _mechanism(kafka: Mapping[str, str]) -> str | None:
 
 
 def _property(kafka: Mapping[str, str], name: str) -> str:
+    """Return a client property, or Kafka's default for it, in upper case."""
     return kafka.get(name, CLIENT_PROPERTIES[name].default).strip().upper()

@@ -1,4 +1,4 @@
-"""Checks of a bucket with one listing of one key: endpoint, credentials, clock, region and the right to list."""
+"""Checks of a bucket by one request that lists one key: endpoint, credentials, clock, region, and right to list."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NO_CREDENTIALS = (
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket, a key prefix and how to access them. `option` is the prefix of the access settings, for advice."""
+    """Bucket by its name, a key prefix in it, and its access. `option` is the access settings' prefix, for advice."""
 
     name: str
     prefix: str
@@ -47,9 +47,10 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class BucketResponse:
-    """Response of a bucket to a listing of one key: S3's error `code` (empty on success), and facts from the headers.
+    """Response to the request that lists one key.
 
-    `keys` has the listed key, if the bucket holds one.
+    `code` is S3's error code, and empty on success. `request_region` is the region for which the request was signed.
+    `keys` has the listed key, if the bucket has one.
     """
 
     endpoint: str
@@ -95,7 +96,7 @@ def check_credentials(bucket: Bucket) -> Result[bool]:
 
 
 def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
-    """List one key of the bucket, and return the service's response, even if it is an error.
+    """List one key of the bucket, and return the service's response, which may be an error.
 
     Raises:
         FaultError: no response comes, or no request can be made.
@@ -144,10 +145,11 @@ def _seconds_ahead(date: str | None) -> float | None:
 
 
 def check_clock(answer: BucketResponse) -> Result[bool]:
-    """Compare this machine's clock with the storage service's, and warn if they differ by more than 60 s.
+    """Check that this machine's clock differs from the storage service's by at most 60 s; else the result is a warning.
 
     Raises:
         FaultError: the service refuses requests because of the difference.
+        NotNeededError: the service does not send its time.
     """
     if answer.seconds_ahead is None:
         raise NotNeededError("the service does not say its time, and Kafka has none to tell")
@@ -164,10 +166,10 @@ def check_clock(answer: BucketResponse) -> Result[bool]:
 
 
 def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
-    """Return whether the user is authorized to list the bucket.
+    """Check the response; the result's value is true if the user is authorized to list the bucket.
 
     Raises:
-        FaultError: the bucket cannot be used with these settings.
+        FaultError: the bucket does not exist, is in another region, or refuses the credentials.
     """
     status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
     region = answer.region or "another region"

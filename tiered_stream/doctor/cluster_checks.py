@@ -57,7 +57,7 @@ _RESTORE = "restore objects that are missing (from the bucket's versions); name 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Log source and offset ranges, which the later checks of tier and table need."""
+    """Log source and offset ranges of the job, which the checks of the tier and of the table need."""
 
     source: Known[LogSource]
     ranges: Known[PartitionRanges]
@@ -65,6 +65,7 @@ class Cluster:
 
 
 def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
+    """Run all checks of the brokers, or of an archive, and return the values that later checks need."""
     kafka = {} if job.value is None else job.value.options.kafka
     check, asking = examination.check, request_fixes(kafka)
     if job.value is not None and job.value.options.locator is LocatorName.ARCHIVE:
@@ -97,7 +98,7 @@ def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
 
 
 def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
-    """Check locator and offsets of an archive, whose topics and offsets come from the storage instead of brokers."""
+    """Check the locator and the offsets of an archive, which come from the storage, not from brokers."""
 
     def check_offsets(job: Job, source: LogSource) -> Result[PartitionRanges]:
         with collected_warnings() as warned:
@@ -155,10 +156,10 @@ def _log_in(options: Options) -> Result[Any]:
 
 
 def _renew_login(config: BrokerConfig) -> None:
-    """Get the token or credentials before the login, so that their errors are not taken for errors of the brokers.
+    """Get the login's token or credentials, so that errors of getting them are not taken for errors of the brokers.
 
     Raises:
-        FaultError: the token or the credentials cannot be got.
+        FaultError: no token or credentials come.
     """
     login = config.held_login
     if login is None:
@@ -232,6 +233,7 @@ def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
 
 
 def _list_some(names: Iterable[str]) -> str:
+    """Return the first five names in alphabetical order, and the number of other names."""
     names = sorted(names)
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
@@ -259,7 +261,7 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
 
 
 def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
-    """Return the finding that all topics are tiered, with the topics whose segments are copied with a delay."""
+    """Return the result that all topics are tiered; it names topics whose segments are copied with a delay."""
     shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
     more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
     description = "; ".join([f"{_TIERED}=true", *shown, *more])
@@ -270,7 +272,7 @@ def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
 
 
 def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[bool]:
-    """Check the right to READ each topic with a Fetch at the end of one partition, which returns no records.
+    """Check that the user may READ each topic, by a Fetch at the end of one partition, which returns no record.
 
     Raises:
         BrokerAuthorizationError: the user is not authorized to READ a topic.

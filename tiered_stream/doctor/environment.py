@@ -41,12 +41,12 @@ _DISTRIBUTION = "tiered-stream"
 _OLDEST_JAVA = 17
 _ENDINGS = (spark.ENDING_OFFSETS.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name)
 _API_TIMEOUT, _API_TIMEOUT_MS = "default.api.timeout.ms", "15000"
-"""Client property, and its default value in the doctor: the wait for a broker is 15 s instead of Kafka's 60 s."""
+"""Client property for the longest wait for a broker, and the doctor's default for it (Kafka's is 60 s)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Job to check: its options, settings and tables. `tables` are the pairs (table, checkpoint) of the ingest job."""
+    """Job to check: its options, its settings, and its pairs of table and checkpoint (`tables`), which may be none."""
 
     options: Options
     settings: Mapping[str, str]
@@ -55,7 +55,7 @@ class Job:
 
 
 def check_environment(examination: Examination, settings: Mapping[str, str]) -> Known[Job]:
-    """Check settings, packages, Java and kernels, and return the job that the settings describe."""
+    """Run all checks that need no network, and return the job that the settings describe."""
     fixes: Fixes = {ConfigurationError: "correct the setting that the message names"}
     job = examination.check(SETTINGS, lambda: _parse(settings), fixes=fixes)
     lands = gives(settings, (TABLE,))
@@ -99,7 +99,7 @@ def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None],
 
 
 def _check_packages(lands: bool) -> Result[bool]:
-    """Check Python and packages against this package's metadata; if `lands`, packages of the extra `delta` too."""
+    """Check the versions that this package's metadata requires; if `lands` is true, also of the extra `delta`."""
     python = platform.python_version()
     try:
         metadata = importlib.metadata.metadata(_DISTRIBUTION)
@@ -120,6 +120,7 @@ def _check_packages(lands: bool) -> Result[bool]:
 
 
 def _wrong_packages(requires: list[str], extra: str) -> Iterator[tuple[Requirement, str | None]]:
+    """Yield each requirement that is not met, with the installed version; None: it is not installed."""
     for requirement in map(Requirement, requires):
         if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
             continue

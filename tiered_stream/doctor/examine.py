@@ -17,9 +17,9 @@ WELL, FAILED, REFUSED = 0, 1, 2
 def examine(
     settings: Mapping[str, str], spark: SparkConf, report: Callable[[Finding], None], *, write: bool
 ) -> list[Finding]:
-    """Check everything that a job with these settings needs, pass each finding to `tell` at once, and return all.
+    """Run all checks of a job with these settings; pass each finding to `report` at once, and return all findings.
 
-    Nothing is changed, except that `write` puts an empty object into the table's store and deletes it.
+    Nothing is changed, except that with `write` an empty object is put into the table's store and deleted.
     """
     examination = Examination(report)
     job = check_environment(examination, settings)

@@ -34,7 +34,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor's report, without secrets and signed URLs. `mend` is advice, empty if none is needed."""
+    """One line of the doctor's report, without secrets and signed URLs.
+
+    The fields' names are the names in the JSON report. `found` describes the result, and `mend` is advice, or empty.
+    """
 
     check: str
     status: Status
@@ -44,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[T]):
-    """Result of a check that did not fail: text, and the `value` that other checks need.
+    """Result of a check that did not fail: its description, and the `value` that other checks need.
 
     If `fix` (advice) is not empty, the finding is a warning.
     """
@@ -56,14 +59,14 @@ class Result(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """Value that a check returned; None if the check failed or was skipped."""
+    """Value of the check named `check`; None if the check failed or was skipped."""
 
     check: str
     value: T | None
 
 
 class FaultError(Exception):
-    """A check failed; `fix` is the advice on how to repair it."""
+    """Failure of a check; `fix` is the advice."""
 
     def __init__(self, description: str, fix: str) -> None:
         super().__init__(description)
@@ -71,11 +74,11 @@ class FaultError(Exception):
 
 
 class NotNeededError(Exception):
-    """There is nothing to check. The message gives the reason."""
+    """Error of a check that has nothing to check; the message gives the reason."""
 
 
 class Examination:
-    """Runner of the doctor's checks, which passes each finding to `tell` at once and collects all findings."""
+    """Runner of the doctor's checks, which passes each finding to `report` at once, and collects all findings."""
 
     def __init__(self, report: Callable[[Finding], None]) -> None:
         self._report = report
@@ -84,10 +87,11 @@ class Examination:
     def check(
         self, name: str, run: Callable[..., Result[T]], *needs: Known[Any], fixes: Fixes | None = None
     ) -> Known[T]:
-        """Run the check `look` with the values of `needs`, and return its value; skip it if a needed value is None.
+        """Run a check, report its finding, and return its value; the check is skipped if a value in `needs` is None.
 
-        `look` may raise FaultError, NotNeededError, or an error of this package, for which `mends` has the advice. An
-        exception becomes a finding and is not raised.
+        Args:
+            run: the check, called with the values of `needs`. Any exception of it becomes a finding.
+            fixes: advice for errors of this package that the check raises.
         """
         missing = next((need.check for need in needs if need.value is None), None)
         if missing is not None:
@@ -101,7 +105,7 @@ class Examination:
         except TieredStreamError as error:
             fitting = (fix for kind, fix in (fixes or {}).items() if isinstance(error, kind))
             return self._add(Finding(name, Status.FAILED, str(error), next(fitting, "do as the message says")))
-        except Exception as error:  # noqa: BLE001 - whatever one check meets, the others go on; its text may hold a secret
+        except Exception as error:  # noqa: BLE001 - the other checks go on; its text may hold a secret
             fix = "report it: a fault of the check itself, not of what it looked at"
             return self._add(Finding(name, Status.FAILED, f"unexpected {type(error).__name__}", fix))
         self._add(Finding(name, Status.WARNING if result.fix else Status.OK, result.description, result.fix))

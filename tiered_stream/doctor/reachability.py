@@ -21,7 +21,7 @@ _TLS_FIXES = {
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """Reason why an address is not reachable, with advice (`fix`); `is_tls`: TCP works, but TLS fails."""
+    """Reason why an address is not reachable, with advice (`fix`). If `is_tls` is true, TCP works, but TLS fails."""
 
     reason: str
     fix: str

@@ -54,7 +54,7 @@ _FIXES = {
 
 
 def check_table(examination: Examination, job: Known[Job], cluster: Cluster, spark: SparkConf, *, write: bool) -> None:
-    """Check each pair of table and checkpoint, if the settings describe an ingest job."""
+    """Check each pair of table and checkpoint; if the settings name no table, the check is skipped."""
     if job.value is None:
         examination.check("table", lambda _: Result(True, ""), job)
         return
@@ -105,7 +105,7 @@ def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableF
 
 
 def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
-    """Check that a folder in a store can be reached; return how to reach it, the finding's text, and advice.
+    """Check that the folder at `uri` can be reached; return its location and access, a description, and advice.
 
     Raises:
         FaultError: the folder cannot be used.
@@ -159,7 +159,12 @@ def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
 
 
 def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
-    """Create an empty object in the table's folder and delete it. Delta ignores names that begin with `_` or a dot."""
+    """Create an empty object in the table's folder and delete it, under a name with a dot, which Delta ignores.
+
+    Raises:
+        FaultError: the object cannot be created or deleted.
+        NotNeededError: `write` is false.
+    """
     if not write:
         raise NotNeededError("nothing is written without --write")
     name = f".tiered-stream-doctor-{uuid.uuid4().hex}"
@@ -211,7 +216,7 @@ def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
 
 
 def _refuses_second(client: object, bucket: str, key: str) -> bool:
-    """Return true if the store refuses a put on an existing key that must not be overwritten (`If-None-Match: *`)."""
+    """Return true if the store refuses to overwrite an existing key (`If-None-Match: *`)."""
     try:
         client.put_object(Bucket=bucket, Key=key, Body=b"", IfNoneMatch="*")  # type: ignore[attr-defined]
     except aws.ClientError as error:
@@ -231,7 +236,7 @@ Positions = dict[TopicPartition, int]
 
 
 def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Result[Positions]:
-    """Return the offsets at which the query continues by its checkpoint; empty if no micro-batch is committed yet.
+    """Return the offsets at which the query's checkpoint continues; empty if no micro-batch is committed yet.
 
     Raises:
         FaultError: the checkpoint is missing in the settings, cannot be read, or belongs to another query.

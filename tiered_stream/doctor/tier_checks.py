@@ -44,7 +44,7 @@ _S3_SCHEMES = ("s3", "s3a")
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Tiered segments, sorted by partition and offset; `signed` is one location with a signed URL, if there is any."""
+    """Tiered segments, sorted by partition and offset, and one location with a signed URL (None: there is none)."""
 
     segments: tuple[RemoteLogSegment, ...]
     signed: SegmentLocation | None = None
@@ -69,7 +69,7 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
 
 
 def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[RemoteStorageFetcher]) -> Known[bool]:
-    """Check the tier's bucket, and return whether the user is authorized to list it; true for a folder."""
+    """Check the tier's bucket; the value is true if the user is authorized to list it, or if the tier is a folder."""
     options = job.value.options if job.value else None
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
     if options is None or parts.scheme not in _S3_SCHEMES:
@@ -125,7 +125,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
 
 
 def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visible]) -> str:
-    """Return text that says how many offsets are not tiered and come from the brokers; empty if all are tiered."""
+    """Return a text with the number of offsets that come from the brokers; empty if all offsets are tiered."""
     total = sum(map(len, ranges.values()))
     tiered = sum(
         len(part.offsets.intersect(offsets))
@@ -166,13 +166,18 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
 
 
 def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
-    """Return an even sample of at most `_MOST_SEGMENTS` segments, including the first and the last."""
+    """Return an even sample of at most `_MAX_SAMPLE` segments, including the first and the last."""
     count = min(len(segments), _MAX_SAMPLE)
     return [segments[at * (len(segments) - 1) // max(1, count - 1)] for at in range(count)]
 
 
 def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listable: bool) -> FaultError:
-    """Return the fault of a sample in which some segments failed; `fetched`: number of the other segments."""
+    """Return the error for a sample of segments.
+
+    Args:
+        fetched: number of segments in the sample that could be fetched.
+        listable: true if the user is authorized to list the bucket, so that S3 reports missing objects as missing.
+    """
     missing, refused = (
         [segment for segment, error in failures.items() if isinstance(error, kind)]
         for kind in (StorageObjectNotFoundError, StorageAccessError)
@@ -204,7 +209,7 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
 def _misplaced(
     storage: StorageOptions, missing: Sequence[RemoteLogSegment], failures: Failures, fetched: int
 ) -> FaultError | None:
-    """Return a fault that blames wrong storage settings for the missing segments; None if the settings may be right."""
+    """Return the error that the storage settings are wrong; None: the missing segments may have another reason."""
     affected = f"{len(missing)} of {len(failures) + fetched} segments are not" if fetched else "no segment is"
     for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
         misplaced = misplacement(storage, segment)

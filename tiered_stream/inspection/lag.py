@@ -1,4 +1,4 @@
-"""Lag of a streaming query behind its topics: in offsets, in seconds, and how many of the offsets are tiered."""
+"""Lag of a streaming query behind its topics: in offsets, in seconds, and the number of tiered offsets in it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tiered_stream.read.split_reader import read_split
 
 _AT_ONCE = 16
 _NEXT_RECORD_BYTES = 1 << 16
-"""Maximum bytes of one request for the next record of a partition, because only that record is needed."""
+"""Maximum bytes of one request for the next record of a partition; further records are not needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextRecord:
-    """Timestamp (ms) of the next record to read, or the `fault` that prevents reading it.
+    """Timestamp (ms) of the next record that a query reads in a partition, or the error (`fault`) of reading it.
 
     Both are None if there is no next record.
     """
@@ -73,12 +73,12 @@ class PartitionLag:
 
     @property
     def lost(self) -> int:
-        """Number of offsets that retention deleted before the query read them."""
+        """Number of offsets that retention has deleted before the query read them."""
         return 0 if self.committed is None else max(0, self.log_start - self.committed)
 
     @property
     def seconds(self) -> float | None:
-        """Age of the next record in seconds; 0 without lag; None if it is unknown or only markers are left."""
+        """Age of the next record in seconds; 0 if no offset is unread; None if no record can be read."""
         if not self.offsets:
             return 0.0
         return None if self.next.timestamp_ms is None else max(0, self.now_ms - self.next.timestamp_ms) / 1000
@@ -104,9 +104,9 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class LagReport:
-    """Lag of a streaming query after micro-batch `batch_id`, its last committed one.
+    """Lag of a streaming query after its last committed micro-batch, `batch_id`.
 
-    `gone` are partitions that are in the query's checkpoint but do not exist any more.
+    `gone` are partitions in the query's checkpoint that do not exist any more.
     """
 
     checkpoint: str
@@ -155,9 +155,10 @@ class LagReport:
 
 
 def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int) -> LagReport:
-    """Return the lag of the query after `batch`, in the partitions that the options choose.
+    """Return the lag of a query after the micro-batch `batch`, in the partitions that the options choose.
 
-    The next record of each partition is read to get its timestamp. `now_ms` is the current time.
+    The next record of each partition is read, because its timestamp gives the lag in seconds. `checkpoint` is the
+    query's checkpoint, for the report's title, and `now_ms` is the current time in milliseconds since 1970.
 
     Raises:
         UnknownTopicError: a topic does not exist.
@@ -187,6 +188,7 @@ def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int
 
 
 def _unread(committed: int | None, log_start: int, end: int) -> OffsetRange:
+    """Return the offsets from the next offset to read up to `end`, without deleted offsets."""
     start = log_start if committed is None else max(committed, log_start)
     return OffsetRange(start, max(start, end))
 

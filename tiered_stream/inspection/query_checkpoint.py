@@ -17,7 +17,7 @@ from tiered_stream.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """Last committed micro-batch of a streaming query, with the next offset to read of each partition."""
+    """Last committed micro-batch of a streaming query; `offsets` has the next offset to read of each partition."""
 
     batch_id: int
     offsets: dict[TopicPartition, int]

@@ -1,4 +1,4 @@
-"""Plan of a batch query without reading it: the cost of the read."""
+"""Cost of a batch query's read, which is planned but not executed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiered_stream.plan.splits import splits_for
 
 
 def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
-    """Plan the batch query and return the cost of its read when `tasks` tasks run at the same time.
+    """Plan the batch query, and return the cost of its read with `tasks` parallel tasks.
 
     Raises: as `plan.batch.plan_batch`.
     """
@@ -27,6 +27,6 @@ def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
 def cost_of(
     ranges: PartitionRanges, splits: list[Split], options: Options, source: LogSource
 ) -> tuple[PartitionCost, ...]:
-    """Return the cost of reading each partition's offset range with these splits, sorted by partition."""
+    """Return the cost of reading each partition's offset range by these splits, in the order of the partitions."""
     costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
     return add_up(costs, splits, options, source)

@@ -1,4 +1,4 @@
-"""Report of `tiered-stream segments`: tiered segments, whether each counts for the log and why not, and their sums."""
+"""Report of `tiered-stream segments`: tiered segments, the offsets that are read from them, and why others are not."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class NotCounted(StrEnum):
 class ListedSegment:
     """One tiered segment in the report.
 
-    `counts` are the offset ranges that are read from this segment, and `not_counted` are the reasons why its other
-    offsets are not. `overlaps` is true if another finished segment has some of the same offsets.
+    `counts` are the offset ranges that are read from this segment. `not_counted` are the reasons why its other offsets
+    are not read from it. `overlaps` is true if another finished segment has some of the same offsets.
     """
 
     segment: RemoteLogSegment
@@ -67,7 +67,10 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSums:
-    """Number and bytes of segments, of orphans among them (no offset is read from an orphan), and of overlaps."""
+    """Number and bytes of segments, number and bytes of the orphans among them, and number of overlapping segments.
+
+    No offset is read from an orphan.
+    """
 
     segments: int
     bytes: int
@@ -77,7 +80,7 @@ class SegmentSums:
 
     @classmethod
     def of(cls, listed: Sequence[ListedSegment]) -> SegmentSums:
-        """Add up the listed segments."""
+        """Return the sums over the listed segments."""
         orphans = [segment for segment in listed if segment.orphan]
         return cls(
             len(listed),
@@ -113,8 +116,8 @@ class ListedPartition:
 class SegmentReport:
     """Report on the tiered segments of all chosen partitions.
 
-    `located_by` names the locator that listed the segments. If `only_counted` is true, that locator lists only
-    segments that are read. `faults` are the partitions that could not be listed, with the reasons.
+    `located_by` is the name of the locator that has listed the segments. If `only_counted` is true, that locator lists
+    only segments that are read. `faults` are the partitions that could not be listed, with the reasons.
     """
 
     located_by: str
@@ -134,7 +137,7 @@ class SegmentReport:
         )
 
     def topics(self) -> Iterator[tuple[str, SegmentSums]]:
-        """Yield each topic with the sums over its segments."""
+        """Yield each topic with the sums over all its segments."""
         for topic in sorted({listed.partition.topic for listed in self.partitions}):
             of_topic = [listed for listed in self.partitions if listed.partition.topic == topic]
             yield topic, SegmentSums.of([segment for listed in of_topic for segment in listed.segments])
@@ -162,6 +165,7 @@ def _figures(listed: ListedPartition) -> dict[str, Any]:
 
 
 def _gaps(tier: PartitionTier) -> Iterator[OffsetRange]:
+    """Yield the offset ranges of the log that no segment gives."""
     position = tier.log.start
     for part in tier.visible:
         if part.offsets.start > position:
@@ -172,6 +176,7 @@ def _gaps(tier: PartitionTier) -> Iterator[OffsetRange]:
 
 
 def _listed(tier: PartitionTier) -> Iterator[ListedSegment]:
+    """Yield the partition's segments for the report, sorted by base offset."""
     counts: dict[Any, list[OffsetRange]] = {}
     for part in tier.visible:
         counts.setdefault(part.segment.segment_id, []).append(part.offsets)

@@ -1,9 +1,9 @@
 """Tiered segments of the chosen partitions, and which of their offsets are read.
 
-The list comes from the locator that `remote.log.locator` chooses. The metadata topic knows every copy, including copies
-that are not finished, are being deleted, or belong to a lineage that was lost. The manifests of an archive list
-finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself is listed only
-for an archive.
+The locator that `remote.log.locator` chooses lists the segments. The metadata topic has every copy of a segment: also
+copies that are not finished, that are being deleted, or that belong to other leader epochs than the log. An archive's
+manifests have finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself
+is listed only for an archive.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Partitions = Collection[TopicPartition]
 
 @dataclass(frozen=True, slots=True)
 class PartitionTier:
-    """Tiered segments of one partition, in no order, and the parts of them (`visible`) that are read.
+    """Tiered segments of one partition, in no order, and the offsets that are read from them (`visible`).
 
     `log` is the range from the log start offset to the high watermark, or in an archive to the last segment's end.
     `lineage` is None if the locator names only segments that are read.
@@ -62,7 +62,7 @@ class PartitionTier:
 
 @dataclass(frozen=True, slots=True)
 class TierContents:
-    """Tiered segments by partition, or the error of a partition; `located_by` is the value of `remote.log.locator`."""
+    """Tiered segments or an error for each partition; `located_by` is the name of the locator that was used."""
 
     located_by: str
     tiers: PartialAnswer[TopicPartition, PartitionTier]
@@ -152,7 +152,7 @@ def _tier(tracked: tuple[TrackedSegment, ...], lineage: Lineage, log: OffsetRang
 
 
 def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, PartitionTier]:
-    """Ask the brokers (KIP-1248) for the segments of one partition at a time, so that an error affects one only."""
+    """Return the segments that brokers name (KIP-1248), by one request for each partition to contain errors."""
     logs = _logs(client, partitions)
     answer: PartialAnswer[TopicPartition, PartitionTier] = PartialAnswer({}, dict(logs.faults))
     locator = BrokerLocator(client, _ISOLATION, part_bytes=0)
@@ -168,7 +168,7 @@ def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer
 
 
 def _whole(locations: tuple[SegmentLocation, ...]) -> Iterator[VisibleSegment]:
-    """Yield each segment once with the offsets that are read from it, although the broker names it in several parts."""
+    """Yield each segment once, with all offsets that are read from it; `locations` may have several parts of it."""
     for _, parts in groupby(locations, key=lambda location: location.segment.segment_id):
         first, *others = parts
         last = others[-1] if others else first

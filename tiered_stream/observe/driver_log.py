@@ -1,7 +1,6 @@
-"""Log lines about the cost of each micro-batch, in the driver's log.
+"""Lines in the driver's log about the cost of each micro-batch.
 
-Spark plans a Python source in a separate process next to the driver's JVM. The process's stderr is part of the driver's
-log. Spark does not set up logging in that process, so Python would drop all lines below WARNING (`process.show_log`).
+Spark plans a Python source in a separate process next to the driver's JVM, whose stderr is part of the driver's log.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ _ALL_ADDRESSES = ("0.0.0.0", "::", "[::]")
 
 
 class BatchLog:
-    """Logger of the counters that a query's tasks send to `address`, added up over each micro-batch."""
+    """Logger of a query's counters, which its tasks send to `address`: one line for each micro-batch."""
 
     def __init__(self) -> None:
         self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None)
         self.address = self._receiver.address
         self.lag: Mapping[TopicPartition, int] = {}
-        """Lag of the query by partition after the last micro-batch, computed when its topics were last checked."""
+        """Number of unread offsets by partition, which the planner sets when it has looked up the topics' ends."""
 
     def report(self) -> None:
-        """Log the sum of the counters received since the last call, if there are any, and `lag` if it is known."""
+        """Log the sum of the counters received since the last call, and `lag`; without counters, log nothing."""
         spent = self._receiver.take()
         if spent != ReadMetrics():
             lag = f", {describe_lag(self.lag)}" if self.lag else ""
@@ -45,7 +44,7 @@ class BatchLog:
 
 
 def _own_host() -> str:
-    """Return the host by which executors reach this machine, by the rules of Spark's driver (`Utils.localHostName`)."""
+    """Return the host name or address by which executors reach this machine (Spark: `Utils.localHostName`)."""
     local_ip = os.environ.get("SPARK_LOCAL_IP", "")
     configured = os.environ.get("SPARK_LOCAL_HOSTNAME") or ("" if local_ip in _ALL_ADDRESSES else local_ip)
     if configured:

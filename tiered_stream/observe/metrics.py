@@ -1,8 +1,8 @@
 """Counters of the cost of reading, kept in each task and sent to the driver.
 
-The counters are those of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its counters
-as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` if that is set. Nothing waits
-for a datagram, and a lost one makes a figure too small but no row wrong. `metrics_receiver` adds the counters up.
+The counters are the counters of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its
+counters as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` if that is set. Nothing
+waits for a datagram. A lost datagram makes a figure too small, but no row wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MicroBatchId = tuple[str, int]
 
 @dataclass(slots=True)
 class ReadMetrics:
-    """Counters of one task, or the sum of many; latencies in seconds, sizes in bytes, timestamps in milliseconds."""
+    """Counters of one task, or their sum over many tasks: latencies in seconds, sizes in bytes, timestamps in ms."""
 
     records: int = 0
     record_bytes: int = 0
@@ -65,6 +65,7 @@ class ReadMetrics:
     lost_offsets: int = 0
 
     def on_remote_fetch(self, size: int, seconds: float) -> None:
+        """Count a request to the storage: its response's size in bytes, and its latency."""
         self.remote_fetch_requests += 1
         self.remote_fetch_bytes += size
         self.remote_fetch_latency_total += seconds
@@ -75,22 +76,24 @@ class ReadMetrics:
                 setattr(self, name, getattr(self, name) + 1)
 
     def on_fallback(self, reason: str) -> None:
-        """Count a split that falls back to a broker, in all and by reason: in the counter `fallbacks_<reason>`."""
+        """Count a split that falls back to a broker, also in the counter `fallbacks_<reason>`."""
         self.remote_fetch_fallbacks += 1
         name = _FALLBACKS + reason
         setattr(self, name, getattr(self, name) + 1)
 
     def on_broker_fetch(self, size: int) -> None:
+        """Count a Fetch request to a broker, and its response's size in bytes."""
         self.broker_fetch_requests += 1
         self.broker_fetch_bytes += size
 
     def add(self, other: ReadMetrics) -> None:
+        """Add the other counters to these; a maximum (`…_max`) becomes the larger of the two."""
         for counter in fields(self):
             own, added = getattr(self, counter.name), getattr(other, counter.name)
             setattr(self, counter.name, max(own, added) if counter.name.endswith("_max") else own + added)
 
     def since(self, before: ReadMetrics) -> ReadMetrics:
-        """Return the counters minus those of `before`. The maximums (latency, timestamp) are not subtracted."""
+        """Return these counters minus the counters `before`; the maximums (`…_max`) are not subtracted."""
         own, earlier = asdict(self), asdict(before)
         return ReadMetrics(**{name: n - (0 if name.endswith("_max") else earlier[name]) for name, n in own.items()})
 
@@ -101,9 +104,9 @@ class ReadMetrics:
         return {name.removeprefix(_FALLBACKS): n for name, n in counters if name.startswith(_FALLBACKS) and n}
 
     def latency_quantile(self, share: float) -> float | None:
-        """Return the latency bound, in seconds, within which this share (0 to 1) of storage requests ended.
+        """Return the latency, in seconds, within which this share (0 to 1) of storage requests ended.
 
-        The result is at most the longest latency; None: there was no request.
+        The result is a bound of the histogram, or the longest latency if that is shorter; None: there was no request.
         """
         for bound in LATENCY_BOUNDS_MS:
             if self.remote_fetch_requests and getattr(self, within(bound)) >= share * self.remote_fetch_requests:
@@ -117,7 +120,7 @@ def within(bound_ms: int) -> str:
 
 
 def describe(metrics: ReadMetrics) -> str:
-    """Format bytes by source, latency of storage, and if there are any, errors, fallbacks and lost offsets."""
+    """Format the counters for people: bytes by source, latency, and any errors, fallbacks and lost offsets."""
     text = f"{_mib(metrics.remote_fetch_bytes)} from storage, {_mib(metrics.broker_fetch_bytes)} from brokers"
     if metrics.remote_fetch_requests:
         average = metrics.remote_fetch_latency_total / metrics.remote_fetch_requests
@@ -152,7 +155,10 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
 
 
 def current_micro_batch() -> MicroBatchId | None:
-    """Return this task's query id and batch id (Spark: `StreamExecution`); None: not a task of a streaming query."""
+    """Return the query id and batch id of this task (Spark: `StreamExecution`).
+
+    The result is None if this process runs no task, or a task of a batch query.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -162,9 +168,9 @@ def current_micro_batch() -> MicroBatchId | None:
 
 
 def socket_addresses(host: str, port: int) -> list[tuple[int, Any]]:
-    """Resolve a host, and return the family and the address of each of its socket addresses.
+    """Resolve a host for UDP, and return the address family and the socket address of each result.
 
-    An IPv6 address may be in brackets, as Spark writes it.
+    The host may be an IPv6 address in brackets, as Spark writes it.
 
     Raises:
         OSError, ValueError: the host has no address.

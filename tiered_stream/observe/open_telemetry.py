@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _PATH = "/v1/metrics"
 _SERVICE = "tiered_stream"
 _SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
-"""Most series per metric. The lag has a series for each partition, and the SDK's own limit is 2,000."""
+"""Maximum number of series of a metric. The lag has one for each partition, and the SDK's own limit is 2,000."""
 _MAX_ENDED = 1_000
 """Maximum number of ended queries whose sums are kept, so that a query that starts again continues its sums."""
 
@@ -46,7 +46,7 @@ _Observer = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 class _LastFigures(Enum):
-    """State of the last figures of a query that has ended: they wait, are in the collection under way, or are sent."""
+    """State of an ended query's last figures: not collected yet, in the collection under way, or sent."""
 
     WAIT = auto()
     COLLECTED = auto()
@@ -54,10 +54,10 @@ class _LastFigures(Enum):
 
 
 class OtlpSender:
-    """Sender of the queries' metrics by OTLP. It sends in its own thread, so that a slow collector delays no query.
+    """Reporter that sends the queries' metrics by OTLP, at OpenTelemetry's interval.
 
-    It sends at OpenTelemetry's interval. A query that has ended is left out after its last figures were sent. If the
-    collector cannot be reached, one warning is logged.
+    A thread of its own sends, so that a slow collector delays no query. A query that has ended is left out after its
+    last figures were sent. If the collector cannot be reached, one warning is logged.
 
     Args:
         endpoint: `http://host:4318`, or a URL with a path, which then replaces `/v1/metrics`.
@@ -73,7 +73,7 @@ class OtlpSender:
         self._names: dict[str, str] = {}
         """Names of running queries, by query id."""
         self._ended: dict[str, _LastFigures] = {}
-        """Names of queries that have ended, in order."""
+        """State of each query that has ended, by its name, in the order of the ends."""
         self._lock = threading.Lock()
         try:
             reader = PeriodicExportingMetricReader(_Exporter(url, self._on_sent), cardinality_limits=_SERIES)
@@ -93,7 +93,7 @@ class OtlpSender:
                 self._latencies.record(seconds, {"query": batch.query})
 
     def ended(self, query_id: str) -> None:
-        """Mark a query as ended, so that it is left out after its last figures were sent."""
+        """Mark the query as ended; it is left out after its last figures were sent."""
         with self._lock:
             name = self._names.pop(query_id, None)
             if name is not None and name not in self._names.values():
@@ -103,14 +103,14 @@ class OtlpSender:
                 self._sums.ended(forgotten)
 
     def close(self) -> None:
-        """Send the remaining metrics in one attempt of at most 10 seconds (or OpenTelemetry's timeout), and stop."""
+        """Send the last metrics in one attempt of at most 10 s (or OpenTelemetry's timeout), and stop."""
         try:
             self._provider.shutdown()
         except Exception as error:  # noqa: BLE001 - the queries have ended well
             log.warning("metrics may not have been sent: %r", error)
 
     def _register_metrics(self) -> Histogram:
-        """Register a callback for each sum, and return the histogram in which latencies are recorded."""
+        """Register a callback for each metric of `QueryMetrics`, and return the histogram for latencies."""
         meter = self._provider.get_meter(_SERVICE)
         first: list[_Observer] = [self._begin_collection]  # for the first metric only: runs once, before all sums
         for family in self._sums.collect():
@@ -191,7 +191,7 @@ class _Exporter(OTLPMetricExporter):
 
 
 def _resource() -> Resource:
-    """Return OpenTelemetry's description of this service, from its environment variables or with our service name.
+    """Return OpenTelemetry's description of this service; without `OTEL_SERVICE_NAME`, its name is `tiered_stream`.
 
     The SDK gives each process its own `service.instance.id`, so that the sums of two drivers stay apart.
     """
@@ -219,10 +219,10 @@ def _metrics_url(endpoint: str) -> str:
 
 
 def _typical_latencies(cost: ReadMetrics) -> list[tuple[float, int]]:
-    """Return typical latencies in seconds, one for each bucket of the histogram, each with its number of requests.
+    """Return one latency in seconds for each bucket of the histogram, with the bucket's number of requests.
 
-    Only the requests of each bucket and the sum of all latencies are known. So each latency lies at the same fraction
-    of its bucket's width, the fraction that gives the right sum.
+    Only the number of requests of each bucket and the sum of all latencies are known. So all latencies lie at the same
+    fraction of their buckets' widths: the fraction at which they add up to the known sum.
     """
     bounds = [
         0.0,

@@ -19,8 +19,11 @@ from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Report on a finished micro-batch. `seconds` is the time of the whole trigger. `lag` is the number of offsets
-    from the batch's end to the log's end, by partition; None: the source does not report them.
+    """Report on a finished micro-batch.
+
+    `query` is the query's name, or its id if it has no name. `seconds` is the duration of the whole trigger. `cost` are
+    the counters of the tasks. `lag` is the number of offsets from the batch's end to the log's end, by partition; None:
+    the source does not report them.
     """
 
     query: str
@@ -35,7 +38,7 @@ class MicroBatch:
 
     @property
     def lag_seconds(self) -> float | None:
-        """Age of the newest record that was read, if records are left to read; 0 if none are left. None: unknown."""
+        """Age of the newest record that was read, in seconds; 0 if no offset is left to read. None: unknown."""
         if self.lag is None or not any(self.lag.values()):
             return None if self.lag is None else 0.0
         newest = self.cost.record_timestamp_max
@@ -112,9 +115,9 @@ def as_json(batch: MicroBatch) -> bytes:
 
 
 def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
-    """Return the lag by partition, summed over all sources that report their end and latest offsets.
+    """Return the lag by partition, added up over all sources that report their end and latest offsets.
 
-    None: no source reports them.
+    The result is None if no source reports them.
     """
     reported = [
         (end, latest)
@@ -129,7 +132,7 @@ def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
 
 
 def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:
-    """Return the offsets in a source's progress, by partition; None: there are none.
+    """Return the offsets that a source reports in Spark's progress, by partition; None: it reports no offsets.
 
     Raises:
         ValueError: the text is not offset JSON.

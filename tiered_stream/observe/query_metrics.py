@@ -17,21 +17,24 @@ PREFIX = "tiered_stream_query_"
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """Sums of a query after a micro-batch. The object never changes, so that a scrape sees sums of one moment."""
+    """Sums of a query's counters and rows up to the micro-batch `last`.
+
+    The object never changes, so that a scrape sees the sums of one moment.
+    """
 
     last: MicroBatch
     cost: ReadMetrics = field(default_factory=ReadMetrics)
     rows: int = 0
 
     def after(self, batch: MicroBatch) -> _Query:
-        """Return the sums with one more micro-batch."""
+        """Return the sums with `batch` added, as the last micro-batch."""
         cost = replace(self.cost)
         cost.add(batch.cost)
         return _Query(batch, cost, self.rows + batch.rows)
 
 
 class QueryMetrics(Collector):
-    """Prometheus collector of the sums of each running query, with its own registry."""
+    """Reporter and Prometheus collector of the sums of each running query, with its own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -43,7 +46,7 @@ class QueryMetrics(Collector):
         self._queries[batch.query_id] = (self._queries.get(batch.query_id) or _Query(batch)).after(batch)
 
     def ended(self, query_id: str) -> None:
-        """Remove the sums of a query that has ended."""
+        """Remove the sums of the query, which has ended."""
         self._queries.pop(query_id, None)
 
     def collect(self) -> Iterator[Metric]:
@@ -69,7 +72,7 @@ def _families(queries: Mapping[str, _Query]) -> Iterator[Metric]:
 
 
 _Figures = Callable[[_Query], Mapping[tuple[str, ...], float | None]]
-"""Function that returns a query's figures by the values of a metric's labels after `query`; None: unknown."""
+"""Function that returns a query's figures of one metric, by the values of the labels after `query`; None: unknown."""
 _COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
 _FAMILIES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, tuple[str, ...], _Figures], ...] = (
     (_COUNTER, "rows", "Rows that were read.", (), lambda query: {(): query.rows}),

@@ -49,7 +49,8 @@ def collect_old_rarely() -> None:
 def settle_worker() -> None:
     """Exclude all live objects from garbage collection (`gc.freeze`) if modules were imported since the last call.
 
-    Spark's worker collects garbage after every task, which takes 0.1 s of a core for modules that are never freed.
+    Spark's worker collects garbage after every task. Without the freeze, it would search modules that are never freed,
+    which takes 0.1 s of a core.
     """
     _freeze_objects(len(sys.modules))
 
@@ -59,8 +60,8 @@ def share_heap() -> bool:
     """Make all threads of this process and of its forks allocate from one heap; return false if malloc is not glibc's.
 
     By default glibc gives each thread its own heap, and each heap keeps memory of past responses: 50 MiB together. The
-    heap also keeps up to `_KEPT_BYTES` of free memory. Otherwise it would return a response's memory to the kernel, and
-    the kernel would clear as many pages for the next response: 110,000 pages for 1 GiB read.
+    shared heap keeps up to `_MAX_FREE_BYTES` of free memory. Otherwise it would return a response's memory to the
+    kernel, and the kernel would clear as many pages for the next response: 110,000 pages for 1 GiB that is read.
     """
     from ctypes import CDLL  # imported here, because planners do not need it
 

@@ -1,4 +1,4 @@
-"""The package's log lines in a process, and loggers of libraries that one thread mutes."""
+"""Log lines of this package in a process, and a way to drop log lines of libraries in one thread."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def muted(*packages: str) -> Iterator[None]:
 
 @cache
 def _add_filters(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
-    """Add the filter `_is_heard` to all loggers of the packages, and return the prefixes of the loggers' names.
+    """Add the filter `_is_not_muted` to all loggers of the packages, and return the prefixes of the loggers' names.
 
     `_loggers`, the number of loggers, is only a cache key: the filters are added again when there are more loggers.
     """
@@ -57,4 +57,5 @@ def _add_filters(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
 
 
 def _is_not_muted(record: logging.LogRecord) -> bool:
+    """Return false for log records of packages that this thread has muted."""
     return not record.name.startswith(_muted.packages)

@@ -1,7 +1,6 @@
-"""State and settings of a whole process: objects that its tasks share, logging, garbage collection and the heap.
+"""Objects that all tasks of a process share, such as connections, which must outlive a task.
 
-Spark gives a Python worker one task after another, and connections should outlive a task. (The compiled kernels are
-kept in `records/compiled.py`.)
+Spark gives a Python worker one task after another.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ class PerProcess(Generic[T]):
         self._caches: dict[int, SingleFlightCache[bytes, T]] = {}
 
     def get(self, options: object, create: Callable[[], T]) -> T:
-        """Return this process's shared object for the options `given`; call `make` if it does not exist yet.
+        """Return this process's shared object for `options`; call `create` if it does not exist yet.
 
-        Options are values, mappings, and dataclasses of them. If an option names a file of keys or certificates, the
-        file's inode, size and time are part of the cache key, because the file may be replaced by new credentials.
+        Options are values, mappings of values, and dataclasses. If an option names a file of keys or certificates, the
+        file's inode, size and time are part of the cache key, because new credentials may replace the file.
 
-        Raises: as `make`.
+        Raises: as `create`.
         """
         return self._caches.setdefault(os.getpid(), SingleFlightCache(MAX_OBJECTS)).get(_digest(options), create)
 
@@ -52,9 +51,9 @@ def _digest(options: object) -> bytes:
 
 
 def _comparable(name: str, value: object) -> object:
-    """Return the option in a form whose repr differs whenever the options differ.
+    """Return the option's value in a form whose `repr` differs for different values; `name` is the option's name.
 
-    A dataclass's own repr is not used, because it leaves out secret fields.
+    A dataclass's own `repr` is not used, because it leaves out secret fields.
     """
     if is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
@@ -64,6 +63,7 @@ def _comparable(name: str, value: object) -> object:
 
 
 def _file_state(path: str) -> tuple[int, int, int] | None:
+    """Return inode, size and modification time (ns) of a file; None if the file cannot be accessed."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):  # the code that reads the file reports the error

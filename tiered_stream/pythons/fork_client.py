@@ -1,10 +1,10 @@
 """Run `python -m MODULE …` in a forked child of the fork server, and exit with the child's exit code.
 
-    python -I -S fork_client.py SOCKET TOLD PYTHON -m MODULE …
+    python -I -S fork_client.py SOCKET WARNED PYTHON -m MODULE …
 
 This file is run by its path, by a Python that imports almost nothing. If the server is not running, does not respond
 in time or refuses the request, this process replaces itself by PYTHON (execv). If the server did not respond, one line
-on standard error says so, once for all clients: TOLD is a file that is empty until a client has printed the line.
+on standard error says so, once for all clients: the file WARNED is empty until a client has printed the line.
 
 The client sends (integers are little endian):
 
@@ -24,12 +24,14 @@ from time import monotonic
 STANDARD_DESCRIPTORS = (0, 1, 2)
 FORKED, REFUSED, GO = b"+", b"-", b"!"
 _SECONDS = 4.0
-"""Longest wait for a child, in seconds. Spark allows a Python 10 s to connect, and a Python without the server needs a
-part of them."""
+"""Longest wait for a child, in seconds. Spark allows a Python 10 s to connect, and a Python that imports for itself
+needs some of them."""
 
 
 def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
-    """Return true if a child of the fork server runs `arguments`, false if the server refuses.
+    """Ask the fork server at `address` for a child that runs `arguments`, and give it the descriptors 0, 1 and 2.
+
+    Return true if there is a child, and false if the server refuses.
 
     Raises:
         OSError: the server is not running, or does not respond in time.
@@ -58,6 +60,7 @@ def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
 
 
 def _warn_once(warned_file: str, error: OSError) -> None:
+    """Print why the server is not used, unless another client has already done so; then `warned_file` is not empty."""
     try:
         descriptor = os.open(warned_file, os.O_RDWR)
         if not os.pread(descriptor, 1, 0):

@@ -1,11 +1,11 @@
 """Fork server for the driver's Pythons: `python -m tiered_stream.pythons.fork_server …`.
 
-Its arguments are DESCRIPTOR, FOLDER and, for tasks too, `tasks`.
+Its arguments are DESCRIPTOR and FOLDER, and `tasks` if it also forks Pythons for tasks.
 
-Spark starts a Python process on the driver to look at a source's options, one to plan batch queries, and one for each
-streaming query. Tasks of a local master start more. Each process imports pyspark, pyarrow, kafka-python, boto3 and this
-package, which takes 0.4 to 1.5 s of a core. This server imports them once, and forks itself for each process that
-`fork_client.py` asks for.
+Spark starts a Python process on the driver to create a source, one to plan a batch query, and one for each streaming
+query. With a local master, tasks start more Python processes. Each process imports pyspark, pyarrow, kafka-python,
+boto3 and this package, which takes 0.4 to 1.5 s of a core. This server imports them once, and forks itself for each
+process that `fork_client.py` requests.
 
 DESCRIPTOR is the listening socket. FOLDER contains the socket, and the server removes FOLDER when it ends. The server
 ends when its standard input, a pipe from the driver, is closed.
@@ -107,7 +107,7 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
 
 
 def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the environment variables that have no effect any more once a Python has started and imported."""
+    """Return the environment variables that a Python or a library reads only at its start, so never again in a fork."""
     return {name: value for name, value in environment.items() if _is_read_at_start(os.fsdecode(name))}
 
 
@@ -117,7 +117,7 @@ def _is_read_at_start(name: str) -> bool:
 
 
 def import_planners() -> None:
-    """Import the modules that Spark's Python processes on the driver import, Spark's own and this package's."""
+    """Import the modules of Spark and of this package that Python processes on the driver need."""
     import pyspark.daemon
     import pyspark.sql.streaming.python_streaming_source_runner
     import pyspark.sql.worker.create_data_source
@@ -133,9 +133,9 @@ def import_planners() -> None:
 
 
 def import_for_forks(import_modules: Callable[[], None]) -> None:
-    """Call `what`, which imports modules, and prepare this process for forks.
+    """Call `import_modules`, and prepare this process for forks.
 
-    If an import fails, the log has a warning, and the forks import the modules themselves and report the error better.
+    If an import fails, a warning is logged. The forks then import the modules themselves, and report the error.
 
     Raises:
         SystemExit: this process cannot be forked, because an import has started threads.
@@ -152,10 +152,12 @@ def import_for_forks(import_modules: Callable[[], None]) -> None:
 
 
 class ForkServer:
-    """Server that forks its process for each request that comes to `listener`.
+    """Server that forks its own process for each request that arrives at `listener`.
 
-    `tasks` imports the modules that tasks need. It is called once, after the first request that plans a read. None:
-    those modules are not imported ahead.
+    Args:
+        started_with: environment variables with which this process started (see `read_at_start`).
+        tasks: imports the modules that tasks need; it is called once, after the first request that plans a read.
+            None: forks of tasks import these modules themselves.
     """
 
     def __init__(
@@ -272,7 +274,7 @@ def _end_with(client: socket.socket) -> None:
 
 
 def _set_process_title(arguments: Sequence[str]) -> None:
-    """Make `ps` show these words instead of the server's command line, cut to its length (proc(5): `arg_start`)."""
+    """Make `ps` show `arguments` instead of the server's command line, cut to its length (proc(5): `arg_start`)."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = map(int, fields[45:47])
     title = "\0".join(arguments).encode(errors="replace")[: end - start - 1]
@@ -280,6 +282,7 @@ def _set_process_title(arguments: Sequence[str]) -> None:
 
 
 def _run_and_report(request: Request, client: socket.socket) -> None:
+    """Run the request in this fork, and send its exit code to the client as one byte."""
     code = 1
     try:
         run(request, client)
@@ -293,7 +296,7 @@ def _run_and_report(request: Request, client: socket.socket) -> None:
 
 
 def _reap(*_: object) -> None:
-    """Reap forks that have ended (waitpid); their CPU time is then counted as time of this process's children."""
+    """Reap forks that have ended (waitpid), so that their CPU time counts as time of this process's children."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

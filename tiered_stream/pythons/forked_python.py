@@ -31,14 +31,16 @@ log = logging.getLogger(__name__)
 
 
 class ServedPython:
-    """Fork server, and the program that Spark runs instead of Python, for Pythons that start with given variables.
+    """Fork server for one set of environment variables, and the `program` that Spark runs instead of Python.
 
     The program takes the arguments of a Python. It is a file in memory (memfd_create(2)), because Spark runs it by its
     path as long as the driver lives, and a cleanup might remove a file on disk.
     """
 
     def __init__(self, environment: Mapping[str, str], *, tasks: bool) -> None:
-        """Start the fork server with these environment variables added; with `tasks`, the server forks tasks too.
+        """Start the fork server with `environment` added to this process's variables.
+
+        If `tasks` is true, the server also forks Pythons for tasks.
 
         Raises:
             OSError: the socket, the program or the server's process cannot be created.
@@ -69,7 +71,7 @@ class ServedPython:
     def _write_program(self) -> Path:
         client, python = map(shlex.quote, (str(_CLIENT), sys.executable))
         client_arguments = shlex.join(
-            ["-I", "-S", str(_CLIENT), str(self._address), str(self._in_memory("told")), sys.executable]
+            ["-I", "-S", str(_CLIENT), str(self._address), str(self._in_memory("warned")), sys.executable]
         )
         lines = [
             "#!/bin/sh",
@@ -98,7 +100,7 @@ class ServedPython:
         return self._folder / "socket"
 
     def is_for(self, environment: Mapping[str, str]) -> bool:
-        """Return true if this process started the server, and with exactly these environment variables."""
+        """Return true if this process started the server, and with exactly `environment`."""
         return self._owner == os.getpid() and self._started_with == environment
 
     @property
@@ -112,7 +114,7 @@ class ServedPython:
         return self.runs and not self._address.exists()
 
     def stop(self) -> None:
-        """Kill the server and remove its socket. Its forks keep running; the program then starts normal Pythons."""
+        """Kill the server and remove its socket. Its forks keep running, and `program` then starts normal Pythons."""
         self._process.kill()
         self._process.communicate()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -133,9 +135,10 @@ _starting = Lock()
 
 
 def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
-    """Return the path of a program that runs like this process's Python but starts sooner; None if that is impossible.
+    """Return the path of a program that runs like this process's Python but starts sooner.
 
-    The program's fork server is started if it does not run yet.
+    The program's fork server is started if it does not run yet. The result is None if the server cannot be started, or
+    has ended.
 
     Args:
         environment: variables with which Spark starts the program, in addition to the variables of this process.

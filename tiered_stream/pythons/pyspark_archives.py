@@ -57,7 +57,7 @@ def find_archives() -> tuple[Path, ...]:
 
 
 def loaded_modules(archives: Sequence[Path]) -> dict[Path, list[str]]:
-    """Return, for each archive, the files of the modules in it that Spark's Python processes import at their start."""
+    """Return, by archive, the files in it (`package/module.py`) that Spark's Python processes import at their start."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, archives))}
     command = [sys.executable, "-c", _LIST_LOADED, *_PROCESSES]
     listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")
@@ -70,7 +70,7 @@ def _names_in(archive: Path, files: Iterable[str]) -> list[str]:
 
 
 def compile_archive(archive: Path, modules: Iterable[str]) -> int:
-    """Add bytecode of the modules (`package/module.py`) without bytecode to the archive; return how many were added.
+    """Add bytecode to the archive for those of its files `modules` that have none; return the number of added files.
 
     Existing entries keep their place, so processes that use the archive are not disturbed. The bytecode contains time
     and size of its source, like Python's `.pyc` files, and Python ignores it if the source differs.
@@ -92,6 +92,7 @@ def compile_archive(archive: Path, modules: Iterable[str]) -> int:
 
 
 def _add(zip_file: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
+    """Compile the archive's file `name` in `folder` and add its bytecode; return false if it does not compile."""
     source = zip_file.extract(name, folder)
     # A ZIP file has local times without a zone; zipimport reads them in the same way.
     modified = time.mktime((*zip_file.getinfo(name).date_time, -1, -1, -1))

@@ -1,6 +1,6 @@
-"""Estimate of what a replay will read, before it reads anything, with notes on what `--exact` would change.
+"""Estimate of what a replay will read, with notes on what the option `--exact` changes.
 
-It plans all micro-batches one by one, in the same way as the run.
+All micro-batches are planned one by one, as the run plans them. Nothing is read.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tiered_stream.replay.times import show_range
 class PartitionEstimate(PartitionCost):
     """Estimate of what a replay reads of one partition.
 
-    `after_end`: number of offsets from the first record at or after `to` up to the log's end. `skipped`: number of
-    offsets that an exact replay need not read.
+    `after_end` is the number of offsets from the first record at or after `to` up to the log's end. `skipped` is the
+    number of offsets that an exact replay need not read.
     """
 
     after_end: int = 0
@@ -45,7 +45,7 @@ class Estimate(ReadCost):
     TOTALS: ClassVar[tuple[str, ...]] = (*ReadCost.TOTALS, "after_end")
 
     def notes(self) -> list[str]:
-        """Return notes on what the figures do not show: what `--exact` reads or would read behind `--to`."""
+        """Return notes on the offsets after `--to`, which `--exact` reads, or would read."""
         exact, after_end = self.plan.arguments.exact, self.total("after_end")
         if not after_end:
             if exact or self.plan.times.to_ms is None:
@@ -77,11 +77,12 @@ class Estimate(ReadCost):
 def estimate(
     plan: ReplayPlan, settings: Mapping[str, str], tasks: int, max_bytes_per_second: int | None, prices: Prices
 ) -> Estimate:
-    """Estimate what a plan reads; write nothing.
+    """Return the estimate of what a plan reads; write nothing.
 
     Args:
-        settings: the settings of the query that runs the plan (`Target.settings`).
+        settings: settings of the query that runs the plan (`Target.settings`).
         tasks: number of parallel tasks.
+        max_bytes_per_second: maximum bytes per second that all tasks fetch together; None: no limit.
 
     Raises:
         DataLossError: a log or an archive does not hold the plan's offsets.
@@ -109,9 +110,9 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
-    """Count the offsets from the first record at or after `to` up to the log's end, by partition.
+    """Return the number of offsets from the first record at or after `to` up to the log's end, by partition.
 
-    Partitions without such a record are left out.
+    Partitions without a record at or after `to` are left out.
     """
     if plan.times.to_ms is None:
         return {}
@@ -123,6 +124,6 @@ def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, i
 
 
 def render(estimate: Estimate) -> RenderableType:
-    """Return the figures of each partition, their sums and notes for a terminal."""
+    """Render the figures of each partition, their sums and the notes for a terminal."""
     title = f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}"
     return render_cost(estimate, title, estimate.notes())

@@ -23,7 +23,7 @@ from tiered_stream.replay.replay_plan import ReplayPlan
 log = logging.getLogger(__name__)
 
 Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]
-"""Function that waits for a query's end and shows its progress; it raises the error that ends the query early."""
+"""Function that shows a query's progress until the query ends; it raises the error that ends the query early."""
 
 _SECONDS_BETWEEN_LOOKS = 1
 _SECONDS_BETWEEN_LINES = 60.0
@@ -31,7 +31,7 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """Progress of a replay.
+    """Progress of a replay, as a line for people (`str`).
 
     `offsets` and `partitions` are the numbers in the whole plan. `done` and `partitions_done` are the numbers that this
     run and earlier runs have finished. `done_before` is the number of offsets that were done when this run started.
@@ -48,7 +48,7 @@ class ReplayProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the estimated seconds left at this run's rate, or None if nothing is done yet."""
+        """Return the estimated seconds left at this run's rate, or None if this run has done nothing yet."""
         passed = self.done - self.done_before
         return (self.offsets - self.done) * self.seconds / passed if passed > 0 else None
 
@@ -71,7 +71,7 @@ def _time_left(seconds: float | None) -> str:
 
 
 class ProgressTracker:
-    """Calculator of a replay's progress, from Spark's progress of micro-batches and the tasks' counters."""
+    """Calculator of a replay's progress, from Spark's finished micro-batches and the tasks' counters."""
 
     def __init__(self, plan: ReplayPlan, clock: Callable[[], float] = time.monotonic) -> None:
         self._plan = plan
@@ -82,7 +82,7 @@ class ProgressTracker:
         self._records_before = 0  # records that were read when the last micro-batch ended
 
     def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
-        """Record the start and end offsets of a finished micro-batch; `metrics` are the counters up to its end."""
+        """Record a finished micro-batch: its start and end offsets, and this run's counters up to its end."""
         if self._done_before is None:
             self._done_before = self._passed(start)
         if any(self._ends.get(partition) != offset for partition, offset in end.items()):
@@ -90,7 +90,7 @@ class ProgressTracker:
             self._records_before = metrics.records
 
     def progress(self, metrics: ReadMetrics) -> ReplayProgress:
-        """Return the current progress; `metrics` are the counters of this run so far."""
+        """Return the current progress; `metrics` are this run's counters so far."""
         passed, total = self._passed(self._ends), self._plan.offsets
         under_way = min(max(0, metrics.records - self._records_before), total - passed)
         done = [partition for partition, offsets in self._plan.ranges.items() if self._ends[partition] >= offsets.end]
@@ -101,6 +101,7 @@ class ProgressTracker:
         )
 
     def _passed(self, ends: PartitionOffsets) -> int:
+        """Return the number of the plan's offsets below `ends`."""
         ranges = self._plan.ranges
         return sum(
             min(end, ranges[partition].end) - ranges[partition].start

@@ -21,9 +21,10 @@ _MAX_NAMED = 10
 
 
 def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges) -> PartitionRanges:
-    """Return the ranges up to the offsets that the query has landed; log a warning about offsets left to the query.
+    """Return the ranges, cut at the offsets up to which the query has landed all rows.
 
-    If the query has not planned a micro-batch yet, nothing is left to it.
+    A warning is logged for the offsets that are left to the query. If the query has not planned a micro-batch yet, the
+    ranges are returned unchanged.
 
     Args:
         open_folder: opens a checkpoint folder; errors of opening and reading it are raised unchanged.
@@ -62,7 +63,9 @@ def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, range
 
 
 def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
-    """Return the offset, by partition, up to which a query's tables have all rows; None: the query has not begun.
+    """Return, by partition, the offset below which a query's tables have all rows.
+
+    The result is None if the query has not planned a micro-batch yet, and empty if it has not finished one.
 
     Raises:
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.

@@ -13,7 +13,7 @@ from tiered_stream import errors
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
-"""Time for which a call is tried again; the same as Kafka's default of `default.api.timeout.ms`."""
+"""Time in seconds for which a call is repeated: Kafka's default of `default.api.timeout.ms`."""
 _PAUSE_SECONDS = 0.2
 
 _FENCED = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
@@ -46,10 +46,10 @@ _REFUSED_RECORDS = {
 
 
 def retry(call: Callable[[], T], doing: str) -> T:
-    """Return the result of `call`, which is called again for up to 60 s while its error is temporary.
+    """Return the result of `call`, which is repeated for up to 60 s while its error is temporary.
 
     Args:
-        doing: the action for the error message (see `target_fault`).
+        doing: the action for an error message (see `target_fault`).
 
     Raises:
         BrokerError, ConfigurationError: the error is not temporary, or the time is over.
@@ -66,14 +66,14 @@ def retry(call: Callable[[], T], doing: str) -> T:
 
 
 def error_of(exception: KafkaException) -> KafkaError:
-    """Return librdkafka's error from an exception."""
+    """Return the KafkaError that the exception carries."""
     error = exception.args[0]
     assert isinstance(error, KafkaError)
     return error
 
 
 def target_fault(error: KafkaError, doing: str) -> errors.TieredStreamError:
-    """Return our own error for an error of librdkafka, with advice.
+    """Return an error of this package, with advice, for an error of librdkafka.
 
     Args:
         doing: the action and the topic for the message, such as `producing to orders-copy`.

@@ -1,4 +1,4 @@
-"""Production of one source partition's splits into the target topic, in order, from the replay's position on.
+"""Producer of one source partition's records into the target topic, in order, from the replay's position on.
 
 librdkafka's producer is idempotent, with or without transactions. In both cases records are produced between `begin`
 and `commit`, and `commit` also commits the source's next offset.
@@ -28,7 +28,7 @@ from tiered_stream.storage.throttle import Pace, pace_of
 
 COMMIT_BYTES = 16 << 20
 _SLICE_BYTES = 64 << 10
-"""Number of bytes that are produced before the time is checked again."""
+"""Number of bytes that are produced between two checks of the time."""
 _ANY_PARTITION = -1
 _FULL_QUEUE_SECONDS = 0.1
 _ABORT_SECONDS = 5.0
@@ -37,7 +37,7 @@ _ABORT_SECONDS = 5.0
 def produce_splits(
     splits: Sequence[Split], options: Options, writes: TopicWrites, report: Callable[[ReadMetrics], None]
 ) -> ReadMetrics:
-    """Produce the records of the splits that lie behind the replay's position; return what reading them cost.
+    """Produce the splits' records from the replay's position on, and return the counters of reading them.
 
     Args:
         splits: splits of one source partition, in offset order.
@@ -70,7 +70,7 @@ def produce_splits(
 
 
 class TargetProducer:
-    """Producer without transactions: after a crash, records behind the last committed position are produced again.
+    """Producer without transactions: after a crash, records after the last committed position are produced again.
 
     Every method raises errors of `tiered_stream.errors`.
     """
@@ -167,7 +167,10 @@ def target_producer(writes: TopicWrites, source: TopicPartition, group: Position
 
 
 class PositionedWriter:
-    """Writer that produces records and commits their position: after `COMMIT_BYTES`, after `seconds`, on `commit`."""
+    """Writer that produces records, and commits their position after `COMMIT_BYTES`, after `seconds`, and on `commit`.
+
+    `pace` is called with the number of bytes of each slice before it is produced, and may wait.
+    """
 
     def __init__(
         self,
@@ -186,7 +189,7 @@ class PositionedWriter:
         self._bytes = 0
 
     def produce(self, batch: pa.RecordBatch) -> None:
-        """Produce a batch of at least one record, whose offsets are above all offsets produced before."""
+        """Produce a batch of at least one record, with offsets above all offsets that were produced before."""
         rows = max(1, batch.num_rows * _SLICE_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
@@ -199,7 +202,7 @@ class PositionedWriter:
                 self.commit()
 
     def advance(self, offset: int) -> None:
-        """Record that all records below `offset` are produced."""
+        """Set the position to `offset`, because all records below it are produced."""
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
     def commit(self) -> None:
@@ -212,7 +215,7 @@ class PositionedWriter:
             self._bytes = 0
 
     def close(self) -> None:
-        """Discard the records that are not committed, which exist only if something has failed."""
+        """Discard the records that are not committed; there are some only after an error."""
         if self._begun is not None:
             self._producer.abort()
 

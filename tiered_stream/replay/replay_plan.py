@@ -1,6 +1,6 @@
 """Plan of a replay: offset ranges that are fixed once, so that a restart reads the same ranges at any later time.
 
-The plan is stored as JSON in the replay's checkpoint (`replay.store`).
+The plan is stored as JSON in the replay's checkpoint (`store.py`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _QUERY_OPTIONS = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
 class ReplayArguments:
     """Arguments of a replay, as the user wrote them; a restart must have the same arguments.
 
-    `reads`: the option `subscribe`, `subscribePattern` or `assign`, and its value. `target`: kind and place of the
-    target.
+    `reads` is the name of the option `subscribe`, `subscribePattern` or `assign`, and its value. `target` is the kind
+    and the place of the target.
     """
 
     reads: tuple[str, str]
@@ -49,7 +49,7 @@ class ReplayArguments:
         return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LENGTH]
 
     def difference(self, other: ReplayArguments) -> str | None:
-        """Return a text with the first argument that differs from `other`, with both values; None: all are the same."""
+        """Return a text with the first argument that differs from `other`, and both its values; None: none differs."""
         for name, ours in asdict(self).items():
             theirs = getattr(other, name)
             if ours != theirs:
@@ -96,7 +96,7 @@ class ReplayPlan:
         """Return the options of a streaming query that reads the plan and then ends.
 
         Args:
-            given: the user's options, whose positions are replaced by the plan's.
+            options: the user's options; the plan's positions replace theirs.
         """
         reads = {
             **starting_at(self.ranges),

@@ -32,7 +32,7 @@ from tiered_stream.plan.partitions import check_topic_ids
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Offset ranges to read, and the topics' ids."""
+    """Offset range to read of each partition, and the topics' ids."""
 
     ranges: dict[TopicPartition, OffsetRange]
     topic_ids: dict[str, UUID]
@@ -71,12 +71,12 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
 def _ranges(
     reader: OffsetReader, partitions: Collection[TopicPartition], times: TimeRange, exact: bool
 ) -> tuple[dict[TopicPartition, OffsetRange], PartitionOffsets]:
-    """Return the offset ranges for the times, and the end offsets of the logs."""
+    """Return the offset range of each partition for the times, and the end offsets of the logs."""
     starts = reader.for_timestamps(dict.fromkeys(partitions, times.from_ms))
     ends: Mapping[TopicPartition, int | None] = {}
     if times.to_ms is not None and not exact:
         ends = reader.for_timestamps(dict.fromkeys(partitions, times.to_ms))
-    # Asked for last, so that no offset that was found lies beyond the log ends.
+    # Looked up last, so that no offset for a time lies beyond the log ends.
     earliest, latest = reader.earliest(partitions), reader.latest(partitions)
     ranges = {}
     for partition in sorted(partitions):
@@ -91,7 +91,7 @@ def _ranges(
 def _begin_at_sure_offsets(
     ranges: Mapping[TopicPartition, OffsetRange], earliest: PartitionOffsets, locator: Locator | None
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the ranges, begun at the log's start wherever records may have been deleted within a segment.
+    """Return the ranges; a range begins at the log start if records may have been deleted within a segment there.
 
     A range keeps its start if the log start offset is 0, or is the base offset of a tiered segment.
     """
@@ -110,6 +110,7 @@ def _begin_at_sure_offsets(
 
 
 def _check_assignment(subscription: Subscription, assignment: Assignment) -> None:
+    """Check that the assigned partitions exist, and that there is at least one partition."""
     missing = set(subscription.assigned) - assignment.partitions
     if missing:
         raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")

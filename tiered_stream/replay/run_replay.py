@@ -45,7 +45,8 @@ log = logging.getLogger(__name__)
 class ReplayReport:
     """Report on one run of a replay.
 
-    `records` and `metrics` count only this run. If the replay had finished before (`finished_before`), it reads none.
+    `records` and `metrics` are about this run alone. If the replay had finished before (`finished_before`), this run
+    has read nothing.
     """
 
     plan: ReplayPlan
@@ -55,7 +56,7 @@ class ReplayReport:
 
     @property
     def records(self) -> int:
-        """Return how many records this run read."""
+        """Return the number of records that this run has read."""
         return self.metrics.records
 
 
@@ -124,20 +125,20 @@ class Replay:
     target: Target
     options: Mapping[str, str]
     store: ReplayStore | None
-    """Files that an earlier run of this replay left in the checkpoint; None: there was no earlier run."""
+    """Checkpoint of an earlier run of this replay; None: there was no earlier run."""
     checkpoint: str | None
 
     def estimate(
         self, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
     ) -> Estimate:
-        """Estimate what the whole replay reads; errors are those of `estimate.estimate`."""
+        """Return the estimate of what the whole replay reads; errors are those of `estimate.estimate`."""
         tasks = tasks or self.spark.sparkContext.defaultParallelism
         settings = self.target.settings(self.plan, self.options)
         return estimate(self.plan, settings, tasks, max_bytes_per_second, prices or Prices())
 
     @property
     def verifiable(self) -> bool:
-        """Return whether `verify` can check the target, which must be a Delta table."""
+        """Return true if `verify` can check the target, because it is a Delta table."""
         return isinstance(self.target, DeltaTarget)
 
     def verify(self) -> VerifyReport:
@@ -154,7 +155,7 @@ class Replay:
 
         Args:
             follow: waits for the query and shows its progress; None: progress is not shown.
-            say: gets a line about how the target is written.
+            report: gets a line about how the target is written.
         """
         store = self.store or self._begin()
         plan = store.plan() or self.plan
@@ -173,10 +174,10 @@ class Replay:
         return ReplayReport(plan, store.folder, metrics)
 
     def _begin(self) -> ReplayStore:
-        """Create the target if it is missing, and store the plan in the checkpoint.
+        """Create the target if it is missing, store the plan in the checkpoint, and return the checkpoint.
 
         Raises:
-            ConfigurationError: another replay stored another plan there meanwhile.
+            ConfigurationError: another replay has stored another plan there meanwhile.
         """
         self.target.prepare(self.plan)
         folder = self.checkpoint or self.target.default_checkpoint(self.plan.name)

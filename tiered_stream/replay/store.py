@@ -33,12 +33,12 @@ class ReplayStore(CheckpointFolder):
             raise CorruptDataError(f"{self.folder}/{PLAN}: {error}") from error
 
     def keep(self, plan: ReplayPlan) -> ReplayPlan:
-        """Write the plan unless one is stored, and return the stored plan: another one if two replays begin at once."""
+        """Store the plan unless a plan is stored, and return the stored plan, which may be another process's plan."""
         self.write(PLAN, plan.to_json())
         return self.plan() or plan
 
     def reached(self, plan: ReplayPlan) -> bool:
-        """Return whether the last committed micro-batch ends where the plan ends.
+        """Return true if the last committed micro-batch ends where the plan ends, or if the plan has no offsets.
 
         Raises:
             UnsupportedDataError: the checkpoint's offsets have a version that is not known here.
@@ -51,7 +51,7 @@ class ReplayStore(CheckpointFolder):
 
     @property
     def finished(self) -> bool:
-        """Return whether the replay has finished."""
+        """Return true if the replay has finished."""
         return self.read(FINISHED) is not None
 
     def finish(self, records: int) -> None:
@@ -60,5 +60,5 @@ class ReplayStore(CheckpointFolder):
 
     @property
     def begun(self) -> bool:
-        """Return whether a micro-batch was planned, so that records may have been written."""
+        """Return true if a micro-batch was planned, so that records may have been written."""
         return SparkCheckpoint(self).last_planned() is not None

@@ -3,7 +3,7 @@
 The committed offset is the source's next offset. It is stored for partition 0 of the target, because a cluster accepts
 offsets only for its own partitions. The offset's metadata says which replay it belongs to.
 
-Consumers that never read are used for this. librdkafka's admin client is not, because it ends the process if it asks a
+Consumers that never read look up and commit the offsets. librdkafka's admin client would end the process if it asked a
 broker that does not coordinate the group yet.
 """
 
@@ -31,7 +31,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position of a replay in one source partition: the next offset to produce, and where the replay began."""
+    """Position of a replay in one source partition: the next offset to produce, and the replay's first offset."""
 
     offset: int
     begun_at: int
@@ -40,7 +40,7 @@ class Position:
 class PositionGroup:
     """Consumer group that holds the position of one source partition.
 
-    `stable`: `read` waits for the end of a transaction that is open.
+    If `stable` is true, `read` waits until no transaction with the position is open.
     """
 
     def __init__(self, writes: TopicWrites, source: Source, *, stable: bool = False) -> None:

@@ -41,7 +41,7 @@ def target_of(
     """Return the target that a text names: `kafka:TOPIC`, `parquet:FOLDER`, or a Delta table by its path or name.
 
     Args:
-        given: the user's settings.
+        settings: the user's settings.
         tasks: maximum number of parallel tasks; None: as many as Spark runs.
 
     Raises:
@@ -62,9 +62,10 @@ def target_of(
 def with_byte_rate(
     spark: SparkSession, settings: Mapping[str, str], bytes_per_second: int | None, tasks: int | None
 ) -> dict[str, str]:
-    """Return the settings with a byte rate for each task: its share of `bytes_per_second` (None: no limit).
+    """Return the settings with a limit for each task: its share of `bytes_per_second` (None: no limit).
 
-    Fetching and writing are each limited to this rate. `tasks`: number of parallel tasks; None: as many as Spark runs.
+    A task fetches at most at this rate, and writes at most at this rate. `tasks` is the number of parallel tasks; None:
+    as many as Spark runs.
 
     Raises:
         ConfigurationError: the share is less than a byte a second, or the session is Spark Connect.

@@ -116,7 +116,10 @@ def _check_authorized(described: Any, operation: AclOperation, resource: str, gr
 
 
 def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) -> Any:
-    """Return the only result of an admin request, which is sent again while its error is temporary."""
+    """Return the one result of an admin request, which is repeated while its error is temporary.
+
+    `resource` names what is described, for an error message.
+    """
 
     def call() -> Any:
         (future,) = describe().values()
@@ -126,7 +129,7 @@ def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) 
 
 
 def _settings(admin: AdminClient, topic: str) -> Mapping[str, str]:
-    """Return the topic's settings, or no settings if the user may not see them, which producing does not need."""
+    """Return the topic's settings; empty if the user is not authorized to see them, which producing does not need."""
     topics = [ConfigResource(ResourceType.TOPIC, topic)]
     try:
         entries = _describe(partial(admin.describe_configs, topics), f"the settings of the target {topic}")

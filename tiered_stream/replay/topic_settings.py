@@ -1,4 +1,4 @@
-"""Settings of a replay into a topic, which tasks get as options of their Spark source.
+"""Settings of a replay into a topic, which its tasks get as options of their Spark source.
 
 A user writes the producer's properties as for Kafka's Java clients, and they become librdkafka's settings. A property
 with the same meaning in both is passed on unchanged. The connection to the cluster (SASL, TLS) is translated.
@@ -97,7 +97,8 @@ class TopicWrites:
     """Target topic of a replay, and settings for producing to it.
 
     `topic` may have `{topic}` in place of the source topic's name. `producer` and `connection` are librdkafka's
-    settings. `by_key`: partition records by key, as Kafka's producer does; else they keep the source's partition.
+    settings. If `by_key` is true, the key decides a record's partition, as in Kafka's own producer. Otherwise a record
+    keeps its source partition.
     """
 
     topic: str
@@ -124,7 +125,7 @@ class TopicWrites:
 
     @property
     def commit_seconds(self) -> float:
-        """Return for how many seconds a transaction may be open: a sixth of its timeout. Readers wait for its end."""
+        """Return the longest time in seconds between commits: a sixth of the transaction timeout."""
         return int(self.producer.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)) / 6000
 
     def name_of(self, source: TopicPartition) -> str:
@@ -169,7 +170,7 @@ def as_options(settings: Mapping[str, str], topic: str, plan: ReplayPlan) -> dic
 
 
 def source_only(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without the target's, for `format("tiered_stream")`."""
+    """Return the options without the `target.*` options, for `format("tiered_stream")`."""
     return {name: value for name, value in options.items() if not name.lower().startswith(_TARGET_PREFIX)}
 
 
@@ -180,7 +181,7 @@ def _check_names(options: Mapping[str, str]) -> None:
 
 
 def target_properties(own: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
-    """Return the target's properties: the `given` ones, and the source's connection if they name no cluster.
+    """Return the target's properties: its own, and the source's connection if its own properties name no cluster.
 
     Both arguments have names in lower case and without a prefix.
 

@@ -41,7 +41,7 @@ _WHOLE = {counter.name: isinstance(counter.default, int) for counter in fields(R
 
 @dataclass(frozen=True)
 class TopicTarget(Target):
-    """Target topic of a replay, given by its name, in which `{topic}` stands for the source topic's name."""
+    """Target topic of a replay; `place` is its name, in which `{topic}` stands for the source topic's name."""
 
     KIND = "topic"
 
@@ -71,7 +71,7 @@ class TopicTarget(Target):
                 )
 
     def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of the query that reads the plan, with headers, and with the target for the tasks."""
+        """Return the settings of the query that reads the plan with headers; tasks also get the target's settings."""
         return as_options({**plan.stream_options(options), INCLUDE_HEADERS.name: "true"}, self.place, plan)
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
@@ -90,7 +90,7 @@ class TopicTarget(Target):
         return topic_writes(as_options(self.user_settings, self.place, plan))
 
     def _begin(self, writes: TopicWrites, plan: ReplayPlan, store: ReplayStore) -> None:
-        """Commit the replay's start as its first position, so that a missing position is later known to be lost.
+        """Commit the plan's starts as positions, so that a position that is missing later is known to be lost.
 
         Raises:
             DataLossError: the replay was begun before, but positions are missing.
@@ -131,7 +131,7 @@ class TopicReader(StreamReader):
         return {**super().__getstate__(), "_writes": self._writes}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return an input partition for each source partition: its splits, and more addresses to send metrics to."""
+        """Return an input partition for each source partition: its splits, and the planner's metrics address."""
         from tiered_stream.replay.target_positions import read_positions
 
         # Planning starts at the positions, because earlier records may be gone from the source by now.

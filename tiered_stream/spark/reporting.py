@@ -1,4 +1,4 @@
-"""`report_queries`: report micro-batches of a session's streaming queries as lines, to Prometheus and OpenTelemetry."""
+"""`report_queries`: report a session's micro-batches as lines of text or JSON, to Prometheus, and to OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINES = ("text", "json", "none")
 
 
 class QueryReports(AbstractContextManager["QueryReports"]):
-    """Running reports on a session's streaming queries, until `close`.
+    """Handle of the running reports on a session's streaming queries, which `close` stops.
 
     `port` is the port of `/metrics`, or None if `/metrics` is not served.
     """

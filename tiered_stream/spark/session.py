@@ -43,7 +43,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def refuse_connect(spark: SparkSession, operation: str) -> None:
-    """Raise ConfigurationError if the session is one of Spark Connect, which does not allow `what`."""
+    """Raise ConfigurationError if the session is a client of Spark Connect; `operation` names what cannot run there."""
     if is_connect(spark):
         raise ConfigurationError(
             f"{operation} needs the driver's own SparkContext and JVM, which Spark Connect does not give: run it with "
@@ -52,7 +52,7 @@ def refuse_connect(spark: SparkSession, operation: str) -> None:
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a Python source in the session, to be planned by the driver's Python and read by the tasks' Python."""
+    """Register a Python source in the session: the driver's own Python plans it, and the tasks' Python reads it."""
     if is_connect(spark):
         spark.dataSource.register(source)  # the server has one Python for planning and for tasks
         return
@@ -75,8 +75,8 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
 def start_pythons() -> None:
     """Start the fork server before Spark starts, so that its imports run while Spark starts.
 
-    This only works under spark-submit. Otherwise it is not known yet how Spark will start its Pythons, and
-    `register_source` starts the server later.
+    Without spark-submit, this function does nothing, because Spark's variables for its Pythons are not known yet.
+    `register_source` then starts the server.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return
@@ -97,7 +97,7 @@ def forgo_source_lookup(spark: SparkSession) -> None:
     before (Spark: `DataSourceManager`).
     """
     jvm: Any = spark.sparkContext._jvm
-    with suppress(Py4JError, TypeError):  # it is not part of Spark's public interface, and only saves time
+    with suppress(Py4JError, TypeError):  # this is not Spark's public interface, and its failure costs only time
         manager = _scala_object(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager")
         if manager.dataSourceBuilders().isEmpty():
             none = _scala_object(jvm.scala.collection.immutable, "Map").empty()
@@ -109,7 +109,10 @@ def _scala_object(package: Any, name: str) -> Any:
 
 
 def _fork_program(spark: SparkSession) -> str | None:
-    """Return the path of a program that starts this Python with all imports done; None if there can be none."""
+    """Return the path of a program that starts this Python with all imports done.
+
+    The result is None if the setting `FORK_SERVER` is `false`, or if the fork server cannot be started.
+    """
     if spark.conf.get(FORK_SERVER, "true") == "false":
         return None
     context = spark.sparkContext
@@ -121,12 +124,15 @@ def _fork_program(spark: SparkSession) -> str | None:
 
 
 def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
-    """Return the variables that Spark adds to its environment for a Python on the driver (`PythonWorkerFactory`)."""
+    """Return `environment` with the variables that Spark sets for each Python on the driver (`PythonWorkerFactory`).
+
+    `path` becomes PYTHONPATH.
+    """
     return {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
 
 
 def is_local(context: SparkContext) -> bool:
-    """Return true if tasks run in the driver's JVM, which is so with a local master."""
+    """Return true if the session has a local master, so that tasks run in the driver's JVM."""
     return _is_local(str(context.master))
 
 
@@ -143,10 +149,11 @@ def _is_this_python(python: str) -> bool:
 
 
 def tasks_python(spark: SparkSession) -> str:
-    """Return the Python that tasks run: of a shipped packed environment, else as Spark itself chooses it.
+    """Return the path of the Python that tasks run.
 
-    Spark chooses by `PYSPARK_PYTHON` or `spark.pyspark.python`. With a local master and without `PYSPARK_PYTHON`, it is
-    this process's Python.
+    With a local master and without `PYSPARK_PYTHON`, it is this process's Python. On a cluster, it is the Python of a
+    packed environment that was shipped with `--archives`. Otherwise it is the Python that Spark chooses by
+    `PYSPARK_PYTHON` or `spark.pyspark.python`.
     """
     context = spark.sparkContext
     if is_local(context):

@@ -64,10 +64,10 @@ def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) ->
 
 
 class SplitPartition(InputPartition):
-    """Input partition for Spark with one `Split`, and more addresses to which its task reports what reading cost.
+    """Input partition of Spark with one `Split`, and the addresses (`batch_log`) to which its task sends counters.
 
-    The addresses are here and not in the reader, because Spark pickles the reader in another process, which does not
-    have the planner's state. Only input partitions carry the planner's state to tasks.
+    The addresses are not in the reader, because Spark pickles the reader in another process, which does not have the
+    planner's state. Only input partitions carry the planner's state to tasks.
     """
 
     def __init__(self, split: Split, batch_log: tuple[str, ...] = ()) -> None:
@@ -131,14 +131,17 @@ def report_address(spark: SparkSession) -> str:
 
 
 def with_report_address(address: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return the source's options with `address` added to the addresses to which tasks report metrics."""
+    """Return the source's options with `address` added to the option `remote.metrics.address`.
+
+    An empty `address` leaves the options unchanged.
+    """
     others = {name: value for name, value in options.items() if name.lower() != METRICS_ADDRESS.name}
     addresses = [value for name, value in options.items() if name.lower() == METRICS_ADDRESS.name]
     return others | {METRICS_ADDRESS.name: ",".join([*addresses, address])} if address else dict(options)
 
 
 def _reporting_to(address: str) -> type[DataSource]:
-    """Return a subclass of the data source whose tasks also report metrics to `address`.
+    """Return a subclass of the data source whose tasks also send their counters to `address`.
 
     Spark pickles the class by value, because it is defined inside a function and not found in a module.
     """
@@ -151,12 +154,12 @@ def _reporting_to(address: str) -> type[DataSource]:
 
 
 def _checked(schema: StructType, options: Options) -> Options:
-    """Check that the user has set no schema of their own, and return the options.
+    """Return the options if `schema`, which Spark passes, is the source's own schema.
 
-    As an exception, the schema of a batch query may name some of the source's columns; they become `options.columns`.
+    In a batch query, `schema` may also have only some of the source's columns, which become `options.columns`.
 
     Raises:
-        ConfigurationError: the schema is another one.
+        ConfigurationError: the user has set another schema.
     """
     source_schema = spark_schema(options.include_headers, options.columns)
     if schema == source_schema:
@@ -187,7 +190,7 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
 
 
 class BatchReader(DataSourceReader):
-    """Spark's reader of one batch query: plans the input partitions, and reads one of them in a task."""
+    """Spark's reader of one batch query: plans its input partitions on the driver, and reads one of them in a task."""
 
     pruning: Pruning | None = None
 
@@ -209,7 +212,7 @@ class BatchReader(DataSourceReader):
 
 
 class PruningBatchReader(BatchReader):
-    """Batch reader that uses the query's filters to leave out topics, partitions, offsets and times."""
+    """Batch reader that leaves out topics, partitions, offsets and times which the query's filters exclude."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options}  # executors need no planner
@@ -225,7 +228,7 @@ class PruningBatchReader(BatchReader):
 
 @dataclass(frozen=True)
 class _OpenedStream:
-    """What plans a streaming query in the driver's Python process."""
+    """Objects that plan a streaming query in the driver's Python process."""
 
     source: LogSource
     planner: StreamPlanner
@@ -296,7 +299,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def batch_log(self) -> tuple[str, ...]:
-        """Addresses at which the planner receives what tasks report about their reads; empty before the first plan."""
+        """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple; empty before any plan."""
         return () if self._opened is None else (self._opened.batch_log.address,)
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
@@ -324,9 +327,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Stream reader that raises the error in the user's options when Spark first calls it.
+    """Stream reader for invalid options, which raises their ConfigurationError when Spark first calls it.
 
-    If the error were raised when the reader is made, pyspark's runner would try to stop the missing reader, and its
+    If `streamReader` raised the error, pyspark's runner would try to stop the missing reader, and its
     UnboundLocalError would hide the reason.
     """
 

@@ -1,6 +1,7 @@
-"""Comparison of topic and table by sums of row hashes: all records are read once, and none leaves its task.
+"""Comparison of topic and table by sums of row hashes.
 
-For a partition that differs, the first differing bucket of offsets is read again row by row, and then one record.
+All records are read once, in tasks that return only sums for each bucket of 65,536 offsets. For a partition that
+differs, the row hashes of the first differing bucket are read, and then the first differing record.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from tiered_stream.verification.sums_source import SOURCE
 from tiered_stream.verification.verify_report import ColumnDifference, Difference, Kind
 
 MAX_CONDITIONS = 200
-"""Maximum number of partitions for which a filter has each partition's offsets, so that Delta can skip files.
+"""Maximum number of partitions in a filter that has the offsets of each partition, so that Delta can skip files.
 
-For more partitions, the filter has one offset range for all of them.
+With more partitions, the filter has one offset range for all of them.
 """
 AT_ONCE = 32
 """Number of partitions whose differing buckets are read again in one Spark query."""
@@ -43,7 +44,7 @@ _KIND = """CASE
     WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
 END"""
 _WINDOW = 64
-"""Number of a value's bytes that are sent to the driver, around the first differing byte."""
+"""Number of bytes of a value that are sent to the driver, from shortly before the first differing byte on."""
 _SHOWN = 24
 _TEXTS = {
     "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
@@ -57,7 +58,8 @@ _TEXTS = {
 class Sides:
     """The two sides of a comparison, topic and table, as DataFrames of records, hashes or sums.
 
-    `times`: compare only records with these timestamps; None: all.
+    `settings` are the options of the source. Only records with timestamps within `times` are compared; None: all
+    records.
     """
 
     spark: SparkSession
@@ -66,13 +68,16 @@ class Sides:
     times: TimeRange | None
 
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
-        """Return the topic's rows in the ranges, as one of our Spark sources (`source`) gives them."""
+        """Return the rows that the Spark source named `source` gives for the topic's offset ranges."""
         headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
         batch_options = {**narrowed(self.settings, ranges), **headers, **options}
         return self.spark.read.format(source).options(**batch_options).load()
 
     def topic_hashed(self, ranges: Ranges, *, by_row: bool) -> DataFrame:
-        """Return the topic's sums of row hashes, or its row hashes if `by_row`; a bucket may have several sums."""
+        """Return the topic's sums of row hashes by bucket, or a hash for each row if `by_row` is true.
+
+        Several rows of the result may have sums of the same bucket, which must be added up.
+        """
         hashing = Hashing(self.table.columns, self.times, by_row)
         return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
 
@@ -82,9 +87,9 @@ class Sides:
         return rows if self.times is None else rows.where(timestamps_within(self.times))
 
     def table_sums(self, scope: Scope) -> DataFrame:
-        """Return the table's sums of row hashes by bucket, each with its `lowest` and `highest` offset.
+        """Return the table's sums of row hashes by bucket, with the bucket's `lowest` and `highest` offset.
 
-        If the scope depends on the table, sums of rows outside of the scope are included, with a null bucket.
+        If the scope depends on the table, rows outside of the scope are summed too, under the bucket null.
         """
         bounds = scope.table_bounds()
         condition = _within_topics(bounds) if scope.needs_table else within(bounds)
@@ -105,7 +110,10 @@ class Sides:
 
 
 def within(bounds: Bounds) -> str:
-    """Return an SQL condition for rows within the bounds; with many partitions, it also holds for some other rows."""
+    """Return an SQL condition that holds for the rows within the bounds.
+
+    With more than `MAX_CONDITIONS` partitions, the condition also holds for some rows outside of the bounds.
+    """
     if len(bounds) <= MAX_CONDITIONS:
         return exactly_within(bounds)
     low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
@@ -167,9 +175,11 @@ def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Result for one partition: numbers of compared records, of table rows outside of the scope, and differing buckets.
+    """Result of the comparison of one partition's sums.
 
-    `first` and `last` are the first and the last bucket that differ; None: no bucket differs.
+    `topic_records` and `table_records` are numbers of compared records, and `table_outside` is the number of table rows
+    outside of the scope. `differing` is the number of buckets that differ, and `first` and `last` are the first and the
+    last such bucket; None: no bucket differs.
     """
 
     topic_records: int = 0
@@ -215,7 +225,7 @@ def first_differences(
 ) -> dict[TopicPartition, Difference]:
     """Return the first difference of each partition whose sums differ.
 
-    It reads the first differing bucket of each partition again on both sides, within the table's `bounds` and the
+    The first differing bucket of each partition is read again on both sides, within the table's `bounds` and the
     topic's `offsets`. A partition is left out if nothing differs any more.
     """
     firsts = {partition: compared.first * BUCKET for partition, compared in sums.items() if compared.first is not None}
@@ -232,6 +242,7 @@ def first_differences(
 
 
 def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
+    """Return the first difference of each partition, by row hashes of the topic's and the table's offsets."""
     ours = _by_offset(sides.topic_hashed(topic, by_row=True), "topic_")
     hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
     joined = ours.join(_by_offset(hashed, ""), _ROW_KEYS, "full_outer")
@@ -257,6 +268,7 @@ def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartit
 
 
 def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
+    """Return the number, least and greatest of each offset's row hashes, in columns named `prefix` and a name."""
     return rows.groupBy(*_ROW_KEYS).agg(
         sql.count("*").alias(f"{prefix}copies"),
         sql.min("hash").alias(f"{prefix}least_hash"),
@@ -270,7 +282,7 @@ def _column_differences(
     """Return the columns that differ in one record of each partition.
 
     Args:
-        offsets: offset of the record by partition; topic and table have one row each of it.
+        offsets: the record's offset, by partition; topic and table have one row each of this offset.
     """
     columns = sides.table.columns
     ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
@@ -284,11 +296,12 @@ def _column_differences(
 
 
 def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
+    """Return the columns as bytes, in columns whose names begin with `prefix`."""
     return rows.selectExpr(*_ROW_KEYS, *(f"{_TEXTS[name]} AS {prefix}{name}" for name in columns))
 
 
 def _window(column: str) -> str:
-    """Return an SQL expression: null if a column is equal on both sides, else the sizes and first differing bytes."""
+    """Return an SQL expression: null if a column is equal on both sides, else its sizes and first differing bytes."""
     ours, theirs = f"topic_{column}", f"table_{column}"
     longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
     topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))

@@ -46,14 +46,15 @@ _NEEDED = ("topic", "partition", "offset")
 _TYPES: Mapping[str, type[DataType]] = {
     "partition": LongType, "offset": IntegerType, "key": StringType, "value": StringType,
 }  # fmt: skip
-"""Other type that a table's column may have than the source's column of that name."""
+"""Type that a table's column may have instead of the type of the source's column with the same name."""
 
 
 @dataclass(frozen=True)
 class VerifiedTable:
     """Delta table at one `version`, with columns as the source names and types them.
 
-    `rows` has the columns `topic`, `partition` and `offset`, and `columns`: the columns of `HASHED` that the table has.
+    `columns` are the names in `HASHED` that the table has as columns. `rows` has these columns, and `topic`,
+    `partition` and `offset`.
     """
 
     name: str
@@ -63,7 +64,7 @@ class VerifiedTable:
 
 
 def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> VerifiedTable:
-    """Return a table, pinned to its latest version so that later commits are not seen.
+    """Return the table at its latest version, so that later commits are not read.
 
     Args:
         table: a path (it has a slash in it), or a name in the catalog.
@@ -105,9 +106,10 @@ def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]
 
 
 def _cast(table: str, name: str, table_type: DataType) -> DataType:
-    """Return the source's type, to which a table's column is cast; the table may have key and value as text.
+    """Return the source's type of the column `name`, to which the table's column is cast.
 
-    Text becomes bytes without a change, because Spark keeps bytes in a text even if they are not UTF-8.
+    The table may have key and value as text. Text becomes bytes without a change, because Spark keeps bytes in a text
+    even if they are not UTF-8.
 
     Raises:
         ConfigurationError: a column of this type may differ from what the record had.
@@ -126,7 +128,11 @@ def _cast(table: str, name: str, table_type: DataType) -> DataType:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Offset ranges of the partitions' logs, and the `given` ranges to compare, by default the whole logs."""
+    """Offset ranges of the logs, and the `requested` ranges among them, which the options or the caller choose.
+
+    `has_start` and `has_end` say whether the options name a start and an end. Without them, the table decides where the
+    comparison begins and ends.
+    """
 
     logs: Ranges
     requested: Ranges
@@ -138,7 +144,7 @@ class Scope:
     """True if the logs come from an archive, which may end before the table does."""
 
     def table_bounds(self) -> Bounds:
-        """Return start and end offset, by partition, of the table's rows that are compared."""
+        """Return start and end offset of the table's rows that are compared, by partition."""
         # The logs' ends were looked up after the table's version, so rows beyond them are in no log: they are extra.
         ends = self.has_end or self.archive
         return {
@@ -147,7 +153,7 @@ class Scope:
 
     @property
     def needs_table(self) -> bool:
-        """Return whether the ranges to compare depend on which offsets the table has."""
+        """Return true if the ranges to compare depend on the offsets that the table has."""
         return not (self.has_start and self.has_end)
 
     def compared(self, table: Ranges) -> dict[TopicPartition, OffsetRange]:
@@ -162,7 +168,7 @@ class Scope:
 
     def _compared(self, requested: OffsetRange, table: OffsetRange | None) -> OffsetRange:
         if table is None:
-            # The table has no row of the partition. With a given start, that means that all rows are missing.
+            # The table has no row of the partition. If the options name a start, all rows are missing.
             return requested if self.has_start else OffsetRange(requested.end, requested.end)
         start = requested.start if self.has_start else max(requested.start, min(table.start, requested.end))
         end = requested.end if self.has_end else max(start, min(table.end, requested.end))
@@ -207,9 +213,9 @@ def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
 
 
 def _start_has_moved(settings: Mapping[str, str]) -> bool:
-    """Return whether the options start at a position that has moved since the stream began: `latest` or a group's.
+    """Return true if the options start at `latest` or at a group's offsets, which have moved since the stream began.
 
-    In that case the table shows where the stream began.
+    Then only the table shows where the stream began.
     """
     values = {name.lower(): value for name, value in settings.items()}
     start = values.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower()

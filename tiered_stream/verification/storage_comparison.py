@@ -1,9 +1,9 @@
-"""Comparison of the records of tiered offsets, read from the storage and read from the brokers.
+"""Comparison of the storage with the brokers: tiered offsets are read from both, and their records are compared.
 
-Each split is read once from both sides, and the rows' hashes are summed in buckets of 65,536 offsets. If sums differ,
-the first differing bucket is read again row by row, and then the first differing record. Brokers serve offsets from
-their own disks, and fetch the others from the storage themselves. For those, the comparison checks our reading against
-the brokers' reading, indexes and leader epochs.
+Each split is read once from each side, and its row hashes are added up in buckets of 65,536 offsets. If sums differ,
+the first differing bucket is read again row by row, and then the first differing record. Brokers have some of the
+offsets on their own disks, and fetch the other offsets from the storage. For the other offsets, the comparison checks
+this package's reading against the brokers' reading, indexes and leader epochs.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, num
 from tiered_stream.verification.storage_report import Kind, PartitionComparison, StorageDifference, StorageReport
 
 _UNREADABLE = (StorageObjectNotFoundError, StorageFormatError, CorruptDataError, UnsupportedDataError)
-"""Errors of one segment, not of the connection to the storage."""
+"""Errors that mean that one segment cannot be read, but others may be."""
 _FATAL = (StorageBucketNotFoundError, DataLimitError)
-"""Subclasses of the errors in `_UNREADABLE` that the user has to fix, so that the comparison stops."""
+"""Subclasses of `_UNREADABLE` that concern all segments, so that the comparison stops."""
 _SHOWN = 60
 
 Sums = dict[int, tuple[int, int, int]]
@@ -61,7 +61,7 @@ def compare_storage(options: Options) -> StorageReport:
     """Compare storage and brokers for the tiered part of the offsets that the options of a batch query choose.
 
     Raises:
-        ConfigurationError: there are no brokers to compare with, or no locator says what is tiered; or as `plan_batch`.
+        ConfigurationError: there are no brokers, or no locator names tiered segments; or as `plan_batch`.
         StorageError: the storage as a whole cannot be read.
         BrokerError: the brokers cannot be reached, or do not serve records that they have.
     """
@@ -160,7 +160,7 @@ class _Comparison:
             yield numbers(batch["offset"]), row_hashes(batch, HASHED)
 
     def _first_difference(self, split: Split, bucket: int) -> StorageDifference | None:
-        """Read the bucket again and return its first difference; None if there is no difference any more."""
+        """Read one bucket of the split again and return its first difference; None: nothing differs any more."""
         bucket_split = part_of(split, OffsetRange(bucket * BUCKET, (bucket + 1) * BUCKET))
         ours, theirs = (self._rows(side) for side in (bucket_split, replace(bucket_split, locations=())))
         difference = first_difference(ours, theirs)
@@ -201,9 +201,9 @@ def part_of(split: Split, offsets: OffsetRange) -> Split:
 
 
 def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbers]) -> tuple[int, Kind] | None:
-    """Return the first offset at which two pairs of (offsets, hashes) differ, and how; None if they are equal.
+    """Return the first offset at which the storage's rows (`ours`) differ from the brokers' rows (`theirs`), and how.
 
-    Both pairs must be sorted by offset.
+    Each side is a pair of arrays, the rows' offsets in ascending order and the rows' hashes. None: the sides are equal.
     """
     common = min(len(ours[0]), len(theirs[0]))
     same = (ours[0][:common] == theirs[0][:common]) & (ours[1][:common] == theirs[1][:common])
@@ -228,9 +228,9 @@ def _unreadable(start: int, error: TieredStreamError) -> _Compared:
 def _planned(
     partition: TopicPartition, offsets: OffsetRange, plan: Callable[[PartitionRanges], list[Split]], locator: Locator
 ) -> Iterator[Split | _Compared]:
-    """Yield the splits that are read from storage; if planning fails, an unreadable result for the segment at fault.
+    """Yield the splits that are read from storage, and for each segment that cannot be planned an unreadable result.
 
-    The segment is found by planning halves of the offsets again and again.
+    If planning fails, the two halves of the offsets are planned separately, until one segment is left.
     """
     try:
         yield from [split for split in plan({partition: offsets}) if split.locations]

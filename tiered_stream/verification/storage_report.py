@@ -47,10 +47,11 @@ class StorageDifference:
 
 @dataclass(frozen=True, slots=True)
 class PartitionComparison:
-    """Result of comparing one partition: `asked` are the requested offsets, `compared` the tiered part of them.
+    """Result of the comparison of one partition.
 
-    The broker has `on_disk` of the compared offsets on its own disk, and fetches the others from the storage itself.
-    `records` is the number of the broker's records. `differing_buckets` counts buckets of 65,536 offsets.
+    `asked` are the requested offsets, and `compared` the tiered offsets among them. `on_disk` is the number of compared
+    offsets that the broker has on its own disk; it fetches the other offsets from the storage. `records` is the number
+    of the broker's records, and `differing_buckets` the number of buckets of 65,536 offsets that differ.
     """
 
     partition: TopicPartition
@@ -72,7 +73,7 @@ class PartitionComparison:
         return sum(map(len, self.compared))
 
     def describe(self) -> str:
-        """Return a description of the difference in this partition."""
+        """Return a sentence about the first difference in this partition."""
         return str(self.first or f"{self.differing_buckets} buckets differed when they were first read, and then not")
 
 
@@ -93,7 +94,7 @@ class StorageReport:
         return sum(result.records for result in self.partitions)
 
     def summary(self) -> str:
-        """Return the verdict in one line."""
+        """Return the result of the whole comparison in one line."""
         if self.equal:
             return f"the storage gives what the brokers give: {self.records:,} records compared"
         wrong = ", ".join(str(result.partition) for result in self.partitions if not result.equal)

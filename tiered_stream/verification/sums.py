@@ -16,7 +16,7 @@ from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, num
 from tiered_stream.verification.hashing import Hashing
 
 MAX_WAITING = 65_536
-"""Number of sums that are collected before they are yielded. In a log that is nearly all gaps, a sum is of one row."""
+"""Number of sums in one batch for the JVM. In a log that has nearly only gaps, a sum is over one row."""
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
@@ -40,7 +40,7 @@ def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[p
 
 
 def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:
-    """Join `parts` (tuples of columns) into few large ones, because each batch costs a transfer to the JVM."""
+    """Join tuples of columns into few tuples of at least `MAX_WAITING` rows, because each batch costs a transfer."""
     waiting: list[tuple[Numbers, ...]] = []
     size = 0
     for part in parts:

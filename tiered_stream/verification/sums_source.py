@@ -1,4 +1,4 @@
-"""Spark source whose tasks hash a topic's records: planned like `tiered_stream`, but its rows are sums or hashes."""
+"""Spark source that is planned like `tiered_stream`, but whose tasks return sums of row hashes, or row hashes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = "tiered_stream_sums"
 
 
 class SumsDataSource(DataSource):
-    """Spark data source that returns sums of row hashes or row hashes; only `replay.verification` uses it."""
+    """Spark data source that returns sums of row hashes or row hashes; only `comparison.py` uses it."""
 
     @classmethod
     def name(cls) -> str:

@@ -36,8 +36,8 @@ class ColumnDifference:
 class Difference:
     """First offset of a partition at which the table differs from the topic.
 
-    `copies`: number of rows that the table has of this offset. `counts`: number of differing offsets of each kind in
-    the same bucket of 65,536 offsets.
+    `copies` is the number of the table's rows with this offset. `columns` are the columns that differ, if `kind` is
+    DIFFERENT. `counts` has the number of differing offsets of each kind in the same bucket of 65,536 offsets.
     """
 
     offset: int
@@ -63,9 +63,9 @@ class Difference:
 class PartitionReport:
     """Result of the comparison of one partition.
 
-    `log` has the offsets that the topic holds now, and `offsets` the part of them that was compared. `topic_records`
-    and `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
-    `offsets`. `differing` has the offsets from the first to the last bucket that differs, in whole buckets.
+    `log` are the offsets that the topic has now, and `offsets` the compared offsets among them. `topic_records` and
+    `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
+    `offsets`. `differing` are the offsets from the first to the last bucket that differs, in whole buckets.
     """
 
     partition: TopicPartition
@@ -80,7 +80,7 @@ class PartitionReport:
 
     @property
     def equal(self) -> bool:
-        """Return whether table and topic are equal in the compared offsets."""
+        """Return true if table and topic are equal in the compared offsets."""
         return self.differing_buckets == 0
 
     def not_compared(self) -> Iterator[str]:
@@ -93,7 +93,7 @@ class PartitionReport:
             yield f"{self.table_outside:,} rows of the table"
 
     def describe(self) -> str:
-        """Return the result as one sentence: equal, or the first difference."""
+        """Return `equal`, or a sentence about the first difference."""
         if self.equal:
             return "equal"
         assert self.differing is not None
@@ -110,8 +110,8 @@ class PartitionReport:
 class VerifyReport:
     """Result of the comparison of a table, at `version`, with its topics.
 
-    `columns` were compared in addition to the offset; `left_out` are columns that the table does not have. `not_read`:
-    partitions that the table has rows of but the topics do not have, each with the number of rows.
+    `columns` were compared in addition to the offset, and `left_out` were not, because the table does not have them.
+    `not_read` has the partitions of which only the table has rows, each with the number of rows.
     """
 
     table: str
@@ -123,12 +123,12 @@ class VerifyReport:
 
     @property
     def equal(self) -> bool:
-        """Return whether no partition differs, and the table has no rows of other partitions."""
+        """Return true if no partition differs, and the table has no rows of other partitions."""
         return all(report.equal for report in self.partitions) and not self.not_read
 
     @property
     def records(self) -> int:
-        """Return how many of the topics' records were compared."""
+        """Return the number of the topics' records that were compared."""
         return sum(report.topic_records for report in self.partitions)
 
     def summary(self) -> str:
@@ -159,7 +159,7 @@ class VerifyReport:
 
 
 def render(report: VerifyReport) -> RenderableType:
-    """Return the report as a table and lines for a terminal."""
+    """Render the report as a table and lines for a terminal."""
     table = Table("partition", title=f"{report.table}, version {report.version}")
     for column in ("offsets compared", "records in the topic", "in the table"):
         table.add_column(column, justify="right")

@@ -87,7 +87,7 @@ def verify(
 
 
 def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
-    """Return the topics to compare; for a `subscribePattern`, only the matching topics with settings of their own."""
+    """Return the topics to compare; for `subscribePattern`, only the matching topics with `ingest.topic.*` settings."""
     if ranges is not None:
         return {partition.topic for partition in ranges}
     subscription = parse_subscription(options)
@@ -99,7 +99,7 @@ def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
 
 
 def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
-    """Return the table's columns that hold a record's parts, by Kafka's name (see `row_schema.record_columns`).
+    """Return the names of the table's columns with a record's key, value and so on, by Kafka's name for them.
 
     Raises:
         ConfigurationError: the settings of two topics name different columns.
@@ -116,7 +116,7 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
-    """Compare the sums of topic and table; return the results and the topics' offset ranges that were read."""
+    """Compare the sums of topic and table; return the results and the topic's offset ranges, by partition."""
     table = sides.table_sums(scope)
     if scope.needs_table:
         table.persist()  # the few sums are needed twice, but the table is read only once
