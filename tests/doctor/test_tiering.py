@@ -26,7 +26,7 @@ def tiering(monkeypatch: pytest.MonkeyPatch, told: dict[str, dict[str, str]], *t
     monkeypatch.setattr(cluster_checks, "topic_configs", lambda client, topics, names: told)
     options = parse_options({"kafka.bootstrap.servers": "nowhere:9092", "subscribe": "t"}, streaming=False)
     named = dict.fromkeys(topics or told, cast(TopicMetadata, None))
-    return cluster_checks._look_at_tiering(cast(Job, type("Given", (), {"options": options})), named)
+    return cluster_checks._check_tiering(cast(Job, type("Given", (), {"options": options})), named)
 
 
 def test_segments_that_wait_for_their_copy_are_told_with_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def test_no_key_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     things: PerProcess[Thing] = PerProcess()
     things.get({"sasl.jaas.config": SECRET}, Thing)
     things.get(StorageOptions(access_key_id=SECRET, rsm_config={"aws.secret.access.key": SECRET}), Thing)
-    (kept,) = things._kept.values()
+    (kept,) = things._caches.values()
     assert len(kept._values) == 2
     assert SECRET not in repr((vars(things), vars(kept))) + caplog.text
     assert not any(SECRET.encode() in key for key in kept._values)

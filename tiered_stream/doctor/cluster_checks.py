@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tiered_stream import errors
 from tiered_stream.broker.client import api_versions, open_client, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
@@ -22,22 +23,12 @@ from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import (
     Examination,
     FaultError,
-    Fixes,
     Known,
     NotNeededError,
     Result,
     collected_warnings,
 )
 from tiered_stream.doctor.reachability import Unreached, find_unreached
-from tiered_stream.errors import (
-    BrokerAuthorizationError,
-    BrokerUnavailableError,
-    ConfigurationError,
-    OffsetOutOfRangeError,
-    StorageAccessError,
-    StorageError,
-    UnknownTopicError,
-)
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
@@ -52,6 +43,20 @@ _TIERED = "remote.storage.enable"
 _LIST_OFFSETS_OF_3_9 = 9
 _SHOWN = 5
 _MAX_BROKERS, _AT_ONCE = 1_000, 32
+_METADATA_TOPIC_FIXES = {
+    errors.UnknownTopicError: "switch tiered storage on in the brokers (remote.log.storage.system.enable=true); of a "
+    "cluster that is gone, read with remote.log.locator=archive",
+    errors.BrokerAuthorizationError: "grant READ on the topic __remote_log_metadata, or read through a gateway",
+}
+_LOCATOR_FIXES = {
+    errors.BrokerAuthorizationError: "grant what the message names, or do without tiers by remote.log.locator=none",
+}
+_ARCHIVE_FIXES = {
+    errors.UnknownTopicError: "correct subscribe, remote.storage.uri or rsm.config.key.prefix",
+    errors.StorageAccessError: "grant s3:GetObject and s3:ListBucket on the bucket; where a key pair is named, give "
+    "its private key in rsm.config.encryption.key.pairs.*",
+    errors.StorageError: "correct remote.storage.*, or see what the checks of the bucket say",
+}
 _RESTORE = "restore objects that are missing (from the bucket's versions); name key prefixes that are not read"
 
 
@@ -78,21 +83,8 @@ def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
     check("tiering of the topics", _check_tiering, job, topics)
     check("READ on the topics", _check_read, job, topics, advertised, fixes=asking)
     feature = check("KIP-1248", lambda job, _: _check_feature(job.options), job, login)
-    check(
-        "metadata topic", lambda job, feature, _: _check_metadata_topic(job.options, feature), job, feature, advertised,
-        fixes={
-            UnknownTopicError: "switch tiered storage on in the brokers (remote.log.storage.system.enable=true); of a "
-            "cluster that is gone, read with remote.log.locator=archive",
-            BrokerAuthorizationError: "grant READ on the topic __remote_log_metadata, or read through a gateway",
-        },
-    )  # fmt: skip
-    source = check(
-        "locator", lambda job, _: _choose_locator(job.options), job, advertised,
-        fixes={
-            ConfigurationError: "correct the setting that the message names",
-            BrokerAuthorizationError: "grant what the message names, or do without tiers by remote.log.locator=none",
-        },
-    )  # fmt: skip
+    check("metadata topic", _check_metadata_topic, job, feature, advertised, fixes=_METADATA_TOPIC_FIXES)
+    source = check("locator", lambda job, _: _choose_locator(job.options), job, advertised, fixes=_LOCATOR_FIXES)
     ranges = check("offsets", _check_offsets, job, topics, advertised, fixes=asking)
     return Cluster(source, ranges)
 
@@ -108,20 +100,9 @@ def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
             result = _ranges(source.offset_reader, partitions)
         return Result(result.value, "; ".join(warned), _RESTORE) if warned else result
 
-    fixes: Fixes = {
-        ConfigurationError: "correct the setting that the message names",
-        UnknownTopicError: "correct subscribe, remote.storage.uri or rsm.config.key.prefix",
-        StorageAccessError: "grant s3:GetObject and s3:ListBucket on the bucket; where a key pair is named, give its "
-        "private key in rsm.config.encryption.key.pairs.*",
-        StorageError: "correct remote.storage.*, or see what the checks of the bucket say",
-    }
-    examination.check("brokers", _no_brokers, job)
-    source = examination.check("locator", lambda job: _choose_locator(job.options), job, fixes=fixes)
-    return Cluster(source, examination.check("offsets", check_offsets, job, source, fixes=fixes))
-
-
-def _no_brokers(_: Job) -> Result[bool]:
-    raise NotNeededError("remote.log.locator=archive needs no broker")
+    examination.skip("brokers", "remote.log.locator=archive needs no broker")
+    source = examination.check("locator", lambda job: _choose_locator(job.options), job, fixes=_ARCHIVE_FIXES)
+    return Cluster(source, examination.check("offsets", check_offsets, job, source, fixes=_ARCHIVE_FIXES))
 
 
 def _reach_bootstrap(job: Job) -> Result[bool]:
@@ -169,9 +150,9 @@ def _renew_login(config: BrokerConfig) -> None:
     except TimeoutError as error:
         description = f"{login.origin}: no {login.shows} came in {config.api_timeout_ms} ms"
         raise FaultError(description, f"open the way to the {login.source}") from error
-    except BrokerUnavailableError as error:
+    except errors.BrokerUnavailableError as error:
         raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error
-    except ConfigurationError as error:  # an error of the token or credentials, not of TLS to the brokers
+    except errors.ConfigurationError as error:  # an error of the token or credentials, not of TLS to the brokers
         raise FaultError(str(error), "correct what the message names") from error
 
 
@@ -205,11 +186,8 @@ def _reach_advertised(job: Job, response: Any) -> Result[bool]:
             "set the broker's advertised.listeners to an address that this machine reaches (all reading goes there, "
             "not to the bootstrap servers), or open the way to that address",
         )
-    return Result(
-        True,
-        ", ".join(f"{broker.host}:{broker.port}" for broker in brokers[:_SHOWN])
-        + f" answer; brokers: {len(brokers):,}",
-    )
+    shown = ", ".join(f"{broker.host}:{broker.port}" for broker in brokers[:_SHOWN])
+    return Result(True, f"{shown} answer; brokers: {len(brokers):,}")
 
 
 def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
@@ -217,16 +195,14 @@ def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
     partitions = assigned(subscription, BrokerOffsetReader(client, options.isolation_level)).partitions
     missing = set(subscription.assigned) - partitions
     if missing:
-        raise UnknownTopicError(f"the partitions {listed(missing)} do not exist")
+        raise errors.UnknownTopicError(f"the partitions {listed(missing)} do not exist")
     if not partitions and subscription.pattern is None:
         raise FaultError("assign names no partition", "name those that the job is to read")
     if not partitions:
         raise FaultError(f"no topic that the user may see has the pattern {subscription.pattern!r}",
                          "correct subscribePattern, or grant DESCRIBE on the topics")  # fmt: skip
     topics = client.metadata({partition.topic for partition in partitions})
-    leaderless = [
-        partition for partition in partitions if topics[partition.topic].partitions[partition.partition].leader_id < 0
-    ]
+    leaderless = partitions - set(_with_leader(topics))
     if leaderless:
         return Result(topics, f"no leader: {listed(leaderless)}", "bring back the brokers that hold these partitions")
     return Result(topics, f"{_list_some(topics)}; all partitions have a leader: {len(partitions):,}")
@@ -242,15 +218,8 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
     topic_settings = topic_configs(open_client(job.options.kafka), topics, (_TIERED, *COPY_LAG_CONFIGS))
     not_tiered = [topic for topic, configs in topic_settings.items() if configs.get(_TIERED, "false") != "true"]
     if not_tiered:
-        return Result(
-            True,
-            f"not tiered, all of it is read through the brokers: {_list_some(not_tiered)}",
-            kafka_tool(
-                "kafka-configs",
-                job.options.kafka,
-                f"--alter --entity-type topics --entity-name NAME --add-config {_TIERED}=true",
-            ),
-        )
+        description = f"not tiered, all of it is read through the brokers: {_list_some(not_tiered)}"
+        return Result(True, description, _set_config(job.options, f"{_TIERED}=true"))
     if len(topic_settings) < len(topics):
         raise NotNeededError(
             f"unknown of {_list_some(topics.keys() - topic_settings)}: the user lacks DESCRIBE_CONFIGS, "
@@ -265,10 +234,14 @@ def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
     shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
     more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
     description = "; ".join([f"{_TIERED}=true", *shown, *more])
-    if any(lag.is_for_ever for lag in lags.values()):
-        alter = f"--alter --entity-type topics --entity-name NAME --add-config {LAG_MS}=0"
-        return Result(True, description, kafka_tool("kafka-configs", options.kafka, alter))
-    return Result(True, description)
+    waits = any(lag.is_for_ever for lag in lags.values())
+    return Result(True, description, _set_config(options, f"{LAG_MS}=0") if waits else "")
+
+
+def _set_config(options: Options, config: str) -> str:
+    """Return the command line that sets a topic's config, such as `remote.storage.enable=true`."""
+    arguments = f"--alter --entity-type topics --entity-name NAME --add-config {config}"
+    return kafka_tool("kafka-configs", options.kafka, arguments)
 
 
 def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[bool]:
@@ -280,21 +253,18 @@ def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Resul
     client = open_client(job.options.kafka)
     reader = BrokerOffsetReader(client, job.options.isolation_level)
     refused = {}
-    for topic, metadata in topics.items():
-        with_leader = [
-            number for number, partition_metadata in metadata.partitions.items() if partition_metadata.leader_id >= 0
-        ]
-        for partition in [TopicPartition(topic, with_leader[0])] if with_leader else ():
-            try:
-                end = reader.latest([partition])[partition]
-                with suppress(OffsetOutOfRangeError):  # only an authorized user gets this error
-                    fetch_records(client, partition, end, isolation=job.options.isolation_level, max_bytes=1,
-                                  max_wait_ms=0)  # fmt: skip
-            except BrokerAuthorizationError as error:
-                refused[topic] = error
+    for topic, partition in {partition.topic: partition for partition in reversed(_with_leader(topics))}.items():
+        try:
+            end = reader.latest([partition])[partition]
+            with suppress(errors.OffsetOutOfRangeError):  # only an authorized user gets this error
+                fetch_records(client, partition, end, isolation=job.options.isolation_level, max_bytes=1, max_wait_ms=0)
+        except errors.BrokerAuthorizationError as error:
+            refused[topic] = error
     if refused:
         first = next(iter(refused.values()))
-        raise BrokerAuthorizationError(f"{_list_some(refused)}: {first}" if len(refused) > 1 else str(first)) from first
+        raise errors.BrokerAuthorizationError(
+            f"{_list_some(refused)}: {first}" if len(refused) > 1 else str(first)
+        ) from first
     return Result(True, "a Fetch from each topic is answered")
 
 
@@ -302,17 +272,16 @@ def _check_feature(options: Options) -> Result[int]:
     version = supported_feature(open_client(options.kafka), LOCATION_FEATURE)
     if not version:
         return Result(0, "not spoken: these are stock brokers, without a gateway")
-    return Result(
-        version, f"{LOCATION_FEATURE} {version}, {'signed' if version >= SIGNED_LOCATIONS else 'not signed'}: a gateway"
-    )
+    signed = "signed" if version >= SIGNED_LOCATIONS else "not signed"
+    return Result(version, f"{LOCATION_FEATURE} {version}, {signed}: a gateway")
 
 
-def _check_metadata_topic(options: Options, feature: int) -> Result[bool]:
-    if options.locator is LocatorName.NONE:
+def _check_metadata_topic(job: Job, feature: int, _: bool) -> Result[bool]:
+    if job.options.locator is LocatorName.NONE:
         raise NotNeededError("remote.log.locator=none reads everything through the brokers")
-    if feature and options.locator is not LocatorName.METADATA_TOPIC:
+    if feature and job.options.locator is not LocatorName.METADATA_TOPIC:
         raise NotNeededError("the gateway says where segments are")
-    check_readable(open_client(options.kafka))
+    check_readable(open_client(job.options.kafka))
     return Result(True, f"{REMOTE_LOG_METADATA_TOPIC} exists and may be read")
 
 
@@ -338,15 +307,19 @@ def _choose_locator(options: Options) -> Result[LogSource]:
 
 
 def _check_offsets(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[PartitionRanges]:
-    client, options = open_client(job.options.kafka), job.options
-    partitions = [
+    reader = BrokerOffsetReader(open_client(job.options.kafka), job.options.isolation_level)
+    chosen = job.options.subscription.assigned
+    return _ranges(reader, [partition for partition in _with_leader(topics) if not chosen or partition in chosen])
+
+
+def _with_leader(topics: Mapping[str, TopicMetadata]) -> list[TopicPartition]:
+    """Return the topics' partitions that have a leader."""
+    return [
         TopicPartition(topic, number)
         for topic, metadata in topics.items()
         for number, partition in metadata.partitions.items()
         if partition.leader_id >= 0
-        and (not options.subscription.assigned or TopicPartition(topic, number) in options.subscription.assigned)
     ]
-    return _ranges(BrokerOffsetReader(client, options.isolation_level), partitions)
 
 
 def _ranges(reader: OffsetReader, partitions: Collection[TopicPartition]) -> Result[PartitionRanges]:

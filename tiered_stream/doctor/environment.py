@@ -28,7 +28,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     job_settings,
     source_options,
 )
-from tiered_stream.doctor.finding import Examination, FaultError, Fixes, Known, Result, collected_warnings
+from tiered_stream.doctor.finding import Examination, FaultError, Known, Result, collected_warnings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
@@ -56,8 +56,7 @@ class Job:
 
 def check_environment(examination: Examination, settings: Mapping[str, str]) -> Known[Job]:
     """Run all checks that need no network, and return the job that the settings describe."""
-    fixes: Fixes = {ConfigurationError: "correct the setting that the message names"}
-    job = examination.check(SETTINGS, lambda: _parse(settings), fixes=fixes)
+    job = examination.check(SETTINGS, lambda: _parse(settings))
     lands = gives(settings, (TABLE,))
     examination.check("Python and packages", lambda: _check_packages(lands))
     examination.check("Java", lambda: _check_java(lands))

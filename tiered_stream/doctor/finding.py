@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from tiered_stream.errors import TieredStreamError
+from tiered_stream.errors import ConfigurationError, TieredStreamError
 
 T = TypeVar("T")
 
 Fixes = Mapping[type[TieredStreamError], str]
 """Advice on how to fix an error, by the error's class; the first class that matches is used."""
 
+_COMMON_FIXES: Fixes = {ConfigurationError: "correct the setting that the message names"}
 _PACKAGE = "tiered_stream"
 _MAX_CHARACTERS = 2_000
 
@@ -103,13 +104,17 @@ class Examination:
         except FaultError as fault:
             return self._add(Finding(name, Status.FAILED, str(fault), fault.fix))
         except TieredStreamError as error:
-            fitting = (fix for kind, fix in (fixes or {}).items() if isinstance(error, kind))
+            fitting = (fix for kind, fix in {**(fixes or {}), **_COMMON_FIXES}.items() if isinstance(error, kind))
             return self._add(Finding(name, Status.FAILED, str(error), next(fitting, "do as the message says")))
         except Exception as error:  # noqa: BLE001 - the other checks go on; its text may hold a secret
             fix = "report it: a fault of the check itself, not of what it looked at"
             return self._add(Finding(name, Status.FAILED, f"unexpected {type(error).__name__}", fix))
         self._add(Finding(name, Status.WARNING if result.fix else Status.OK, result.description, result.fix))
         return Known(name, result.value)
+
+    def skip(self, name: str, reason: str) -> None:
+        """Report that a check is skipped."""
+        self._add(Finding(name, Status.SKIPPED, reason))
 
     def _add(self, finding: Finding) -> Known[Any]:
         finding = Finding(_line(finding.check), finding.status, _line(finding.found), _line(finding.mend))

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from botocore import exceptions as aws
 
+from tiered_stream import errors
 from tiered_stream.delta.catalog.address import path_uri
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
@@ -29,45 +30,30 @@ from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, NotNeededError, Result
 from tiered_stream.doctor.spark_conf import SparkConf
-from tiered_stream.errors import (
-    ConfigurationError,
-    CorruptDataError,
-    TableAccessError,
-    TableError,
-    UnsupportedDataError,
-)
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import PartitionRanges, TopicPartition
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.process.logs import muted
 from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, s3_client
 
-_OPTION = "ingest.storage."
 _REFUSED_CONDITION = (409, 412)
 _NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so that it needs a new table, too"
 _FIXES = {
-    ConfigurationError: "correct the setting that the message names",
-    TableAccessError: "correct spark.hadoop.fs.s3a.* or ingest.storage.*, and grant s3:GetObject, s3:PutObject, "
+    errors.TableAccessError: "correct spark.hadoop.fs.s3a.* or ingest.storage.*, and grant s3:GetObject, s3:PutObject, "
     "s3:DeleteObject and s3:ListBucket on the bucket",
-    TableError: "repair the table's log, or name another table",
+    errors.TableError: "repair the table's log, or name another table",
 }
 
 
 def check_table(examination: Examination, job: Known[Job], cluster: Cluster, spark: SparkConf, *, write: bool) -> None:
     """Check each pair of table and checkpoint; if the settings name no table, the check is skipped."""
-    if job.value is None:
-        examination.check("table", lambda _: Result(True, ""), job)
-        return
-    for table, checkpoint in job.value.tables:
+    tables = job.value.tables if job.value else ()
+    for table, checkpoint in tables:
         examination.check("hadoop-aws", lambda _, t=table, c=checkpoint: _check_hadoop_aws(t, c, spark), job)
         _check_one_table(examination, job, table, spark, write=write)
         _check_checkpoint(examination, job, checkpoint, cluster, spark)
-    if not job.value.tables:
-        examination.check("table", _no_table, job)
-
-
-def _no_table(_: Job) -> Result[bool]:
-    raise NotNeededError("the settings have no ingest.table")
+    if not tables:
+        examination.skip("table", "the settings have no ingest.table" if job.value else f"because of: {job.check}")
 
 
 def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkConf) -> Result[bool]:
@@ -113,8 +99,7 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
     """
     parts, files = urlsplit(uri), table_files(job.settings)
     if parts.scheme == "file":
-        folder = Path(unquote(parts.path))
-        nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        nearest = _nearest(uri)
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
             raise FaultError(
                 f"{nearest} is not a folder that this user may write to", "correct the path, or its permissions"
@@ -135,6 +120,12 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
     return TableFiles(uri, storage, files.day_column), result.description, result.fix
 
 
+def _nearest(uri: str) -> Path:
+    """Return the folder at a `file:` URI, or the nearest parent folder that exists."""
+    folder = Path(unquote(urlsplit(uri).path))
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
+
+
 def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
     try:
         from tiered_stream.delta.commit.deltalake_commit import describe, open_table
@@ -149,7 +140,7 @@ def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
         return Result(True, f"version {table.version()}; whether decoded columns fit, the first run says")
     try:
         check_fit(files.uri, description, schema, files.day_column)
-    except ConfigurationError as error:
+    except errors.ConfigurationError as error:
         raise FaultError(str(error), "name another table in ingest.table, or change this one by ALTER TABLE") from None
     why_not = why_not_direct(description, files.day_column, schema)
     lane = f"the Spark lane, as {why_not}" if why_not else "the direct lane"
@@ -170,9 +161,7 @@ def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
     name = f".tiered-stream-doctor-{uuid.uuid4().hex}"
     if urlsplit(files.uri).scheme == "s3":
         return _try_s3(job, files, name)
-    folder = Path(unquote(urlsplit(files.uri).path))
-    # A missing table folder is not created here; the nearest existing parent folder is used.
-    file = next(parent for parent in (folder, *folder.parents) if parent.is_dir()) / name
+    file = _nearest(files.uri) / name  # a missing table folder is not created
     try:
         file.write_bytes(b"")
         file.unlink()
@@ -248,10 +237,10 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     try:
         last = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage)).last_ends()
     except OSError as error:
-        raise FaultError(f"it cannot be read: {type(error).__name__}", _FIXES[TableAccessError]) from None
-    except CorruptDataError as error:
+        raise FaultError(f"it cannot be read: {type(error).__name__}", _FIXES[errors.TableAccessError]) from None
+    except errors.CorruptDataError as error:
         raise FaultError(str(error), f"restore the file from a backup of the checkpoint: {_NEW_CHECKPOINT}") from None
-    except UnsupportedDataError as error:
+    except errors.UnsupportedDataError as error:
         raise FaultError(str(error), f"update tiered_stream, and keep the checkpoint: {_NEW_CHECKPOINT}") from None
     if last is None:
         return Result({}, f"nothing is committed in it yet: the query begins at startingOffsets ({description})", fix)
@@ -268,12 +257,9 @@ def _check_positions(job: Job, positions: Positions, ranges: PartitionRanges, so
     Raises:
         FaultError: an offset is below the log start offset or above the high watermark.
     """
-    lost = {
-        partition: at for partition, at in positions.items() if partition in ranges and at < ranges[partition].start
-    }
-    beyond = {
-        partition: at for partition, at in positions.items() if partition in ranges and at > ranges[partition].end
-    }
+    known = {partition: at for partition, at in positions.items() if partition in ranges}
+    lost = {partition: at for partition, at in known.items() if at < ranges[partition].start}
+    beyond = {partition: at for partition, at in known.items() if at > ranges[partition].end}
     if beyond:  # Spark's own source plans up to the high watermark, above the last stable offset
         high_watermarks = source.offset_reader.high_watermarks(beyond)
         beyond = {partition: at for partition, at in beyond.items() if at > high_watermarks[partition]}

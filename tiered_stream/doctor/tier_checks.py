@@ -6,26 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from tiered_stream import errors
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import (
     Examination,
     FaultError,
-    Fixes,
     Known,
     NotNeededError,
     Result,
     collected_warnings,
-)
-from tiered_stream.errors import (
-    BrokerError,
-    ConfigurationError,
-    SignedLocationError,
-    StorageAccessError,
-    StorageBucketNotFoundError,
-    StorageError,
-    StorageObjectNotFoundError,
-    TieredStreamError,
 )
 from tiered_stream.locate.locator import Locator, WrappedLocator
 from tiered_stream.locate.log_source import LogSource
@@ -50,18 +40,17 @@ class Located:
     signed: SegmentLocation | None = None
 
 
-Failures = Mapping[RemoteLogSegment, TieredStreamError]
+Failures = Mapping[RemoteLogSegment, errors.TieredStreamError]
 """Segments that could not be fetched, with their errors."""
 
 
 def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> None:
     check = examination.check
-    malformed: Fixes = {ConfigurationError: "correct the setting that the message names"}
-    fetcher = check("storage settings", _open_fetcher, job, fixes=malformed)
+    fetcher = check("storage settings", _open_fetcher, job)
     listable = _check_bucket(examination, job, fetcher)
     fixes = {
-        BrokerError: "see what the checks of the brokers say",
-        StorageError: "see what the checks of the bucket say",
+        errors.BrokerError: "see what the checks of the brokers say",
+        errors.StorageError: "see what the checks of the bucket say",
     }
     located = check("tiered segments", _locate, cluster.source, cluster.ranges, fixes=fixes)
     check("segment objects", fetch_segments, job, fetcher, listable, located)
@@ -152,12 +141,12 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
     if not located.segments:
         raise NotNeededError("no segment is known")
     sample = _spread(located.segments)
-    failures: dict[RemoteLogSegment, TieredStreamError] = {}
+    failures: dict[RemoteLogSegment, errors.TieredStreamError] = {}
     for segment in sample:
         try:
             fetcher.fetch_log_segment(segment, 0, min(1, segment.size))
             fetcher.fetch_indexes(segment, {IndexType.OFFSET})
-        except TieredStreamError as error:
+        except errors.TieredStreamError as error:
             failures[segment] = error
     if failures:
         raise _fault(job.options.storage, failures, len(sample) - len(failures), listable=listable)
@@ -180,10 +169,10 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
     """
     missing, refused = (
         [segment for segment, error in failures.items() if isinstance(error, kind)]
-        for kind in (StorageObjectNotFoundError, StorageAccessError)
+        for kind in (errors.StorageObjectNotFoundError, errors.StorageAccessError)
     )
     first = next(iter(failures.values()))
-    if isinstance(first, StorageBucketNotFoundError):
+    if isinstance(first, errors.StorageBucketNotFoundError):
         return FaultError(str(first), "correct remote.storage.uri, or make the bucket or folder readable here")
     if misplaced := _misplaced(storage, missing, failures, fetched):
         return misplaced
@@ -238,9 +227,9 @@ def _follow_signed(job: Job, located: Located) -> Result[bool]:
     try:
         origin = parse_signed_url(url).origin
         fetcher.fetch_log_segment(segment, 0, min(1, segment.size))
-    except SignedLocationError as error:
+    except errors.SignedLocationError as error:
         raise FaultError(str(error), "add that host to remote.signed.location.hosts, if it is your storage") from None
-    except StorageError as error:
+    except errors.StorageError as error:
         fix = "open the way from here to that host; if it refuses, check the gateway's own credentials and its clock"
         raise FaultError(str(error), fix) from None
     return Result(True, f"they lead to {origin}, which is allowed and answers")

@@ -19,20 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tiered_stream import errors
 from tiered_stream.broker.client import open_client
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.errors import (
-    BrokerError,
-    ConfigurationError,
-    CorruptDataError,
-    DataLimitError,
-    DataLossError,
-    StorageBucketNotFoundError,
-    StorageFormatError,
-    StorageObjectNotFoundError,
-    TieredStreamError,
-    UnsupportedDataError,
-)
 from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import OffsetRange, PartitionRanges, Split, TopicPartition, within
@@ -48,9 +37,14 @@ from tiered_stream.records.hashed_columns import BUCKET, HASHED
 from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
 from tiered_stream.verification.storage_report import Kind, PartitionComparison, StorageDifference, StorageReport
 
-_UNREADABLE = (StorageObjectNotFoundError, StorageFormatError, CorruptDataError, UnsupportedDataError)
+_UNREADABLE = (
+    errors.StorageObjectNotFoundError,
+    errors.StorageFormatError,
+    errors.CorruptDataError,
+    errors.UnsupportedDataError,
+)
 """Errors that mean that one segment cannot be read, but others may be."""
-_FATAL = (StorageBucketNotFoundError, DataLimitError)
+_FATAL = (errors.StorageBucketNotFoundError, errors.DataLimitError)
 """Subclasses of `_UNREADABLE` that concern all segments, so that the comparison stops."""
 _SHOWN = 60
 
@@ -66,14 +60,14 @@ def compare_storage(options: Options) -> StorageReport:
         BrokerError: the brokers cannot be reached, or do not serve records that they have.
     """
     if options.locator is LocatorName.ARCHIVE:
-        raise ConfigurationError(f"option {LOCATOR.name}: an archive has no brokers to compare it with")
+        raise errors.ConfigurationError(f"option {LOCATOR.name}: an archive has no brokers to compare it with")
     # Neither side may replace the other, and no record may be skipped.
     options = replace(
         options, fallback=Fallback.FAIL, prefer=Prefer.TIERED, fail_on_data_loss=True, include_headers=True
     )
     with closing(open_log_source(options)) as source:
         if source.locator is None:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"option {LOCATOR.name}: nobody says what is tiered; give remote.storage.uri, or point "
                 "kafka.bootstrap.servers at a gateway"
             )
@@ -120,14 +114,14 @@ class _Comparison:
                 return [self._compare(left)]
             except _FATAL:
                 raise
-            except (DataLossError, *_UNREADABLE) as error:
+            except (errors.DataLossError, *_UNREADABLE) as error:
                 log_start = self._log_start(split.topic_partition)
                 if log_start <= left.offsets.start:
                     return self._segment_by_segment(left, error)
                 left = left.rest(log_start)
         return []
 
-    def _segment_by_segment(self, split: Split, error: TieredStreamError) -> list[_Compared]:
+    def _segment_by_segment(self, split: Split, error: errors.TieredStreamError) -> list[_Compared]:
         """Compare each segment of a split separately, so that only the unreadable segments are reported as such."""
         if len(split.locations) <= 1:
             return [_unreadable(split.offsets.start, error)]
@@ -144,8 +138,10 @@ class _Comparison:
     def _broker_sums(self, split: Split) -> Sums:
         try:
             return self._sums(split)
-        except (CorruptDataError, UnsupportedDataError) as error:
-            raise BrokerError(f"{split.topic_partition}: what the broker gives cannot be read: {error}") from error
+        except (errors.CorruptDataError, errors.UnsupportedDataError) as error:
+            raise errors.BrokerError(
+                f"{split.topic_partition}: what the broker gives cannot be read: {error}"
+            ) from error
 
     def _sums(self, split: Split) -> Sums:
         bucket_totals: Sums = {}
@@ -214,13 +210,13 @@ def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbe
     return (our_offset, Kind.EXTRA) if our_offset < their_offset else (their_offset, Kind.MISSING)
 
 
-def _unreadable(start: int, error: TieredStreamError) -> _Compared:
+def _unreadable(start: int, error: errors.TieredStreamError) -> _Compared:
     """Return the result that the storage cannot be read from `start` on because of `error`.
 
     Raises:
         DataLossError: `error` is one, which means that the broker, not the storage, lacks the records.
     """
-    if isinstance(error, DataLossError):
+    if isinstance(error, errors.DataLossError):
         raise error
     return _Compared(OffsetRange(start, start), 0, 0, StorageDifference(start, Kind.UNREADABLE, str(error)))
 
