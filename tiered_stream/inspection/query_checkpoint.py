@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -37,8 +35,13 @@ def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     uri = uri_of(checkpoint) or local_uri(checkpoint)
     if urlsplit(uri).scheme not in ("file", "s3"):
         raise ConfigurationError(f"the checkpoint {checkpoint}: it must be in a local folder, or in S3 (s3a://…)")
-    with _errors(checkpoint):
+    try:
         last = SparkCheckpoint(StoredFolder(checkpoint, uri, storage)).last_ends()
+    except OSError as error:
+        fix = ". How to reach it: ingest.storage.*, or --properties-file with Spark's own settings"
+        raise StorageError(
+            f"the checkpoint {checkpoint} cannot be read: {error}{fix if '://' in checkpoint else ''}"
+        ) from error
     if last is None:
         raise ConfigurationError(
             f"the checkpoint {checkpoint}: no micro-batch is committed there; is it a query's checkpointLocation?"
@@ -47,16 +50,3 @@ def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     if not ends.positions:
         raise ConfigurationError(f"the checkpoint {checkpoint} is of a query that reads no Kafka topic")
     return CommittedBatch(batch, ends.positions)
-
-
-@contextmanager
-def _errors(checkpoint: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        fix = (
-            ""
-            if "://" not in checkpoint
-            else (". How to reach it: ingest.storage.*, or --properties-file with Spark's own settings")
-        )
-        raise StorageError(f"the checkpoint {checkpoint} cannot be read: {error}{fix}") from error

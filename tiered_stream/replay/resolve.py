@@ -80,11 +80,10 @@ def _ranges(
     earliest, latest = reader.earliest(partitions), reader.latest(partitions)
     ranges = {}
     for partition in sorted(partitions):
-        end_at_time, start = ends.get(partition), starts[partition]
-        end = max(
-            earliest[partition], latest[partition] if end_at_time is None else min(end_at_time, latest[partition])
-        )
-        ranges[partition] = OffsetRange(end if start is None else min(max(start, earliest[partition]), end), end)
+        first, last = earliest[partition], latest[partition]
+        start, end_at_time = starts[partition], ends.get(partition)
+        end = max(first, last if end_at_time is None else min(end_at_time, last))
+        ranges[partition] = OffsetRange(end if start is None else min(max(start, first), end), end)
     return ranges, latest
 
 
@@ -115,11 +114,8 @@ def _check_assignment(subscription: Subscription, assignment: Assignment) -> Non
     if missing:
         raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")
     if not assignment.partitions:
-        problem = (
-            "assign names no partition"
-            if subscription.pattern is None
-            else (f"no topic is found by the pattern {subscription.pattern!r}")
-        )
+        pattern = subscription.pattern
+        problem = f"no topic is found by the pattern {pattern!r}" if pattern else "assign names no partition"
         raise ConfigurationError(f"{problem}: there is nothing to replay")
 
 

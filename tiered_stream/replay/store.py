@@ -8,7 +8,7 @@ import orjson
 
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.errors import CorruptDataError
+from tiered_stream.errors import naming
 from tiered_stream.options.offset_ranges import ends_of
 from tiered_stream.replay.replay_plan import ReplayPlan
 
@@ -27,10 +27,8 @@ class ReplayStore(CheckpointFolder):
         text = self.read(PLAN)
         if text is None:
             return None
-        try:
+        with naming(f"{self.folder}/{PLAN}"):
             return ReplayPlan.from_json(text)
-        except CorruptDataError as error:
-            raise CorruptDataError(f"{self.folder}/{PLAN}: {error}") from error
 
     def keep(self, plan: ReplayPlan) -> ReplayPlan:
         """Store the plan unless a plan is stored, and return the stored plan, which may be another process's plan."""

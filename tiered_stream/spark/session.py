@@ -62,7 +62,7 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         fork_program = _fork_program(spark)
         if not spark.conf.get(TASKS_PYTHON, None):
             python = tasks_python(spark)
-            forks = fork_program and is_local(context) and _is_this_python(python)
+            forks = fork_program and _is_local(context.master) and _is_this_python(python)
             spark.conf.set(TASKS_PYTHON, fork_program if forks else python)
         try:
             # The Python of this process has the package, so it plans.
@@ -120,7 +120,7 @@ def _fork_program(spark: SparkSession) -> str | None:
     spark_path = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
     environment = {name: str(value) for name, value in context.environment.items()}
     paths = spark_path, environment.get("PYTHONPATH"), jvm.java.lang.System.getenv("PYTHONPATH")
-    return forked_python(_variables(environment, os.pathsep.join(filter(None, paths))), tasks=is_local(context))
+    return forked_python(_variables(environment, os.pathsep.join(filter(None, paths))), tasks=_is_local(context.master))
 
 
 def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
@@ -131,12 +131,8 @@ def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
     return {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
 
 
-def is_local(context: SparkContext) -> bool:
-    """Return true if the session has a local master, so that tasks run in the driver's JVM."""
-    return _is_local(str(context.master))
-
-
 def _is_local(master: str) -> bool:
+    """Return true if the master is local, so that tasks run in the driver's JVM."""
     return master.partition("[")[0] == "local"
 
 
@@ -156,7 +152,7 @@ def tasks_python(spark: SparkSession) -> str:
     `PYSPARK_PYTHON` or `spark.pyspark.python`.
     """
     context = spark.sparkContext
-    if is_local(context):
+    if _is_local(context.master):
         return context.pythonExec if os.environ.get("PYSPARK_PYTHON") else sys.executable
     archives = (archive for name in _ARCHIVES for archive in (spark.conf.get(name, None) or "").split(","))
     folder = next(filter(None, map(environment_folder, archives)), None)
