@@ -104,7 +104,8 @@ class Examination:
         except FaultError as fault:
             return self._add(Finding(name, Status.FAILED, str(fault), fault.fix))
         except TieredStreamError as error:
-            fitting = (fix for kind, fix in {**(fixes or {}), **_COMMON_FIXES}.items() if isinstance(error, kind))
+            known = *(fixes or {}).items(), *_COMMON_FIXES.items()
+            fitting = (fix for kind, fix in known if isinstance(error, kind))
             return self._add(Finding(name, Status.FAILED, str(error), next(fitting, "do as the message says")))
         except Exception as error:  # noqa: BLE001 - the other checks go on; its text may hold a secret
             fix = "report it: a fault of the check itself, not of what it looked at"

@@ -28,9 +28,9 @@ def open_console(*, stderr: bool = False, soft_wrap: bool = True) -> OutputConso
     """Return a console that does not interpret markup, because text may contain names from storage and brokers."""
     replace_unknown_characters()
     console = OutputConsole(highlight=False, markup=False, soft_wrap=soft_wrap, stderr=stderr)
-    if console.is_terminal:
-        return console
-    return OutputConsole(highlight=False, markup=False, soft_wrap=soft_wrap, stderr=stderr, width=_WIDE)
+    if not console.is_terminal:
+        console.width = _WIDE
+    return console
 
 
 def replace_unknown_characters() -> None:
