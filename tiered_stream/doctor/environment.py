@@ -158,7 +158,7 @@ def _check_kernels() -> Result[bool]:
 
     folder = compiled.cache_folder(compiled.kernel_key(*compiled.KERNELS))
     if folder is None:
-        description = "there is nowhere to keep compiled kernels: each process compiles them anew"
+        description = "there is nowhere to keep compiled kernels: each process compiles them again"
         return Result(True, description, "run `tiered-stream warm` as who installed the package, or set XDG_CACHE_HOME")
     if not any(folder.rglob("*.nbc")):
         description = f"not compiled yet, {folder} is empty: the first task compiles them, which takes some ten seconds"

@@ -11,7 +11,7 @@ _SPEAK_TLS = "check that the address speaks TLS (for brokers: kafka.security.pro
 _TRUST = "trust the authority that issued it (for brokers: kafka.ssl.truststore.location)"
 _RENAME = "connect by a name that the certificate has, or have one issued that names "
 _TLS_FIXES = {
-    9: "set this machine's clock, or have the server's certificate issued anew",
+    9: "set this machine's clock, or have the server's certificate issued again",
     10: "renew the server's certificate",
     **dict.fromkeys((18, 19, 20, 21), _TRUST),
     **dict.fromkeys((62, 64), _RENAME),

@@ -166,7 +166,7 @@ def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
         file.write_bytes(b"")
         file.unlink()
     except OSError as error:
-        raise FaultError(f"{file.parent} cannot be written to: {error.strerror}", "mend its permissions") from None
+        raise FaultError(f"{file.parent} cannot be written to: {error.strerror}", "correct its permissions") from None
     return Result(True, f"a file was made in {file.parent} and deleted")
 
 

@@ -103,7 +103,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
             located = Located(tuple(location.segment for location in locations), signed)
     if warned:
         return Result(
-            located, "; ".join(warned), "these partitions are read through the brokers: mend what is said of them"
+            located, "; ".join(warned), "these partitions are read through the brokers: repair what is said of them"
         )
     if not located.segments:
         fix = "wait until a segment is rolled (segment.ms, segment.bytes) and copied; else see the brokers' logs"
