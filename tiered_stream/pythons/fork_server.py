@@ -151,68 +151,53 @@ def import_for_forks(import_modules: Callable[[], None]) -> None:
     settle_for_forks()
 
 
-class ForkServer:
-    """Server that forks its own process for each request that arrives at `listener`.
+def serve(
+    listener: socket.socket, started_with: Mapping[bytes, bytes], import_for_tasks: Callable[[], None] | None
+) -> tuple[Request, socket.socket] | None:
+    """Fork this process for each request that arrives at `listener`, until the driver has closed the pipe.
 
     Args:
         started_with: environment variables with which this process started (see `read_at_start`).
-        tasks: imports the modules that tasks need; it is called once, after the first request that plans a read.
-            None: forks of tasks import these modules themselves.
+        import_for_tasks: imports the modules that tasks need; it is called once, after the first request that plans a
+            read. None: forks of tasks import these modules themselves.
+
+    Returns:
+        In a fork: the request to run, and the client's socket, which gets the exit code. In the server: None.
     """
-
-    def __init__(
-        self, listener: socket.socket, started_with: Mapping[bytes, bytes], tasks: Callable[[], None] | None
-    ) -> None:
-        self._listener = listener
-        self._started_with = started_with
-        self._tasks = tasks
-
-    def serve(self) -> tuple[Request, socket.socket] | None:
-        """Fork a process for each request until the driver has closed the pipe.
-
-        Returns:
-            In a fork: the request to run, and the client's socket, which gets the exit code. In the server: None.
-        """
-        events = select.poll()  # select() would fail if a descriptor's number is above 1023
-        for descriptor in (_DRIVER, self._listener.fileno()):
-            events.register(descriptor, select.POLLIN)
-        while True:
-            if self._listener.fileno() not in dict(events.poll()):
-                return None
-            client, _ = self._listener.accept()
-            try:
-                request = receive_request(client)
-            except (OSError, ValueError) as error:
-                log.warning("no Python process was forked: %s", error)
-                client.close()
-                continue
-            if self._fork(request, client):
-                return request, client
+    events = select.poll()  # select() would fail if a descriptor's number is above 1023
+    for descriptor in (_DRIVER, listener.fileno()):
+        events.register(descriptor, select.POLLIN)
+    while True:
+        if listener.fileno() not in dict(events.poll()):
+            return None
+        client, _ = listener.accept()
+        try:
+            request = receive_request(client)
+        except (OSError, ValueError) as error:
+            log.warning("no Python process was forked: %s", error)
             client.close()
-            if self._tasks and _BEFORE_TASKS in request.arguments:
-                import_for_forks(self._tasks)
-                self._tasks = None
-
-    def _fork(self, request: Request, client: socket.socket) -> bool:
-        """Fork this process for the request if possible, and return true in the fork, false in the server.
-
-        The server sends the client b"+" if there is a fork, else b"-".
-        """
-        child = None
-        if request.suits(self._started_with):
-            try:
-                with warnings.catch_warnings():
-                    # Python 3.12 and later warn of a fork with threads; `may_fork` has checked the threads.
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    child = os.fork()
-            except OSError as error:
-                log.warning("no Python process was forked: %s", error)
+            continue
+        child = _fork() if request.suits(started_with) else None
         if child == 0:
-            self._listener.close()
-            return True
-        with suppress(OSError):  # the client has ended
+            listener.close()
+            return request, client
+        with suppress(OSError), client:  # the client may have ended
             client.sendall(FORKED if child else REFUSED)
-        return False
+        if import_for_tasks and _BEFORE_TASKS in request.arguments:
+            import_for_forks(import_for_tasks)
+            import_for_tasks = None
+
+
+def _fork() -> int | None:
+    """Fork this process; return 0 in the fork, and in the server the fork's process id, or None if forking fails."""
+    try:
+        with warnings.catch_warnings():
+            # Python 3.12 and later warn of a fork with threads; `may_fork` has checked the threads.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return os.fork()
+    except OSError as error:
+        log.warning("no Python process was forked: %s", error)
+        return None
 
 
 def run(request: Request, client: socket.socket) -> None:
@@ -311,7 +296,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, _reap)
     listener = socket.socket(fileno=int(descriptor))
     import_for_forks(import_planners)
-    fork = ForkServer(listener, started_with, import_ahead if TASKS in options else None).serve()
+    fork = serve(listener, started_with, import_ahead if TASKS in options else None)
     if fork:
         _run_and_report(*fork)
     else:
