@@ -49,11 +49,25 @@ def check_table(examination: Examination, job: Known[Job], cluster: Cluster, spa
     """Check each pair of table and checkpoint; if the settings name no table, the check is skipped."""
     tables = job.value.tables if job.value else ()
     for table, checkpoint in tables:
-        examination.check("hadoop-aws", lambda _, t=table, c=checkpoint: _check_hadoop_aws(t, c, spark), job)
-        _check_one_table(examination, job, table, spark, write=write)
-        _check_checkpoint(examination, job, checkpoint, cluster, spark)
+        _check_pair(examination, job, cluster, spark, table, checkpoint, write=write)
     if not tables:
         examination.skip("table", "the settings have no ingest.table" if job.value else f"because of: {job.check}")
+
+
+def _check_pair(
+    examination: Examination, job: Known[Job], cluster: Cluster, spark: SparkConf, table: str | None,
+    checkpoint: str | None, *, write: bool,
+) -> None:  # fmt: skip
+    check = examination.check
+    check("hadoop-aws", lambda _: _check_hadoop_aws(table, checkpoint, spark), job)
+    files = check(f"store of the table {table}", lambda job: _reach_table(job, table, spark), job, fixes=_FIXES)
+    check(f"table {table}", _check_table_fits, job, files, fixes=_FIXES)
+    check(
+        f"writing to the table's store {table}", lambda job, files: _write_object(job, files, write=write), job, files
+    )
+    name = f"checkpoint {checkpoint}"
+    offsets = check(name, lambda job: _read_checkpoint(job, checkpoint, spark), job, fixes=_FIXES)
+    check(f"offsets of the {name}", _check_positions, job, offsets, cluster.ranges, cluster.source)
 
 
 def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkConf) -> Result[bool]:
@@ -70,15 +84,6 @@ def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkCon
             f"add {spark.missing_package} to spark.jars.packages in the file for spark-submit --properties-file",
         )
     return Result(True, "there for s3a:// paths")
-
-
-def _check_one_table(
-    examination: Examination, job: Known[Job], table: str | None, spark: SparkConf, *, write: bool
-) -> None:
-    check, named = examination.check, f" {table}"
-    files = check(f"store of the table{named}", lambda job: _reach_table(job, table, spark), job, fixes=_FIXES)
-    check(f"table{named}", _check_table_fits, job, files, fixes=_FIXES)
-    check(f"writing to the table's store{named}", lambda job, files: _write_object(job, files, write=write), job, files)
 
 
 def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableFiles]:
@@ -211,14 +216,6 @@ def _refuses_second(client: object, bucket: str, key: str) -> bool:
     except aws.ClientError as error:
         return error.response["ResponseMetadata"]["HTTPStatusCode"] in _REFUSED_CONDITION
     return False
-
-
-def _check_checkpoint(
-    examination: Examination, job: Known[Job], checkpoint: str | None, cluster: Cluster, spark: SparkConf
-) -> None:
-    name = f"checkpoint {checkpoint}"
-    offsets = examination.check(name, lambda job: _read_checkpoint(job, checkpoint, spark), job, fixes=_FIXES)
-    examination.check(f"offsets of the {name}", _check_positions, job, offsets, cluster.ranges, cluster.source)
 
 
 Positions = dict[TopicPartition, int]
