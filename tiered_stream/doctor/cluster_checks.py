@@ -106,6 +106,7 @@ def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
 
 
 def _reach_bootstrap(job: Job) -> Result[bool]:
+    """Check that a bootstrap server can be reached; the result is a warning if another one cannot."""
     config = BrokerConfig.parse(job.options.kafka)
     servers = config.bootstrap_servers.split(",")
     unreached = {server: fault for server in servers if (fault := _unreached(config, *_host_and_port(server)))}
@@ -169,6 +170,7 @@ def _check_versions(options: Options) -> Result[bool]:
 
 
 def _reach_advertised(job: Job, response: Any) -> Result[bool]:
+    """Check that all brokers in a Metadata response can be reached at their advertised addresses."""
     config = BrokerConfig.parse(job.options.kafka)
     brokers = response.brokers[:_MAX_BROKERS]
     with ThreadPoolExecutor(_AT_ONCE) as threads:  # each connection may wait until its timeout
@@ -215,6 +217,7 @@ def _list_some(names: Iterable[str]) -> str:
 
 
 def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool]:
+    """Check that the topics are tiered, and soon enough; the result is a warning if they are not."""
     topic_settings = topic_configs(open_client(job.options.kafka), topics, (_TIERED, *COPY_LAG_CONFIGS))
     not_tiered = [topic for topic, configs in topic_settings.items() if configs.get(_TIERED, "false") != "true"]
     if not_tiered:
@@ -286,6 +289,7 @@ def _check_metadata_topic(job: Job, feature: int, _: bool) -> Result[bool]:
 
 
 def _choose_locator(options: Options) -> Result[LogSource]:
+    """Open the log source as a query does, and say which locator it uses and why."""
     with collected_warnings() as warned:
         source = open_log_source(options)
     setting = f"remote.log.locator={options.locator}"

@@ -58,6 +58,7 @@ def _check_pair(
     examination: Examination, job: Known[Job], cluster: Cluster, spark: SparkConf, table: str | None,
     checkpoint: str | None, *, write: bool,
 ) -> None:  # fmt: skip
+    """Check a table, the store that it is in, and the checkpoint of the query that writes it."""
     check = examination.check
     check("hadoop-aws", lambda _: _check_hadoop_aws(table, checkpoint, spark), job)
     files = check(f"store of the table {table}", lambda job: _reach_table(job, table, spark), job, fixes=_FIXES)
@@ -71,6 +72,7 @@ def _check_pair(
 
 
 def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkConf) -> Result[bool]:
+    """Check that Spark has hadoop-aws if the table or the checkpoint is in S3."""
     paths = [path for path in (table, checkpoint) if path and urlsplit(path).scheme in S3_SCHEMES]
     if not paths:
         raise NotNeededError("neither table nor checkpoint is in S3")
@@ -132,6 +134,7 @@ def _nearest(uri: str) -> Path:
 
 
 def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
+    """Check that the table takes the job's rows, and describe its lane."""
     try:
         from tiered_stream.delta.commit.deltalake_commit import describe, open_table
     except ImportError:
@@ -176,6 +179,7 @@ def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
 
 
 def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
+    """Put an empty object into the table's bucket, try to put it a second time on a condition, and delete it."""
     parts, storage = urlsplit(files.uri), files.storage
     key = "/".join(filter(None, (parts.path.strip("/"), name)))
     object_settings: Any = storage.asked_of_objects()

@@ -45,6 +45,7 @@ Failures = Mapping[RemoteLogSegment, errors.TieredStreamError]
 
 
 def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> None:
+    """Run all checks of the tier: its settings, its bucket, and a sample of its segments."""
     check = examination.check
     fetcher = check("storage settings", _open_fetcher, job)
     listable = _check_bucket(examination, job, fetcher)
@@ -83,6 +84,7 @@ def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
 
 
 def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
+    """Locate the job's tiered segments: all of them if that needs no request, else the first of each partition."""
     locator = _innermost(source.locator) if source.locator else None
     if locator is None:
         raise NotNeededError("nobody locates segments, see the check of the locator")
@@ -214,6 +216,7 @@ def _misplaced(
 
 
 def _follow_signed(job: Job, located: Located) -> Result[bool]:
+    """Fetch one byte of a segment by its signed URL."""
     location = located.signed
     if location is None or location.signed_url is None:
         raise NotNeededError("no location is signed: there is no gateway, or it signs none")

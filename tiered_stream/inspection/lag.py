@@ -196,6 +196,7 @@ def _unread(committed: int | None, log_start: int, end: int) -> OffsetRange:
 def _next_records(
     partitions: Sequence[TopicPartition], splits: Sequence[Split], options: Options
 ) -> dict[TopicPartition, NextRecord]:
+    """Return the next record to read of each partition, from the splits of its unread offsets."""
     by_partition: dict[TopicPartition, list[Split]] = {partition: [] for partition in partitions}
     for split in splits:
         by_partition[split.topic_partition].append(split)
@@ -210,6 +211,7 @@ def _next_records(
 
 
 def _next_record(splits: Sequence[Split], options: Options) -> NextRecord:
+    """Read the splits of one partition until the first record."""
     try:
         for split in splits:
             with closing(read_split(split, options)) as batches:

@@ -49,6 +49,7 @@ _FATAL = (errors.StorageBucketNotFoundError, errors.DataLimitError)
 _SHOWN = 60
 
 Sums = dict[int, tuple[int, int, int]]
+"""Number of rows and the two sums of their hashes, by bucket (see `row_hash.bucket_sums`)."""
 
 
 def compare_storage(options: Options) -> StorageReport:
@@ -86,6 +87,8 @@ class _Compared:
 
 
 class _Comparison:
+    """Comparison of storage and brokers with the options of one batch query."""
+
     def __init__(self, options: Options) -> None:
         self._options = options
         self._reader = BrokerOffsetReader(open_client(options.kafka), options.isolation_level)
@@ -129,6 +132,7 @@ class _Comparison:
         return [result for part in parts for result in self._compared(part)]
 
     def _compare(self, split: Split) -> _Compared:
+        """Compare a split whose records both sides have; without locations, a split is read from the broker."""
         ours, theirs = self._sums(split), self._broker_sums(replace(split, locations=()))
         differing = sorted(bucket for bucket in ours.keys() | theirs.keys() if ours.get(bucket) != theirs.get(bucket))
         records = sum(count for count, _, _ in theirs.values())
@@ -144,6 +148,7 @@ class _Comparison:
             ) from error
 
     def _sums(self, split: Split) -> Sums:
+        """Read a split and return the sums of its row hashes by bucket."""
         bucket_totals: Sums = {}
         for offsets, hashes in self._hashed(split):
             for bucket, *sums in zip(*(column.tolist() for column in bucket_sums(offsets, hashes)), strict=True):
@@ -169,6 +174,7 @@ class _Comparison:
         return StorageDifference(offset, kind, detail, segment)
 
     def _rows(self, split: Split) -> tuple[Numbers, Numbers]:
+        """Read a split and return its rows' offsets and hashes."""
         parts = list(self._hashed(split)) or [(np.empty(0, np.int64), np.empty(0, np.int64))]
         offsets, hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
         return offsets, hashes
@@ -181,6 +187,7 @@ class _Comparison:
         )
 
     def _record(self, split: Split) -> dict[str, Any]:
+        """Read a split of one record, and return its columns; the timestamp is in microseconds."""
         (batch,) = SplitReader(split, self._options).batches()
         at = batch.schema.get_field_index("timestamp")
         (row,) = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()
