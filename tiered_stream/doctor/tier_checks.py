@@ -84,7 +84,7 @@ def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
 
 
 def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
-    """Locate the job's tiered segments: all of them if that needs no request, else the first of each partition."""
+    """Locate the job's tiered segments: all of them if the locator lists them, else the first of each partition."""
     locator = _innermost(source.locator) if source.locator else None
     if locator is None:
         raise NotNeededError("nobody locates segments, see the check of the locator")

@@ -75,7 +75,7 @@ def _warn_once(warned_file: str, error: OSError) -> None:
 
 
 def main() -> None:
-    """Run the requested module in a fork, or replace this process by a Python that runs it; see the module's docstring."""
+    """Run the requested module in a fork, or replace this process by a Python that runs it."""
     address, warned_file, python, *arguments = sys.argv[1:]
     server = socket(AF_UNIX, SOCK_STREAM)
     try:
