@@ -81,7 +81,9 @@ def with_grouped_arguments(command: Callable[..., None]) -> Callable[..., None]:
     Each parameter whose type is a dataclass, such as `SettingsArguments`, is replaced by one parameter for each field.
     """
     own = inspect.signature(command, eval_str=True).parameters.values()
-    groups = {parameter.name: parameter.annotation for parameter in own if is_dataclass(parameter.annotation)}
+    groups: dict[str, Any] = {
+        parameter.name: parameter.annotation for parameter in own if is_dataclass(parameter.annotation)
+    }
     parameters: list[inspect.Parameter] = []
     for parameter in own:
         if parameter.name in groups:

@@ -23,6 +23,7 @@ from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import (
     Examination,
     FaultError,
+    Fixes,
     Known,
     NotNeededError,
     Result,
@@ -43,15 +44,15 @@ _TIERED = "remote.storage.enable"
 _LIST_OFFSETS_OF_3_9 = 9
 _SHOWN = 5
 _MAX_BROKERS, _AT_ONCE = 1_000, 32
-_METADATA_TOPIC_FIXES = {
+_METADATA_TOPIC_FIXES: Fixes = {
     errors.UnknownTopicError: "switch tiered storage on in the brokers (remote.log.storage.system.enable=true); of a "
     "cluster that is gone, read with remote.log.locator=archive",
     errors.BrokerAuthorizationError: "grant READ on the topic __remote_log_metadata, or read through a gateway",
 }
-_LOCATOR_FIXES = {
+_LOCATOR_FIXES: Fixes = {
     errors.BrokerAuthorizationError: "grant what the message names, or do without tiers by remote.log.locator=none",
 }
-_ARCHIVE_FIXES = {
+_ARCHIVE_FIXES: Fixes = {
     errors.UnknownTopicError: "correct subscribe, remote.storage.uri or rsm.config.key.prefix",
     errors.StorageAccessError: "grant s3:GetObject and s3:ListBucket on the bucket; where a key pair is named, give "
     "its private key in rsm.config.encryption.key.pairs.*",

@@ -28,7 +28,7 @@ from tiered_stream.delta.settings.row_settings import makes_rows
 from tiered_stream.doctor.bucket import Bucket, check_credentials, check_listing, list_one_key, s3_config
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import Examination, FaultError, Known, NotNeededError, Result
+from tiered_stream.doctor.finding import Examination, FaultError, Fixes, Known, NotNeededError, Result
 from tiered_stream.doctor.spark_conf import SparkConf
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import PartitionRanges, TopicPartition
@@ -38,7 +38,7 @@ from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, s3_client
 
 _REFUSED_CONDITION = (409, 412)
 _NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so that it needs a new table, too"
-_FIXES = {
+_FIXES: Fixes = {
     errors.TableAccessError: "correct spark.hadoop.fs.s3a.* or ingest.storage.*, and grant s3:GetObject, s3:PutObject, "
     "s3:DeleteObject and s3:ListBucket on the bucket",
     errors.TableError: "repair the table's log, or name another table",

@@ -62,8 +62,9 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         fork_program = _fork_program(spark)
         if not spark.conf.get(TASKS_PYTHON, None):
             python = tasks_python(spark)
-            forks = fork_program and _is_local(context.master) and _is_this_python(python)
-            spark.conf.set(TASKS_PYTHON, fork_program if forks else python)
+            if fork_program and _is_local(context.master) and _is_this_python(python):
+                python = fork_program
+            spark.conf.set(TASKS_PYTHON, python)
         try:
             # The Python of this process has the package, so it plans.
             context.pythonExec = fork_program or sys.executable
@@ -131,9 +132,9 @@ def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
     return {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
 
 
-def _is_local(master: str) -> bool:
+def _is_local(master: str | None) -> bool:
     """Return true if the master is local, so that tasks run in the driver's JVM."""
-    return master.partition("[")[0] == "local"
+    return (master or "").partition("[")[0] == "local"
 
 
 def _is_this_python(python: str) -> bool:
