@@ -40,9 +40,9 @@ def test_what_needs_a_failed_check_is_skipped_and_the_others_go_on() -> None:
 
 def test_an_error_of_ours_is_mended_by_the_first_class_that_fits() -> None:
     examination = Examination(lambda _: None)
-    mends = {BrokerUnavailableError: "wait", BrokerError: "ask"}
+    fixes = {BrokerUnavailableError: "wait", BrokerError: "ask"}
     for error in (BrokerUnavailableError("gone\n  away"), BrokerError("no")):
-        examination.check("a", lambda error=error: raising(error), mends=mends)  # type: ignore[misc]
+        examination.check("a", lambda error=error: raising(error), fixes=fixes)  # type: ignore[misc]
     assert [(each.found, each.mend) for each in examination.findings] == [("gone away", "wait"), ("no", "ask")]
 
 
