@@ -8,7 +8,7 @@ import pytest
 
 from tiered_stream.broker import client as client_module
 from tiered_stream.broker.client import BrokerClient, open_client
-from tiered_stream.process.shared import MOST_KEPT
+from tiered_stream.process.shared import MAX_OBJECTS
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "client.id": "of test_open"}
 
@@ -49,7 +49,7 @@ def test_a_client_is_closed_when_it_was_pushed_out_and_nobody_has_it_any_more() 
         return [thread for thread in threading.enumerate() if thread.name == "kafka-io-evicted"]
 
     client = open_client({**NOBODY, "client.id": "evicted"})
-    for number in range(MOST_KEPT):
+    for number in range(MAX_OBJECTS):
         open_client({**NOBODY, "client.id": f"other {number}"})
     assert client.run(answered) == "an answer"  # the task at work with it goes on
     (network,) = threads()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_spark_commands import command, settings_file, start
 from tests.delta.archive import LONG, everything, landed
-from tests.replay.test_programs import command, settings_file, start
 
 
 @pytest.mark.stack

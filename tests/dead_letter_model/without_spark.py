@@ -88,7 +88,7 @@ class Session:
                 (landing_by_topic, "CheckpointFolder", LocalFolder),
                 (data_files_readers, "settle_worker", lambda: None),
                 (Committer, "open", lambda _, __, ___, files: DeltalakeTable(files)),
-                (metrics, "micro_batch", lambda: self.batch),
+                (metrics, "current_micro_batch", lambda: self.batch),
             ):
                 patches.enter_context(patch.object(owner, name, stand_in))
             yield

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tiered_stream.doctor.bucket import Bucket, BucketAnswer, look_at_clock, look_at_listing
+from tiered_stream.doctor.bucket import Bucket, BucketResponse, check_clock, check_listing
 from tiered_stream.doctor.finding import FaultError, NotNeededError
 from tiered_stream.options.parsing import StorageOptions
 
 BUCKET = Bucket("tier", "prefix", StorageOptions(), "remote.storage.")
 
 
-def answer(status: int = 200, code: str = "", region: str | None = None, ahead: float | None = 0.0) -> BucketAnswer:
-    return BucketAnswer("https://s3.amazonaws.com", status, code, "us-east-1", region, ahead)
+def answer(status: int = 200, code: str = "", region: str | None = None, ahead: float | None = 0.0) -> BucketResponse:
+    return BucketResponse("https://s3.amazonaws.com", status, code, "us-east-1", region, ahead)
 
 
 @pytest.mark.parametrize(
@@ -25,42 +25,42 @@ def answer(status: int = 200, code: str = "", region: str | None = None, ahead: 
         (answer(503, "SlowDown"), "see the service's own log"),
     ],
 )
-def test_a_bucket_that_cannot_be_used_is_a_fault_with_its_mend(given: BucketAnswer, mend: str) -> None:
+def test_a_bucket_that_cannot_be_used_is_a_fault_with_its_mend(given: BucketResponse, mend: str) -> None:
     with pytest.raises(FaultError) as raised:
-        look_at_listing(BUCKET, given)
-    assert mend in raised.value.mend
+        check_listing(BUCKET, given)
+    assert mend in raised.value.fix
 
 
 def test_a_bucket_that_may_not_be_listed_is_a_warning() -> None:
-    seen = look_at_listing(BUCKET, answer(403, "AccessDenied"))
+    seen = check_listing(BUCKET, answer(403, "AccessDenied"))
     assert seen.value is False
-    assert "grant s3:ListBucket on arn:aws:s3:::tier" in seen.mend
+    assert "grant s3:ListBucket on arn:aws:s3:::tier" in seen.fix
 
 
 def test_a_bucket_elsewhere_that_answers_all_the_same_is_a_warning() -> None:
-    seen = look_at_listing(BUCKET, answer(region="eu-west-1"))
-    assert (seen.value, seen.mend) == (True, "set remote.storage.s3.region=eu-west-1")
+    seen = check_listing(BUCKET, answer(region="eu-west-1"))
+    assert (seen.value, seen.fix) == (True, "set remote.storage.s3.region=eu-west-1")
 
 
 @pytest.mark.parametrize(("ahead", "warns"), [(0, False), (60, False), (-61, True), (400, True), (-4000, True)])
 def test_a_clock_may_be_a_minute_off(ahead: float, warns: bool) -> None:
-    assert bool(look_at_clock(answer(ahead=ahead)).mend) == warns
+    assert bool(check_clock(answer(ahead=ahead)).fix) == warns
 
 
 @pytest.mark.parametrize(
     "given",
     [answer(403, "RequestTimeTooSkewed"), answer(403, "RequestTimeTooSkewed", ahead=400), answer(403, "X", ahead=-901)],
 )
-def test_a_clock_for_which_the_service_refuses_is_a_fault(given: BucketAnswer) -> None:
+def test_a_clock_for_which_the_service_refuses_is_a_fault(given: BucketResponse) -> None:
     with pytest.raises(FaultError, match=f"requests are refused .403 {given.code}."):
-        look_at_clock(given)
+        check_clock(given)
 
 
 def test_a_refusal_for_another_reason_is_not_the_clocks() -> None:
-    seen = look_at_clock(answer(403, "AccessDenied", ahead=400))
-    assert "400 s ahead of the storage's clock; S3 refuses requests from 900 s on" in seen.found
+    seen = check_clock(answer(403, "AccessDenied", ahead=400))
+    assert "400 s ahead of the storage's clock; S3 refuses requests from 900 s on" in seen.description
 
 
 def test_without_a_date_nothing_is_said_of_the_clock() -> None:
     with pytest.raises(NotNeededError):
-        look_at_clock(answer(ahead=None))
+        check_clock(answer(ahead=None))

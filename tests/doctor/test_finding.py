@@ -10,14 +10,14 @@ from tiered_stream.doctor.finding import (
     FaultError,
     Finding,
     NotNeededError,
-    Seen,
+    Result,
     Status,
-    warnings_of_ours,
+    collected_warnings,
 )
 from tiered_stream.errors import BrokerError, BrokerUnavailableError
 
 
-def raising(error: Exception) -> Seen[int]:
+def raising(error: Exception) -> Result[int]:
     raise error
 
 
@@ -25,9 +25,9 @@ def test_what_needs_a_failed_check_is_skipped_and_the_others_go_on() -> None:
     told: list[Finding] = []
     examination = Examination(told.append)
     broken = examination.check("a", lambda: raising(FaultError("it is broken", "mend it")))
-    examination.check("b", lambda _: Seen(1, "never"), broken)
-    fine = examination.check("c", lambda: Seen(0, "fine"))
-    examination.check("d", lambda value: Seen(value, f"had {value}", "look at it"), fine)
+    examination.check("b", lambda _: Result(1, "never"), broken)
+    fine = examination.check("c", lambda: Result(0, "fine"))
+    examination.check("d", lambda value: Result(value, f"had {value}", "look at it"), fine)
     assert told == examination.findings == [
         Finding("a", Status.FAILED, "it is broken", "mend it"),
         Finding("b", Status.SKIPPED, "because of: a"),
@@ -40,9 +40,9 @@ def test_what_needs_a_failed_check_is_skipped_and_the_others_go_on() -> None:
 
 def test_an_error_of_ours_is_mended_by_the_first_class_that_fits() -> None:
     examination = Examination(lambda _: None)
-    mends = {BrokerUnavailableError: "wait", BrokerError: "ask"}
+    fixes = {BrokerUnavailableError: "wait", BrokerError: "ask"}
     for error in (BrokerUnavailableError("gone\n  away"), BrokerError("no")):
-        examination.check("a", lambda error=error: raising(error), mends=mends)  # type: ignore[misc]
+        examination.check("a", lambda error=error: raising(error), fixes=fixes)  # type: ignore[misc]
     assert [(each.found, each.mend) for each in examination.findings] == [("gone away", "wait"), ("no", "ask")]
 
 
@@ -57,7 +57,7 @@ def test_what_nobody_expected_fails_its_check_alone_and_is_not_shown() -> None:
 
 def test_what_a_stranger_says_neither_steers_the_terminal_nor_fills_it() -> None:
     examination = Examination(lambda _: None)
-    examination.check("a", lambda: Seen(1, "broker \x1b[2J\u202eat\n one line " + "x" * 10_000))
+    examination.check("a", lambda: Result(1, "broker \x1b[2J\u202eat\n one line " + "x" * 10_000))
     (finding,) = examination.findings
     assert finding.found.startswith("broker \ufffd[2J\ufffdat one line x")
     assert len(finding.found) <= 2_000
@@ -69,7 +69,7 @@ def test_refused_settings_have_an_exit_code_of_their_own() -> None:
 
 def test_warnings_of_the_package_become_part_of_a_finding() -> None:
     logger = logging.getLogger("tiered_stream.options.parsing")
-    with warnings_of_ours() as heard:
+    with collected_warnings() as heard:
         logger.warning("option %s\n is unknown", "x")
         logger.info("nothing")
     logger.warning("not heard")

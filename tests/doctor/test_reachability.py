@@ -18,18 +18,18 @@ def test_an_address_that_listens_is_reached() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "mend"),
+    ("host", "fix"),
     [
         ("127.0.0.1", "correct the port"),
         ("no-such-host.invalid", "correct the name"),
         ("a" * 70 + ".example", "correct the name"),
     ],
 )
-def test_an_address_that_does_not_answer_has_a_mend(host: str, mend: str) -> None:
+def test_an_address_that_does_not_answer_has_a_mend(host: str, fix: str) -> None:
     unreached = find_unreached(host, free_ports(1)[0], 60, None)
     assert unreached is not None
-    assert mend in unreached.mend
-    assert not unreached.of_tls
+    assert fix in unreached.fix
+    assert not unreached.is_tls
 
 
 def test_a_listener_without_tls_is_told_from_one_that_is_not_there() -> None:
@@ -49,5 +49,5 @@ def test_a_listener_without_tls_is_told_from_one_that_is_not_there() -> None:
         unreached = find_unreached("127.0.0.1", port, 60, ssl.create_default_context())
         thread.join()
     assert unreached is not None
-    assert unreached.of_tls
-    assert "kafka.security.protocol" in unreached.mend
+    assert unreached.is_tls
+    assert "kafka.security.protocol" in unreached.fix

@@ -29,9 +29,9 @@ def arrived(log: BatchLog, metrics: ReadMetrics) -> None:
 
 def test_each_micro_batch_is_told_with_its_own_counters(batch_log: BatchLog, caplog: pytest.LogCaptureFixture) -> None:
     arrived(batch_log, ReadMetrics(records=1500, remote_fetch_bytes=2 << 20))
-    batch_log.tell()
+    batch_log.report()
     arrived(batch_log, ReadMetrics(records=7))
-    batch_log.tell()
+    batch_log.report()
     assert [record.getMessage() for record in caplog.records] == [
         "the last micro-batch: 1,500 rows, 2.0 MiB from storage, 0.0 MiB from brokers",
         "the last micro-batch: 7 rows, 0.0 MiB from storage, 0.0 MiB from brokers",
@@ -41,7 +41,7 @@ def test_each_micro_batch_is_told_with_its_own_counters(batch_log: BatchLog, cap
 def test_a_lag_that_is_known_ends_the_line(batch_log: BatchLog, caplog: pytest.LogCaptureFixture) -> None:
     batch_log.lag = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 1200, TopicPartition("t", 2): 0}
     arrived(batch_log, ReadMetrics(records=7))
-    batch_log.tell()
+    batch_log.report()
     assert caplog.records[0].getMessage().endswith("0.0 MiB from brokers, lag 1,205 offsets (1,200 in t-1)")
 
 
@@ -49,8 +49,8 @@ def test_nothing_is_told_of_a_micro_batch_that_cost_nothing(
     batch_log: BatchLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     arrived(batch_log, ReadMetrics(records=7, remote_fetch_latency_max=0.1))
-    batch_log.tell()
-    batch_log.tell()
+    batch_log.report()
+    batch_log.report()
     assert len(caplog.records) == 1
 
 

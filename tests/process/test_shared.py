@@ -14,7 +14,7 @@ from types import MappingProxyType
 import pytest
 
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.process.shared import MOST_KEPT, PerProcess
+from tiered_stream.process.shared import MAX_OBJECTS, PerProcess
 
 SECRET = "a-password-of-the-test"
 
@@ -85,7 +85,7 @@ def test_no_key_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     things: PerProcess[Thing] = PerProcess()
     things.get({"sasl.jaas.config": SECRET}, Thing)
     things.get(StorageOptions(access_key_id=SECRET, rsm_config={"aws.secret.access.key": SECRET}), Thing)
-    (kept,) = things._kept.values()
+    (kept,) = things._caches.values()
     assert len(kept._values) == 2
     assert SECRET not in repr((vars(things), vars(kept))) + caplog.text
     assert not any(SECRET.encode() in key for key in kept._values)
@@ -94,7 +94,7 @@ def test_no_key_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
 def test_only_the_things_that_were_used_last_are_kept() -> None:
     things: PerProcess[Thing] = PerProcess()
     first, second = things.get(0, Thing), things.get(1, Thing)
-    for number in range(2, MOST_KEPT + 1):
+    for number in range(2, MAX_OBJECTS + 1):
         things.get(number, Thing)
         assert things.get(0, Thing) is first
     assert things.get(1, Thing) is not second

@@ -160,7 +160,7 @@ class Damaged:
 
     def outcome(self, isolation: str, split_bytes: str, wanted: OffsetRange) -> list[Row] | str:
         """The rows, or the error's text."""
-        opened._fetchers._kept.clear()  # what it has cached is of the object before
+        opened._fetchers._caches.clear()  # what it has cached is of the object before
         given = {"kafka.isolation.level": isolation, "remote.split.bytes": split_bytes}
         given["assign"] = f'{{"{self.partition.topic}":[{self.partition.partition}]}}'
         options = archive_options(self.name, given, in_folder(self.name, self.bucket))
@@ -178,7 +178,7 @@ def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Damaged]
     partition = TopicPartition(f"{golden(request.param).topic_prefix}txn", 0)
     copied(request.param, partition, tmp_path)
     yield Damaged(request.param, tmp_path, partition)
-    opened._fetchers._kept.clear()
+    opened._fetchers._caches.clear()
 
 
 @pytest.mark.parametrize("suffix", [".log", ".indexes", ".rsm-manifest"])

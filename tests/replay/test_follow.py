@@ -12,7 +12,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.replay.follow import Standings, follower
+from tiered_stream.replay.follow import ProgressTracker, follower
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -34,24 +34,24 @@ class Clock:
 
 def test_a_standing_counts_micro_batches_that_ended_and_what_was_read_since() -> None:
     clock = Clock()
-    standings = Standings(PLAN, clock)
+    tracker = ProgressTracker(PLAN, clock)
     clock.now = 10.0
-    assert standings.standing(ReadMetrics()).seconds_left is None
-    standings.batch_ended({T0: 100, T1: 0}, {T0: 200, T1: 200}, ReadMetrics(records=250))
-    standing = standings.standing(ReadMetrics(records=300, remote_fetch_bytes=10 << 20))
-    assert (standing.done, standing.offsets, standing.partitions_done, standing.seconds_left) == (350, 400, 1, 10 / 7)
-    assert str(standing) == ("350 of 400 offsets, 1 of 2 partitions done, 30 records/s, 1.0 MiB/s, 1 s left")
-    assert standings.standing(ReadMetrics(records=9999)).done == 400
+    assert tracker.progress(ReadMetrics()).seconds_left is None
+    tracker.batch_ended({T0: 100, T1: 0}, {T0: 200, T1: 200}, ReadMetrics(records=250))
+    progress = tracker.progress(ReadMetrics(records=300, remote_fetch_bytes=10 << 20))
+    assert (progress.done, progress.offsets, progress.partitions_done, progress.seconds_left) == (350, 400, 1, 10 / 7)
+    assert str(progress) == ("350 of 400 offsets, 1 of 2 partitions done, 30 records/s, 1.0 MiB/s, 1 s left")
+    assert tracker.progress(ReadMetrics(records=9999)).done == 400
 
 
 def test_what_an_earlier_run_did_is_done_and_does_not_count_for_the_rate() -> None:
     clock = Clock()
-    standings = Standings(PLAN, clock)
-    standings.batch_ended({T0: 300, T1: 0}, {T0: 300, T1: 100}, ReadMetrics(records=90))
+    tracker = ProgressTracker(PLAN, clock)
+    tracker.batch_ended({T0: 300, T1: 0}, {T0: 300, T1: 100}, ReadMetrics(records=90))
     clock.now = 3600.0
-    standing = standings.standing(ReadMetrics(records=90))
-    assert (standing.done, standing.begun, standing.seconds_left) == (300, 200, 3600)
-    assert str(standing).endswith("1 h 0 min left")
+    progress = tracker.progress(ReadMetrics(records=90))
+    assert (progress.done, progress.done_before, progress.seconds_left) == (300, 200, 3600)
+    assert str(progress).endswith("1 h 0 min left")
 
 
 class Query:

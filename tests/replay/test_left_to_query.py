@@ -10,7 +10,7 @@ from tests.delta.folder_in_memory import FolderInMemory
 from tiered_stream.delta.checkpoint.query_tables import Held, Parked, QueryTables, QueryTablesLog
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.replay.left_to_query import landed_offsets, without_what_is_left
+from tiered_stream.replay.left_to_query import landed_offsets, limit_to_landed
 
 ONE, OTHER, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("orders", 2)
 RANGES = {ONE: OffsetRange(2, 9), OTHER: OffsetRange(0, 4), NEW: OffsetRange(0, 1)}
@@ -36,7 +36,7 @@ def test_a_replay_ends_where_the_query_has_come_to_and_a_new_partition_is_the_qu
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        kept = without_what_is_left(lambda _: checkpoint(planned=1, committed=0), "lake/checkpoint", RANGES)
+        kept = limit_to_landed(lambda _: checkpoint(planned=1, committed=0), "lake/checkpoint", RANGES)
     assert kept == {ONE: OffsetRange(2, 5), OTHER: OffsetRange(0, 4), NEW: OffsetRange(0, 0)}
     assert "orders-0 from 5 on, orders-2 from 0 on" in caplog.text and "orders-1" not in caplog.text
 
@@ -50,23 +50,23 @@ def test_a_replay_ends_where_a_parked_table_lacks_rows() -> None:
 
 def test_what_the_query_has_landed_is_replayed_whole(caplog: pytest.LogCaptureFixture) -> None:
     ranges = {ONE: OffsetRange(0, 5), OTHER: OffsetRange(3, 4)}
-    assert without_what_is_left(lambda _: checkpoint(planned=0, committed=0), "lake/checkpoint", ranges) == ranges
+    assert limit_to_landed(lambda _: checkpoint(planned=0, committed=0), "lake/checkpoint", ranges) == ranges
     assert not caplog.text
 
 
 def test_a_replay_of_nothing_but_what_the_query_is_still_to_land_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"nothing to replay.*orders-0 from 2 on.*parked.*earlier --to"):
-        without_what_is_left(lambda _: checkpoint(planned=0), "lake/checkpoint", RANGES)
+        limit_to_landed(lambda _: checkpoint(planned=0), "lake/checkpoint", RANGES)
 
 
 def test_a_query_that_has_not_begun_is_left_nothing() -> None:
-    assert without_what_is_left(lambda _: checkpoint(), "lake/checkpoint", RANGES) == RANGES
+    assert limit_to_landed(lambda _: checkpoint(), "lake/checkpoint", RANGES) == RANGES
 
 
 def test_each_topic_has_a_query_of_its_own_if_the_checkpoints_path_says_so() -> None:
     folders = {"lake/checkpoints/orders": checkpoint(planned=0, committed=0), "lake/checkpoints/new": checkpoint()}
     ranges = {ONE: OffsetRange(2, 9), TopicPartition("new", 0): OffsetRange(0, 8)}
-    kept = without_what_is_left(folders.__getitem__, "lake/checkpoints/{topic}", ranges)
+    kept = limit_to_landed(folders.__getitem__, "lake/checkpoints/{topic}", ranges)
     assert kept == {**ranges, ONE: OffsetRange(2, 5)}
 
 

@@ -70,7 +70,7 @@ def test_a_position_moves_without_records_and_is_not_committed_twice() -> None:
     recorder = Recorder()
     out = writer(recorder)
     out.commit()
-    out.reach(70)
+    out.advance(70)
     out.commit()
     out.commit()
     out.close()
@@ -103,7 +103,7 @@ def test_who_waits_for_records_leaves_nothing_open() -> None:
             pass
         yield decoded([Record(b"k", b"v")], 3)
 
-    for batch in produce._awaited(slow(), 0.01, out.commit):
+    for batch in produce._batches_or_idle(slow(), 0.01, out.commit):
         out.produce(batch)
     out.commit()
     assert recorder.said == ["begin", 3, 3, "begin", 1, 4]
@@ -115,7 +115,7 @@ def test_what_reading_raises_is_raised() -> None:
         raise OSError("gone")
 
     with pytest.raises(OSError, match="gone"):
-        list(produce._awaited(broken(), 10, lambda: None))
+        list(produce._batches_or_idle(broken(), 10, lambda: None))
 
 
 header_keys = st.text(st.sampled_from("ab\0é"), max_size=3)

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replay.targets import DeltaTarget, ParquetTarget, paced, target_of
+from tiered_stream.replay.targets import DeltaTarget, ParquetTarget, target_of, with_byte_rate
 from tiered_stream.replay.topic_target import TopicTarget
 
 NO_SPARK = cast(SparkSession, None)
@@ -34,7 +34,7 @@ def test_what_names_nothing_is_refused(text: str, lane: str) -> None:
 
 
 def test_tasks_share_the_pace() -> None:
-    assert paced(NO_SPARK, {"a": "b"}, 1000, 3) == {"a": "b", "remote.max.bytes.per.second": "333"}
-    assert paced(NO_SPARK, {"a": "b"}, None, 3) == {"a": "b"}
+    assert with_byte_rate(NO_SPARK, {"a": "b"}, 1000, 3) == {"a": "b", "remote.max.bytes.per.second": "333"}
+    assert with_byte_rate(NO_SPARK, {"a": "b"}, None, 3) == {"a": "b"}
     with pytest.raises(ConfigurationError, match="2 bytes a second are not enough for 5 tasks"):
-        paced(NO_SPARK, {}, 2, 5)
+        with_byte_rate(NO_SPARK, {}, 2, 5)

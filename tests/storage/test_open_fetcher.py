@@ -13,7 +13,7 @@ from tests.storage.segment import segment
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.parsing import StorageOptions, parse_options
-from tiered_stream.process.shared import MOST_KEPT
+from tiered_stream.process.shared import MAX_OBJECTS
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.open_fetcher import fetcher_for, open_fetcher
@@ -93,7 +93,7 @@ def own(name: str) -> RemoteStorageFetcher:
 def test_a_users_own_fetcher_is_closed_when_it_was_pushed_out_and_nobody_has_it_any_more() -> None:
     first = own("first")
     assert own("first") is first
-    for number in range(MOST_KEPT):
+    for number in range(MAX_OBJECTS):
         own(f"other {number}")
     assert "first" not in Own.closed
     del first

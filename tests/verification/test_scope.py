@@ -39,7 +39,7 @@ def test_the_table_says_where_it_begins_and_ends() -> None:
 @pytest.mark.parametrize("latest", [{"startingOffsets": "latest"}, {"startingoffsets": " LATEST "}])
 def test_a_stream_that_began_at_the_end_says_nothing_of_its_start(latest: Mapping[str, str]) -> None:
     settings = {**given(), **latest}
-    assert not look_up_scope(settings, None).start_is_given
+    assert not look_up_scope(settings, None).has_start
 
 
 def test_what_lies_between_starting_and_ending_options_must_be_there() -> None:
@@ -70,7 +70,7 @@ def test_beyond_the_end_of_a_log_nothing_may_be_in_the_table_but_an_archive_may_
     archive: bool, end: int
 ) -> None:
     log = {PARTITION: OffsetRange(40, 100)}
-    scope = Scope(log, log, start_is_given=False, end_is_given=False, assigned=False, archive=archive)
+    scope = Scope(log, log, has_start=False, has_end=False, assigned=False, archive=archive)
     assert scope.table_bounds() == {PARTITION: (40, end)}
 
 

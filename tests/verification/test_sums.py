@@ -54,9 +54,9 @@ def test_sums_add_up_wherever_the_rows_are_cut(rows: dict[int, int], cuts: list[
 
 
 def test_waiting_sums_are_handed_over_in_time() -> None:
-    part = np.arange(sums.MOST_WAITING // 2, dtype=np.int64)
+    part = np.arange(sums.MAX_WAITING // 2, dtype=np.int64)
     parts = list(together(iter([(part,) * 4] * 5)))
-    assert [len(each[0]) for each in parts] == [sums.MOST_WAITING, sums.MOST_WAITING, len(part)]
+    assert [len(each[0]) for each in parts] == [sums.MAX_WAITING, sums.MAX_WAITING, len(part)]
 
 
 def hashed(hashing: Hashing, **given: str) -> list[pa.RecordBatch]:
@@ -68,8 +68,8 @@ def hashed(hashing: Hashing, **given: str) -> list[pa.RecordBatch]:
 def test_a_task_gives_the_hash_of_each_row_or_their_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sums, "BATCH_ROWS", 100)
     wanted = everything(ODD).combine_chunks().to_batches()[0]
-    each = pa.Table.from_batches(hashed(Hashing(HASHED, each_row=True), minPartitions="9"))
-    assert each.column_names == list(Hashing(HASHED, each_row=True).answer)
+    each = pa.Table.from_batches(hashed(Hashing(HASHED, by_row=True), minPartitions="9"))
+    assert each.column_names == list(Hashing(HASHED, by_row=True).result_columns)
     for name in ("topic", "partition", "offset"):
         assert each[name].to_pylist() == wanted[name].to_pylist()
     assert each["hash"].to_pylist() == row_hashes(wanted, HASHED).tolist()
@@ -87,7 +87,7 @@ def test_only_rows_of_the_times_are_hashed() -> None:
     rows = everything(ODD)
     micros = rows["timestamp"].cast(pa.int64()).to_pylist()
     start, end = sorted(micros)[len(micros) // 3] // 1000, max(micros) // 1000
-    found = pa.Table.from_batches(hashed(Hashing(("value",), TimeRange(start, end), each_row=True)))
+    found = pa.Table.from_batches(hashed(Hashing(("value",), TimeRange(start, end), by_row=True)))
     kept = [start * 1000 <= each < end * 1000 for each in micros]
     assert 0 < found.num_rows < rows.num_rows
     assert found["offset"].to_pylist() == [
@@ -96,5 +96,5 @@ def test_only_rows_of_the_times_are_hashed() -> None:
 
 
 def test_what_is_hashed_travels_as_text() -> None:
-    for hashing in (Hashing(HASHED), Hashing((), TimeRange(-5, 2**40), each_row=True), Hashing((), TimeRange(7))):
+    for hashing in (Hashing(HASHED), Hashing((), TimeRange(-5, 2**40), by_row=True), Hashing((), TimeRange(7))):
         assert Hashing.from_json(hashing.to_json()) == hashing

@@ -111,7 +111,7 @@ def test_a_flipped_bit_a_missing_a_doubled_record_and_an_exchanged_pair_are_foun
     assert {partition: (each.offset, each.kind) for partition, each in found.items() if each} == {
         flipped: (at[flipped], Kind.DIFFERENT),
         missing: (at[missing], Kind.MISSING),
-        doubled: (at[doubled], Kind.DOUBLED),
+        doubled: (at[doubled], Kind.DUPLICATE),
         exchanged: (at[exchanged], Kind.DIFFERENT),
     }
     one, two, three, four = (found[each] for each in PARTITIONS[:4])
@@ -119,7 +119,7 @@ def test_a_flipped_bit_a_missing_a_doubled_record_and_an_exchanged_pair_are_foun
     (value,) = one.columns
     assert value.column == "value"
     assert all(" at byte 40 of " in each for each in (value.topic, value.table))
-    assert (three.copies, three.counts, four.counts) == (2, ((Kind.DOUBLED, 1),), ((Kind.DIFFERENT, 2),))
+    assert (three.copies, three.counts, four.counts) == (2, ((Kind.DUPLICATE, 1),), ((Kind.DIFFERENT, 2),))
     text = shown(report)
     assert f"offset {at[missing]} is missing from the table" in text
     assert f"offset {at[doubled]} is 2 times in the table" in text
@@ -222,7 +222,7 @@ def test_a_table_may_begin_and_end_where_it_likes_unless_options_say_otherwise(
 def test_only_the_given_ranges_are_compared(
     spark: SparkSession, table: Path, run: Sql, monkeypatch: pytest.MonkeyPatch, conditions: int
 ) -> None:
-    monkeypatch.setattr(comparison, "MOST_CONDITIONS", conditions)
+    monkeypatch.setattr(comparison, "MAX_CONDITIONS", conditions)
     run(f"DELETE FROM {{}} {where(PARTITIONS[0], 50, 500)}")
     settings = options(TOPICS)
     for wanted, equal in (((51, 500), True), ((50, 500), False), ((51, 501), False)):

@@ -222,7 +222,11 @@ def _check_error_codes(error_codes: Mapping[str, int], grace: Deadline, deadline
 
 
 def api_versions(client: BrokerClient) -> Any:
-    """Return the ApiVersions response of the first broker that responds. Raises BrokerError if no broker does."""
+    """Return the ApiVersions response of the first broker that responds.
+
+    Raises:
+        BrokerError: no broker responds.
+    """
     return client.ask_any_broker(
         lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import tiered_stream
-from tiered_stream.cli.arguments import LOOK_EXIT_CODES
+from tiered_stream.cli.arguments import INSPECTION_EXIT_CODES
 from tiered_stream.cli.cat_command import CAT_EXIT_CODES, cat
 from tiered_stream.cli.command_app import command_app
 from tiered_stream.cli.doctor_command import DOCTOR_EXIT_CODES, doctor
@@ -26,8 +26,8 @@ from tiered_stream.observe.standard_output import replace_unknown_characters
 app = command_app(no_args_is_help=True, add_completion=True)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"tiered-stream {tiered_stream.__version__}")
         raise typer.Exit
 
@@ -45,9 +45,9 @@ def prepare(
 app.command()(warm)
 app.command(epilog=GATEWAY_EXIT_CODES)(gateway)
 app.command(epilog=CAT_EXIT_CODES)(cat)
-app.command(epilog=LOOK_EXIT_CODES)(segments)
-app.command(epilog=LOOK_EXIT_CODES)(plan)
-app.command(epilog=LOOK_EXIT_CODES)(lag)
+app.command(epilog=INSPECTION_EXIT_CODES)(segments)
+app.command(epilog=INSPECTION_EXIT_CODES)(plan)
+app.command(epilog=INSPECTION_EXIT_CODES)(lag)
 app.command(epilog=DOCTOR_EXIT_CODES)(doctor)
 app.command(epilog=INGEST_EXIT_CODES)(ingest)
 app.command(epilog=EXIT_CODES)(replay)

@@ -1,11 +1,14 @@
-"""Arguments, output and exit codes that the commands that read topics share."""
+"""Arguments, output and exit codes that the commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,49 +22,100 @@ if TYPE_CHECKING:
 
 SettingsFile = Annotated[Path | None, typer.Option(help="A settings file; that of an ingest job will do.")]
 Assignments = Annotated[list[str] | None, typer.Option(help="name=value, any setting; may be repeated.")]
-Subscribe = Annotated[str | None, typer.Option(help="Topics, separated by commas.")]
-SubscribePattern = Annotated[str | None, typer.Option(help="A pattern of topics' names.")]
-Assign = Annotated[str | None, typer.Option(help='Partitions: {"topicA":[0,1]}.')]
 PropertiesFile = Annotated[
     Path | None, typer.Option(help="Spark's settings, as for spark-submit; default: its own conf/spark-defaults.conf.")
 ]
-SparkConf = Annotated[list[str] | None, typer.Option(help="name=value for Spark; may be repeated.")]
-GetPrice = Annotated[float | None, typer.Option(help="What 1,000 GETs cost, in US dollars.")]
-GibPrice = Annotated[float | None, typer.Option(help="What a GiB costs that leaves the storage.")]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
-FAILED, REFUSED, STOPPED = 1, 2, 130
-LOOK_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
+FAILED, REFUSED, DIFFERS, STOPPED = 1, 2, 3, 130
+INSPECTION_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
 
 
-def reads(subscribe: str | None, subscribe_pattern: str | None, assign: str | None) -> dict[str, str]:
-    """Return the arguments that are not None as options of the source."""
-    given = {"subscribe": subscribe, "subscribePattern": subscribe_pattern, "assign": assign}
-    return {name: value for name, value in given.items() if value is not None}
+@dataclass(frozen=True, kw_only=True)
+class SettingsArguments:
+    """Command line arguments with the settings, and with the topics or partitions to read."""
+
+    settings: SettingsFile = None
+    option: Assignments = None
+    subscribe: Annotated[str | None, typer.Option(help="Topics, separated by commas.")] = None
+    subscribe_pattern: Annotated[str | None, typer.Option(help="A pattern of topics' names.")] = None
+    assign: Annotated[str | None, typer.Option(help='Partitions: {"topicA":[0,1]}.')] = None
+
+    def subscription(self) -> dict[str, str]:
+        """Return the source's option for the topics or partitions on the command line; empty if it names none."""
+        named = {"subscribe": self.subscribe, "subscribePattern": self.subscribe_pattern, "assign": self.assign}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def all_settings(self) -> dict[str, str]:
+        """Return the settings of the file, overridden by the settings and topics of the command line.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or a text has no `=`.
+        """
+        return command_settings(self.settings, self.option, self.subscription())
+
+    def source_options(self) -> dict[str, str]:
+        """Return the options of the source among `all_settings`; errors are those of `all_settings`."""
+        return source_options(self.all_settings())
 
 
-def source_settings(settings: Path | None, option: Sequence[str] | None, chosen: dict[str, str]) -> dict[str, str]:
-    """Return the source's options from a settings file, `name=value` texts and chosen topics.
+@dataclass(frozen=True, kw_only=True)
+class SparkArguments:
+    """Command line arguments that configure Spark."""
 
-    Raises: as `command_settings`.
+    properties_file: PropertiesFile = None
+    spark_conf: Annotated[list[str] | None, typer.Option(help="name=value for Spark; may be repeated.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceArguments:
+    """Command line arguments with the storage's prices in US dollars; None: the default price."""
+
+    get_price: Annotated[float | None, typer.Option(help="What 1,000 GETs cost, in US dollars.")] = None
+    gib_price: Annotated[float | None, typer.Option(help="What a GiB costs that leaves the storage.")] = None
+
+
+def with_grouped_arguments(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command for Typer, with the fields of its dataclass parameters as single parameters.
+
+    Each parameter whose type is a dataclass, such as `SettingsArguments`, is replaced by one parameter for each field.
     """
-    return source_options(command_settings(settings, option, chosen))
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {
+        parameter.name: parameter.annotation for parameter in own if is_dataclass(parameter.annotation)
+    }
+    parameters: list[inspect.Parameter] = []
+    for parameter in own:
+        if parameter.name in groups:
+            parameters += inspect.signature(groups[parameter.name], eval_str=True).parameters.values()
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @wraps(command)
+    def run(**arguments: Any) -> None:
+        for name, group in groups.items():
+            arguments[name] = group(**{field.name: arguments.pop(field.name) for field in fields(group)})
+        command(**arguments)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
-def show(found: str | RenderableType) -> None:
-    """Print a text as it is, and anything else as a terminal shows it; a closed output is ignored."""
-    if isinstance(found, str):
-        write_bytes(found.encode() + b"\n")
+def show(report: str | RenderableType) -> None:
+    """Print a text unchanged, or render any other report for a terminal; a closed output is ignored."""
+    if isinstance(report, str):
+        write_bytes(report.encode() + b"\n")
     else:
-        open_console().print(found)
+        open_console().print(report)
 
 
 @contextmanager
 def exit_codes(*refused: type[TieredStreamError]) -> Iterator[None]:
-    """Turn this package's errors into a line on standard error and an exit code of the command.
+    """Catch this package's errors in the block, print them on standard error, and end the command with an exit code.
 
-    ConfigurationError and the classes `refused` exit with REFUSED (2), other errors with FAILED (1), and Ctrl-C with
-    STOPPED (130).
+    The exit code is REFUSED (2) for ConfigurationError and the classes `refused`, FAILED (1) for other errors, and
+    STOPPED (130) for Ctrl-C.
     """
     try:
         yield

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tiered_stream.cli.arguments import (
-    Assign,
-    Assignments,
-    SettingsFile,
-    Subscribe,
-    SubscribePattern,
-    exit_codes,
-    reads,
-    source_settings,
-)
+from tiered_stream.cli.arguments import SettingsArguments, exit_codes, with_grouped_arguments
 from tiered_stream.cli.record_format import TOKENS, as_json, by_template
 from tiered_stream.observe.standard_output import write_bytes
 from tiered_stream.options.remote_options import COLUMNS
@@ -28,12 +19,9 @@ CAT_EXIT_CODES = "Exit codes: 0 done; 1 failed while it read; 2 refused, nothing
 _EVERYTHING = {"startingOffsets": "earliest", "includeHeaders": "true"}
 
 
+@with_grouped_arguments
 def cat(
-    settings: SettingsFile = None,
-    option: Assignments = None,
-    subscribe: Subscribe = None,
-    subscribe_pattern: SubscribePattern = None,
-    assign: Assign = None,
+    settings: SettingsArguments,
     count: Annotated[int | None, typer.Option("--count", "-c", min=0, help="Stop after so many records.")] = None,
     format: Annotated[str, typer.Option("--format", "-f", help=f"{TOKENS}.")] = "%s\\n",
     json: Annotated[bool, typer.Option("--json", "-J", help="A line of JSON for each record.")] = False,
@@ -45,11 +33,11 @@ def cat(
     printed.
     """
     with exit_codes():
-        printed = as_json if json else by_template(format)
-        given = source_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
-        given.pop(COLUMNS.name, None)  # all columns are read, because the template chooses what is printed
-        batches = _batches({**_EVERYTHING, **given}, follow=follow)
-        _print(batches, count, printed)
+        format_record = as_json if json else by_template(format)
+        options = settings.source_options()
+        options.pop(COLUMNS.name, None)  # all columns are read, because the template chooses what is printed
+        batches = _batches({**_EVERYTHING, **options}, follow=follow)
+        _print(batches, count, format_record)
 
 
 def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatch]:
@@ -60,7 +48,10 @@ def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatc
 
 
 def _print(batches: Iterable[pa.RecordBatch], count: int | None, printed: Callable[[dict[str, Any]], bytes]) -> None:
-    """Print the first `count` rows (None: all), each batch as soon as it comes, until nobody reads the output."""
+    """Print each batch of records as soon as it comes, until `count` records are printed or the output is closed.
+
+    If `count` is None, all records are printed.
+    """
     if count == 0:
         return
     for batch in batches:

@@ -9,20 +9,14 @@ import orjson
 import typer
 
 from tiered_stream.cli.arguments import (
-    Assign,
-    Assignments,
     Json,
-    PropertiesFile,
-    SettingsFile,
-    SparkConf,
-    Subscribe,
-    SubscribePattern,
+    SettingsArguments,
+    SparkArguments,
     exit_codes,
-    reads,
     show,
+    with_grouped_arguments,
 )
 from tiered_stream.observe.standard_output import open_console
-from tiered_stream.options.command_settings import command_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,14 +31,11 @@ _PLAIN_SIGNS = {"✓": "+", "✗": "x"}
 """Replacements of the signs for terminals whose encoding lacks them."""
 
 
+@with_grouped_arguments
 def doctor(
-    settings: SettingsFile = None,
-    option: Assignments = None,
-    subscribe: Subscribe = None,
-    subscribe_pattern: SubscribePattern = None,
-    assign: Assign = None,
-    properties_file: PropertiesFile = None,
-    spark_conf: SparkConf = None,
+    *,
+    settings: SettingsArguments,
+    spark: SparkArguments,
     write: Annotated[
         bool, typer.Option("--write", help="Also put an empty object into the table's store, and delete it.")
     ] = False,
@@ -61,14 +52,13 @@ def doctor(
 
     console = open_console()
     with exit_codes():
-        given = command_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
-        spark = read_spark_conf(properties_file, spark_conf)
-        findings = examine(given, spark, lambda each: None if json else _print(console, each), write=write)
+        job, conf = settings.all_settings(), read_spark_conf(spark.properties_file, spark.spark_conf)
+        findings = examine(job, conf, lambda finding: None if json else _print(console, finding), write=write)
     code = exit_code(findings)
     if json:
         show(orjson.dumps({"exit_code": code, "findings": findings}).decode())
     else:
-        counts = Counter(each.status.value for each in findings)
+        counts = Counter(finding.status.value for finding in findings)
         console.print(", ".join(f"{counts[status]} {status}" for status in _SIGNS if counts[status]))
     raise typer.Exit(code)
 

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import FAILED, exit_codes
+from tiered_stream.cli.arguments import exit_codes
+from tiered_stream.errors import TieredStreamError
 
 GATEWAY_EXIT_CODES = "Exit codes: 0 stopped by SIGTERM or Ctrl-C; 1 failed; 2 the settings are refused."
 
@@ -29,5 +30,4 @@ def gateway(
         try:
             run_gateway(GatewaySettings.parse(read_settings(config)))
         except OSError as error:
-            typer.echo(str(error), err=True)
-            raise typer.Exit(FAILED) from None
+            raise TieredStreamError(str(error)) from error

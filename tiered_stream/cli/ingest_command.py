@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import PropertiesFile, SparkConf
+from tiered_stream.cli.arguments import Assignments, SparkArguments, with_grouped_arguments
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.properties_files import parse_assignments, read_settings
@@ -19,16 +19,17 @@ INGEST_EXIT_CODES = (
 )
 
 
+@with_grouped_arguments
 def ingest(
+    *,
     settings: Annotated[Path | None, typer.Option(help="A settings file, see conf/ingest_to_delta.properties.")] = None,
     table: Annotated[str | None, typer.Option(help="The Delta table: a path, or a name in the catalog.")] = None,
     checkpoint: Annotated[str | None, typer.Option(help="The query's checkpoint location.")] = None,
     trigger: Annotated[str | None, typer.Option(help="availableNow, or an interval such as '10 seconds'.")] = None,
     lane: Annotated[str | None, typer.Option(help="auto, direct (tasks write the table's files) or spark.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="name=value, any setting; may be repeated.")] = None,
+    option: Assignments = None,
     metrics_file: Annotated[Path | None, typer.Option(help="Write what reading cost to this file, as JSON.")] = None,
-    properties_file: PropertiesFile = None,
-    spark_conf: SparkConf = None,
+    spark: SparkArguments,
 ) -> None:
     """Ingest Kafka topics into Delta tables.
 
@@ -39,11 +40,13 @@ def ingest(
     from tiered_stream.ingest.ingest_run import console, run
 
     try:
-        given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
+        from_arguments = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         from_file = read_settings(settings) if settings else {}
         from_options = parse_assignments(option, "--option")
-        builder = session_builder("ingest_to_delta", properties_file, spark_conf)
-        outcome = run({**from_file, **from_options, **{name: value for name, value in given.items() if value}}, builder)
+        builder = session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf)
+        outcome = run(
+            {**from_file, **from_options, **{name: value for name, value in from_arguments.items() if value}}, builder
+        )
     except ConfigurationError as error:
         console.print(str(error), style="red", markup=False)
         raise typer.Exit(2) from None

@@ -11,38 +11,31 @@ import typer
 
 from tiered_stream.cli.arguments import (
     FAILED,
-    Assign,
-    Assignments,
     Json,
     PropertiesFile,
-    SettingsFile,
-    Subscribe,
-    SubscribePattern,
+    SettingsArguments,
     exit_codes,
-    reads,
     show,
+    with_grouped_arguments,
 )
 from tiered_stream.delta.settings.ingest_settings import (
     CHECKPOINT,
     S3_SCHEMES,
     TableStorage,
+    job_settings,
     source_options,
     table_storage,
 )
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import POSITIONS, command_settings, without
-from tiered_stream.options.given import GivenOptions
 
 
+@with_grouped_arguments
 def lag(
-    settings: SettingsFile = None,
-    option: Assignments = None,
+    settings: SettingsArguments,
     checkpoint: Annotated[
         str | None, typer.Option(help="The query's checkpoint: a folder, or s3a://…; default: that of the settings.")
     ] = None,
-    subscribe: Subscribe = None,
-    subscribe_pattern: SubscribePattern = None,
-    assign: Assign = None,
     properties_file: PropertiesFile = None,
     json: Json = False,
 ) -> None:
@@ -53,17 +46,17 @@ def lag(
     table, and with the fs.s3a settings in --properties-file.
     """
     with exit_codes():
-        given, chosen = command_settings(settings, option, {}), reads(subscribe, subscribe_pattern, assign)
-        where = checkpoint or _of_the_job(given)
+        job = command_settings(settings.settings, settings.option, {})
+        checkpoint = checkpoint or _job_checkpoint(job)
         # Imported late, because other commands need neither Kafka nor Arrow.
         from tiered_stream.inspection.lag import lag_of, render_lag
         from tiered_stream.inspection.query_checkpoint import committed_batch
         from tiered_stream.options.parsing import parse_options
 
-        batch = committed_batch(where, _storage(given, where, properties_file))
+        batch = committed_batch(checkpoint, _storage(job, checkpoint, properties_file))
         topics = {"subscribe": ",".join(sorted({partition.topic for partition in batch.offsets}))}
-        parsed = parse_options(without(source_options(given), POSITIONS) | (chosen or topics), streaming=True)
-        report = lag_of(where, batch, parsed, time.time_ns() // 1_000_000)
+        read = without(source_options(job), POSITIONS) | (settings.subscription() or topics)
+        report = lag_of(checkpoint, batch, parse_options(read, streaming=True), time.time_ns() // 1_000_000)
         show(report.to_json() if json else render_lag(report))
     if report.faults:
         raise typer.Exit(FAILED)
@@ -82,10 +75,12 @@ def _storage(settings: dict[str, str], checkpoint: str, properties_file: Path | 
     return storage
 
 
-def _of_the_job(settings: dict[str, str]) -> str:
-    found = GivenOptions(settings).with_prefix("").get(CHECKPOINT.lower())
-    if not found:
+def _job_checkpoint(settings: dict[str, str]) -> str:
+    checkpoint = job_settings(settings).get(CHECKPOINT)
+    if not checkpoint:
         raise ConfigurationError("say by --checkpoint which query is meant: its checkpointLocation")
-    if "{topic}" in found:
-        raise ConfigurationError(f"{CHECKPOINT} is {found}, one for each topic: say by --checkpoint which is meant")
-    return found
+    if "{topic}" in checkpoint:
+        raise ConfigurationError(
+            f"{CHECKPOINT} is {checkpoint}, one for each topic: say by --checkpoint which is meant"
+        )
+    return checkpoint

@@ -36,14 +36,14 @@ _PARTS = re.compile(r"%(?P<token>.?)|\\(?P<escape>.?)|(?P<text>[^%\\]+)", re.DOT
 
 
 def by_template(template: str) -> Callable[[Record], bytes]:
-    """Return a function that formats a record by the template; a null is shown as NULL and its length as -1.
+    """Return a function that formats a record by the template; null is formatted as NULL, and its length as -1.
 
     Raises:
         ConfigurationError: the template has an unknown token or escape; the message names it.
     """
     parts: list[bytes | Callable[[Record], bytes]] = []
-    for found in _PARTS.finditer(template):
-        token, escape, text = found["token"], found["escape"], found["text"]
+    for match in _PARTS.finditer(template):
+        token, escape, text = match["token"], match["escape"], match["text"]
         if token is not None and token in _TOKENS:
             parts.append(_TOKENS[token])
         elif escape is not None and escape in _ESCAPES:
@@ -51,7 +51,7 @@ def by_template(template: str) -> Callable[[Record], bytes]:
         elif text is not None:
             parts.append(text.encode())
         else:
-            raise ConfigurationError(f"the format says {found[0]!r}; there are {TOKENS}, %%, and \\n \\r \\t \\0 \\\\")
+            raise ConfigurationError(f"the format says {match[0]!r}; there are {TOKENS}, %%, and \\n \\r \\t \\0 \\\\")
     return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
 
 
@@ -62,7 +62,7 @@ def as_json(record: Record) -> bytes:
         **record,
         "key": _text(record["key"]),
         "value": _text(record["value"]),
-        **({"headers": [{**each, "value": _text(each["value"])} for each in headers]} if headers else {}),
+        **({"headers": [{**header, "value": _text(header["value"])} for header in headers]} if headers else {}),
     }
     return orjson.dumps(shown) + b"\n"
 

@@ -9,15 +9,15 @@ import typer
 from tiered_stream.cli.arguments import (
     Assignments,
     Json,
-    PropertiesFile,
     SettingsFile,
-    SparkConf,
+    SparkArguments,
     exit_codes,
     show,
+    with_grouped_arguments,
 )
+from tiered_stream.delta.settings.ingest_settings import TABLE, job_settings
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.types import optional, text
+from tiered_stream.options.command_settings import command_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 REDRIVE_EXIT_CODES = "Exit codes: 0 done; 1 failed while it ran; 2 refused; 3 dead letters are left; 130 stopped."
 _LEFT = 3
-_TABLE = optional("ingest.table", text, "The job's table.")
 
 
+@with_grouped_arguments
 def redrive(
+    *,
     settings: SettingsFile = None,
     option: Assignments = None,
     topics: Annotated[str | None, typer.Option(help="Of these topics alone, separated by commas.")] = None,
@@ -39,8 +40,7 @@ def redrive(
         bool, typer.Option("--dry-run", help="Say what would become of them, and change nothing.")
     ] = False,
     json: Json = False,
-    properties_file: PropertiesFile = None,
-    spark_conf: SparkConf = None,
+    spark: SparkArguments,
 ) -> None:
     """Decode the job's dead letters again with the current settings, and land each record that decodes, once.
 
@@ -49,21 +49,18 @@ def redrive(
     pending.
     """
     # Imported late, because other commands do not need Spark.
+    from tiered_stream.cli.spark_commands import spark_session
     from tiered_stream.delta.redrive.redrive_run import Chosen
-    from tiered_stream.delta.redrive.redrive_run import redrive as bring_in
-    from tiered_stream.replay.programs import Command
+    from tiered_stream.delta.redrive.redrive_run import redrive as redrive_job
 
-    command = Command(
-        settings=settings, option=option, reads={}, properties_file=properties_file, spark_conf=spark_conf, json=json
-    )
     with exit_codes():
-        given = command.given()
-        table = GivenOptions(given).read(_TABLE)
-        if table is None:
+        job = command_settings(settings, option, {})
+        table = job_settings(job).get(TABLE)
+        if not table:
             raise ConfigurationError("ingest.table must be set, in the settings file or with --option")
-        chosen = Chosen([each.strip() for each in topics.split(",")] if topics else None, from_ms, to_ms)
-        with command.session("tiered-stream redrive") as spark:
-            report = bring_in(spark, given, table, chosen, dry_run=dry_run)
+        chosen = Chosen([topic.strip() for topic in topics.split(",")] if topics else None, from_ms, to_ms)
+        with spark_session("tiered-stream redrive", spark) as session:
+            report = redrive_job(session, job, table, chosen, dry_run=dry_run)
         show(report.to_json() if json else _rendered(report))
         raise typer.Exit(_LEFT if report.left or report.pending else 0)
 

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli.arguments import (
-    FAILED,
-    Assign,
-    Assignments,
-    Json,
-    SettingsFile,
-    Subscribe,
-    SubscribePattern,
-    exit_codes,
-    reads,
-    show,
-    source_settings,
-)
+from tiered_stream.cli.arguments import FAILED, Json, SettingsArguments, exit_codes, show, with_grouped_arguments
 from tiered_stream.options.command_settings import ENDS, STARTS, without
 
 
-def segments(
-    settings: SettingsFile = None,
-    option: Assignments = None,
-    subscribe: Subscribe = None,
-    subscribe_pattern: SubscribePattern = None,
-    assign: Assign = None,
-    json: Json = False,
-) -> None:
+@with_grouped_arguments
+def segments(settings: SettingsArguments, json: Json = False) -> None:
     """List the tiered segments of topics: offsets, sizes, leader epochs, states, and whether they count for the log.
 
     A segment counts if its copy is finished and its leader epochs belong to the log's lineage. Other segments, and
@@ -35,13 +17,13 @@ def segments(
     segments that count are listed.
     """
     with exit_codes():
-        given = without(source_settings(settings, option, reads(subscribe, subscribe_pattern, assign)), STARTS + ENDS)
         # Imported late, because other commands do not need Kafka.
         from tiered_stream.inspection.segment_report import SegmentReport, render_segments
         from tiered_stream.inspection.tier_contents import tier_contents
         from tiered_stream.options.parsing import parse_options
 
-        report = SegmentReport.of(tier_contents(parse_options(given, streaming=True)))
+        options = parse_options(without(settings.source_options(), STARTS + ENDS), streaming=True)
+        report = SegmentReport.of(tier_contents(options))
         show(report.to_json() if json else render_segments(report))
     if report.faults:
         raise typer.Exit(FAILED)

@@ -7,40 +7,31 @@ from typing import Annotated
 import typer
 
 from tiered_stream.cli.arguments import (
-    Assign,
-    Assignments,
+    DIFFERS,
     Json,
-    PropertiesFile,
-    SettingsFile,
-    SparkConf,
-    Subscribe,
-    SubscribePattern,
+    SettingsArguments,
+    SparkArguments,
     exit_codes,
-    reads,
     show,
-    source_settings,
+    with_grouped_arguments,
 )
 from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
 
 VERIFY_EXIT_CODES = """\
 Exit codes: 0 equal; 1 failed while it ran; 2 refused; 3 the table, or the storage, differs; 130 stopped.
 """
-_DIFFERS = 3
 
 
+@with_grouped_arguments
 def verify(
-    settings: SettingsFile = None,
-    option: Assignments = None,
-    subscribe: Subscribe = None,
-    subscribe_pattern: SubscribePattern = None,
-    assign: Assign = None,
+    *,
+    settings: SettingsArguments,
     table: Annotated[str | None, typer.Option(help="The Delta table: a path, or a name in the catalog.")] = None,
     storage: Annotated[
         bool, typer.Option("--storage", help="Compare what is tiered with what brokers give of it, and no table.")
     ] = False,
     json: Json = False,
-    properties_file: PropertiesFile = None,
-    spark_conf: SparkConf = None,
+    spark: SparkArguments,
 ) -> None:
     """Compare a Delta table with the topics that it was ingested from, by any tool.
 
@@ -50,20 +41,15 @@ def verify(
 
     With --storage, tiered offsets are read from the storage and from the brokers and compared, without Spark.
     """
-    given = reads(subscribe, subscribe_pattern, assign)
     if storage:
         with exit_codes(UnknownTopicError, BrokerAuthorizationError):
             if table is not None:
                 raise ConfigurationError("--storage compares no table: take --table or --storage away")
-            raise typer.Exit(_storage(source_settings(settings, option, given), json=json))
+            raise typer.Exit(_storage(settings.source_options(), json=json))
     # Imported late, because other commands do not need Spark.
-    from tiered_stream.replay.programs import VerifyCommand, run_verify
+    from tiered_stream.cli.spark_commands import run_verify
 
-    command = VerifyCommand(
-        settings=settings, option=option, reads=given, properties_file=properties_file, spark_conf=spark_conf,
-        json=json, table=table,
-    )  # fmt: skip
-    raise typer.Exit(run_verify(command))
+    raise typer.Exit(run_verify(settings, table, spark, json=json))
 
 
 def _storage(options: dict[str, str], *, json: bool) -> int:
@@ -73,4 +59,4 @@ def _storage(options: dict[str, str], *, json: bool) -> int:
 
     report = compare_storage(parse_options(options, streaming=False))
     show(report.to_json() if json else render_storage(report))
-    return 0 if report.equal else _DIFFERS
+    return 0 if report.equal else DIFFERS

@@ -1,4 +1,4 @@
-"""`tiered-stream warm`: compile ahead what Spark's Python processes would otherwise compile at their start."""
+"""`tiered-stream warm`: compile kernels and archives, so that Spark's Python processes need not compile them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import FAILED, exit_codes
+from tiered_stream.cli.arguments import exit_codes
+from tiered_stream.errors import TieredStreamError
 
 
 def warm(
@@ -31,8 +32,9 @@ def _compile_kernels() -> None:
     try:
         (folder / compiled.kernel_key(*compiled.KERNELS)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it"
-        raise _failed(why) from error
+        raise TieredStreamError(
+            f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it"
+        ) from error
     # Imported only after the folder exists, because the kernels look for their folder when they are first imported.
     from tiered_stream.formats.avro import avro_decoder
     from tiered_stream.formats.json import json_decoder
@@ -54,19 +56,16 @@ def _compile_kernels() -> None:
 
 
 def _compile_pyspark() -> None:
-    from tiered_stream.cli.pyspark_zip import compile_archive, find_archives, loaded_modules
+    from tiered_stream.pythons.pyspark_archives import compile_archive, find_archives, loaded_modules
 
     try:
         for archive, modules in loaded_modules(find_archives()).items():
             count = compile_archive(archive, modules)
             typer.echo(f"{count} modules are compiled in {archive}")
     except OSError as error:
-        raise _failed(f"Spark's archive cannot be written: {error}; run this as who installed Spark") from error
-
-
-def _failed(why: str) -> typer.Exit:
-    typer.echo(why, err=True)
-    return typer.Exit(FAILED)
+        raise TieredStreamError(
+            f"Spark's archive cannot be written: {error}; run this as who installed Spark"
+        ) from error
 
 
 _ONE_MESSAGE = bytes.fromhex("00000000000000010000000ea7ec68030000ffffffffffffffff")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import nullcontext
 from time import sleep
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -26,7 +27,7 @@ Figures = dict[str, dict[str, float]]
 
 
 class NoAnswerError(TieredStreamError):
-    """No response comes from the address, or it is not a driver with `report_queries`."""
+    """Error for an address that does not respond, or is not a driver with `report_queries`."""
 
 
 def watch(
@@ -37,11 +38,24 @@ def watch(
 ) -> None:
     """Show the streaming queries of a driver that serves its metrics, until Ctrl-C."""
     with exit_codes():
-        url = _url(address)
-        if json:
-            _print_json(url, interval, once=once)
-        else:
-            _show(url, interval, once=once)
+        url, console = _url(address), open_console(soft_wrap=False)
+        redraws = console.is_terminal and not json and not once
+        with Live(console=console, auto_refresh=False) if redraws else nullcontext() as live:
+            while True:
+                figures = look(url)
+                if live is not None:
+                    live.update(_table(figures), refresh=True)
+                elif json:
+                    lines = (
+                        orjson.dumps({"query": name, **query_figures})
+                        for name, query_figures in sorted(figures.items())
+                    )
+                    once = not write_bytes(b"".join(line + b"\n" for line in lines)) or once
+                else:  # output that cannot be redrawn gets a new table for each look
+                    console.print(_table(figures))
+                if once or console.quiet:
+                    return
+                sleep(interval)
 
 
 def _url(address: str) -> str:
@@ -51,30 +65,8 @@ def _url(address: str) -> str:
     return parts._replace(path=parts.path if parts.path.strip("/") else "/metrics").geturl()
 
 
-def _print_json(url: str, interval: float, *, once: bool) -> None:
-    while True:
-        lines = (orjson.dumps({"query": name, **figures}) + b"\n" for name, figures in sorted(look(url).items()))
-        if not write_bytes(b"".join(lines)) or once:
-            return
-        sleep(interval)
-
-
-def _show(url: str, interval: float, *, once: bool) -> None:
-    console = open_console(soft_wrap=False)
-    if once or not console.is_terminal:  # output that cannot be redrawn gets a new table for each look
-        console.print(_table(look(url)))
-        while not (once or console.quiet):
-            sleep(interval)
-            console.print(_table(look(url)))
-        return
-    with Live(_table(look(url)), console=console, auto_refresh=False) as live:
-        while True:
-            sleep(interval)
-            live.update(_table(look(url)), refresh=True)
-
-
 def look(url: str) -> Figures:
-    """Request the driver's metrics at `url`, and return the current figures of its streaming queries.
+    """Request the driver's metrics at `url`, and return the figures of its streaming queries.
 
     Raises:
         NoAnswerError: no response comes, or it has no metrics.
@@ -87,18 +79,18 @@ def look(url: str) -> Figures:
 
     try:
         tls = system_tls() if url.startswith("https:") else None
-        answer = timed_pools(_SECONDS, _SECONDS, tls).request("GET", url, preload_content=False)
-        text = answer.read(_LARGEST).decode() if answer.status == _OK else ""
-        samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+        response = timed_pools(_SECONDS, _SECONDS, tls).request("GET", url, preload_content=False)
+        text = response.read(_LARGEST).decode() if response.status == _OK else ""
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         raise NoAnswerError(f"{url} gives no metrics: {error}. Does the driver report its queries there?") from error
-    if answer.status != 200:
-        raise NoAnswerError(f"{url} answers {answer.status}: it is no driver that reports its queries")
-    found: Figures = defaultdict(lambda: defaultdict(float))
-    for each in samples:
-        if each.name.startswith(PREFIX) and "le" not in each.labels and "query" in each.labels:
-            found[each.labels["query"]][each.name.removeprefix(PREFIX).removesuffix("_total")] += each.value
-    return {name: dict(figures) for name, figures in found.items()}
+    if response.status != 200:
+        raise NoAnswerError(f"{url} answers {response.status}: it is no driver that reports its queries")
+    by_query: Figures = defaultdict(lambda: defaultdict(float))
+    for sample in samples:
+        if sample.name.startswith(PREFIX) and "le" not in sample.labels and "query" in sample.labels:
+            by_query[sample.labels["query"]][sample.name.removeprefix(PREFIX).removesuffix("_total")] += sample.value
+    return {name: dict(figures) for name, figures in by_query.items()}
 
 
 def _table(queries: Mapping[str, Mapping[str, float]]) -> Table:
@@ -107,7 +99,7 @@ def _table(queries: Mapping[str, Mapping[str, float]]) -> Table:
     for name in ("batch", "rows", "rows/s", "batch s", "storage MiB", "broker MiB", "fallbacks", "lag", "lag s"):
         table.add_column(name, justify="right")
     for name, figures in sorted(queries.items()):
-        table.add_row(name, *(_cell(figures, each, unit, digits) for each, unit, digits in _COLUMNS))
+        table.add_row(name, *(_cell(figures, figure, unit, digits) for figure, unit, digits in _COLUMNS))
     return table
 
 

@@ -1,4 +1,4 @@
-"""Checks of a bucket with one listing of one key: endpoint, credentials, clock, region and the right to list."""
+"""Checks of a bucket by one request that lists one key: endpoint, credentials, clock, region, and right to list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from botocore import UNSIGNED
 from botocore import exceptions as aws
 from botocore.config import Config
 
-from tiered_stream.doctor.finding import FaultError, NotNeededError, Seen
+from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.process.logs import muted
@@ -23,7 +23,7 @@ _REFUSED_BY_S3 = 15 * 60
 """Maximum clock difference in seconds that S3 accepts in a signature. Other services accept more or less."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
-_CREDENTIAL_MENDS = {
+_CREDENTIAL_FIXES = {
     "InvalidAccessKeyId": "correct the access key id: the service does not know it",
     "SignatureDoesNotMatch": "correct the secret access key",
     "ExpiredToken": "get new temporary credentials: these have expired",
@@ -36,7 +36,7 @@ _NO_CREDENTIALS = (
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket, a key prefix and how to access them. `option` is the prefix of the access settings, for advice."""
+    """Bucket by its name, a key prefix in it, and its access. `option` is the access settings' prefix, for advice."""
 
     name: str
     prefix: str
@@ -46,16 +46,17 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketAnswer:
-    """Response of a bucket to a listing of one key: S3's error `code` (empty on success), and facts from the headers.
+class BucketResponse:
+    """Response to the request that lists one key.
 
-    `keys` has the listed key, if the bucket holds one.
+    `code` is S3's error code, and empty on success. `request_region` is the region for which the request was signed.
+    `keys` has the listed key, if the bucket has one.
     """
 
     endpoint: str
     status: int
     code: str
-    asked_region: str
+    request_region: str
     region: str | None
     """Region of the bucket, None if the service does not report it."""
     seconds_ahead: float | None
@@ -76,26 +77,26 @@ def s3_config(access: S3Access, *, anonymous: bool) -> Config:
     )
 
 
-def look_at_credentials(bucket: Bucket) -> Seen[bool]:
+def check_credentials(bucket: Bucket) -> Result[bool]:
     """Check that there are credentials for the bucket, and report where they come from.
 
     Raises:
         FaultError: there are no credentials.
     """
     if bucket.anonymous:
-        return Seen(True, "none: requests are not signed, as the settings say")
-    mend = f"set {bucket.option}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
+        return Result(True, "none: requests are not signed, as the settings say")
+    fix = f"set {bucket.option}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
     try:
         provider = credential_provider(bucket.access)
     except StorageAccessError as error:
-        raise FaultError(str(error), mend) from None
+        raise FaultError(str(error), fix) from None
     if provider is None:
-        raise FaultError("neither the settings nor AWS's chain have credentials", mend)
-    return Seen(True, "in the settings" if provider == "settings" else f"by AWS's chain, provider {provider}")
+        raise FaultError("neither the settings nor AWS's chain have credentials", fix)
+    return Result(True, "in the settings" if provider == "settings" else f"by AWS's chain, provider {provider}")
 
 
-def ask_bucket(bucket: Bucket) -> Seen[BucketAnswer]:
-    """List one key of the bucket, and return the service's response, even if it is an error.
+def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
+    """List one key of the bucket, and return the service's response, which may be an error.
 
     Raises:
         FaultError: no response comes, or no request can be made.
@@ -116,15 +117,15 @@ def ask_bucket(bucket: Bucket) -> Seen[BucketAnswer]:
             except _NO_CREDENTIALS:
                 raise FaultError("there are no credentials", "see what the check of the credentials says") from None
             except aws.SSLError as error:
-                mend = (
+                fix = (
                     "trust the authority that issued the service's certificate (AWS_CA_BUNDLE), or correct the endpoint"
                 )
-                raise FaultError(f"{endpoint}: TLS failed: {error}", mend) from None
+                raise FaultError(f"{endpoint}: TLS failed: {error}", fix) from None
             except (aws.BotoCoreError, OSError) as error:
-                mend = f"correct {option}s3.endpoint.url, start what is to listen there, or open the way to it"
-                raise FaultError(f"{endpoint} does not answer: {type(error).__name__}", mend) from None
+                fix = f"correct {option}s3.endpoint.url, start what is to listen there, or open the way to it"
+                raise FaultError(f"{endpoint} does not answer: {type(error).__name__}", fix) from None
         head = {name.lower(): value for name, value in answer["ResponseMetadata"]["HTTPHeaders"].items()}
-    seen = BucketAnswer(
+    listing = BucketResponse(
         endpoint,
         answer["ResponseMetadata"]["HTTPStatusCode"],
         code,
@@ -133,7 +134,7 @@ def ask_bucket(bucket: Bucket) -> Seen[BucketAnswer]:
         _seconds_ahead(head.get("date")),
         tuple(entry["Key"] for entry in answer.get("Contents", ())),
     )
-    return Seen(seen, f"{endpoint} answers")
+    return Result(listing, f"{endpoint} answers")
 
 
 def _seconds_ahead(date: str | None) -> float | None:
@@ -143,44 +144,47 @@ def _seconds_ahead(date: str | None) -> float | None:
         return None
 
 
-def look_at_clock(answer: BucketAnswer) -> Seen[bool]:
-    """Compare this machine's clock with the storage service's, and warn if they differ by more than 60 s.
+def check_clock(answer: BucketResponse) -> Result[bool]:
+    """Check that this machine's clock differs from the storage service's by at most 60 s; else the result is a warning.
 
     Raises:
         FaultError: the service refuses requests because of the difference.
+        NotNeededError: the service does not send its time.
     """
     if answer.seconds_ahead is None:
         raise NotNeededError("the service does not say its time, and Kafka has none to tell")
     seconds = round(abs(answer.seconds_ahead))
-    found = f"this machine is {seconds} s {'ahead of' if answer.seconds_ahead > 0 else 'behind'} the storage's clock"
-    mend = "set this machine's clock (chrony, ntpd), or that of the storage service"
+    difference = (
+        f"this machine is {seconds} s {'ahead of' if answer.seconds_ahead > 0 else 'behind'} the storage's clock"
+    )
+    fix = "set this machine's clock (chrony, ntpd), or that of the storage service"
     if answer.code == "RequestTimeTooSkewed" or (answer.status == 403 and seconds > _REFUSED_BY_S3):
-        raise FaultError(f"{found}: requests are refused ({answer.status} {answer.code})", mend)
+        raise FaultError(f"{difference}: requests are refused ({answer.status} {answer.code})", fix)
     if seconds > _SECONDS_TO_WARN_AT:
-        return Seen(True, f"{found}; S3 refuses requests from {_REFUSED_BY_S3} s on (RequestTimeTooSkewed)", mend)
-    return Seen(True, f"within {_SECONDS_TO_WARN_AT} s of the storage's clock")
+        return Result(True, f"{difference}; S3 refuses requests from {_REFUSED_BY_S3} s on (RequestTimeTooSkewed)", fix)
+    return Result(True, f"within {_SECONDS_TO_WARN_AT} s of the storage's clock")
 
 
-def look_at_listing(bucket: Bucket, answer: BucketAnswer) -> Seen[bool]:
-    """Return whether the user is authorized to list the bucket.
+def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
+    """Check the response; the result's value is true if the user is authorized to list the bucket.
 
     Raises:
-        FaultError: the bucket cannot be used with these settings.
+        FaultError: the bucket does not exist, is in another region, or refuses the credentials.
     """
-    said, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
+    status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
     region = answer.region or "another region"
-    mend = f"set {bucket.option}s3.region={answer.region or 'that of the bucket'}"
+    fix = f"set {bucket.option}s3.region={answer.region or 'that of the bucket'}"
     if answer.code in _REGION_CODES:
-        raise FaultError(f"{where} is of {region}, and was asked as one of {answer.asked_region} ({said})", mend)
+        raise FaultError(f"{where} is of {region}, and was asked as one of {answer.request_region} ({status})", fix)
     if not answer.code:
-        if answer.region and answer.region != answer.asked_region:
-            return Seen(True, f"{where} is of {region}, and was asked as one of {answer.asked_region}", mend)
-        return Seen(True, f"{where} is there, and may be listed")
+        if answer.region and answer.region != answer.request_region:
+            return Result(True, f"{where} is of {region}, and was asked as one of {answer.request_region}", fix)
+        return Result(True, f"{where} is there, and may be listed")
     if answer.status == 404:
-        raise FaultError(f"{where} does not exist ({said})", "correct the bucket's name, or make the bucket")
-    if answer.code in _CREDENTIAL_MENDS:
-        raise FaultError(f"{where} refuses the credentials ({said})", _CREDENTIAL_MENDS[answer.code])
+        raise FaultError(f"{where} does not exist ({status})", "correct the bucket's name, or make the bucket")
+    if answer.code in _CREDENTIAL_FIXES:
+        raise FaultError(f"{where} refuses the credentials ({status})", _CREDENTIAL_FIXES[answer.code])
     if answer.status == 403:
-        mend = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 answers 403 for a missing object, too"
-        return Seen(False, f"{where} may not be listed ({said})", mend)
-    raise FaultError(f"{where} answers {said}", "see the service's own log or status page")
+        fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 answers 403 for a missing object, too"
+        return Result(False, f"{where} may not be listed ({status})", fix)
+    raise FaultError(f"{where} answers {status}", "see the service's own log or status page")

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tiered_stream import errors
 from tiered_stream.broker.client import api_versions, open_client, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.broker.topic_configs import topic_configs
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
-from tiered_stream.doctor.broker_mends import asking_mends, kafka_tool, login_mends
+from tiered_stream.doctor.broker_fixes import kafka_tool, login_fixes, request_fixes
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, NotNeededError, Seen, warnings_of_ours
-from tiered_stream.doctor.reachability import Unreached, find_unreached
-from tiered_stream.errors import (
-    BrokerAuthorizationError,
-    BrokerUnavailableError,
-    ConfigurationError,
-    OffsetOutOfRangeError,
-    StorageAccessError,
-    StorageError,
-    UnknownTopicError,
+from tiered_stream.doctor.finding import (
+    Examination,
+    FaultError,
+    Fixes,
+    Known,
+    NotNeededError,
+    Result,
+    collected_warnings,
 )
+from tiered_stream.doctor.reachability import Unreached, find_unreached
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
-from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition, listed
+from tiered_stream.model import PartitionRanges, TopicPartition, listed
 from tiered_stream.options.choices import LocatorName
+from tiered_stream.options.offset_ranges import ranges_between
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.types import host_and_port
 from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
@@ -42,13 +44,27 @@ from tiered_stream.plan.lookup import assigned
 _TIERED = "remote.storage.enable"
 _LIST_OFFSETS_OF_3_9 = 9
 _SHOWN = 5
-_MOST_BROKERS, _AT_ONCE = 1_000, 32
+_MAX_BROKERS, _AT_ONCE = 1_000, 32
+_METADATA_TOPIC_FIXES: Fixes = {
+    errors.UnknownTopicError: "switch tiered storage on in the brokers (remote.log.storage.system.enable=true); of a "
+    "cluster that is gone, read with remote.log.locator=archive",
+    errors.BrokerAuthorizationError: "grant READ on the topic __remote_log_metadata, or read through a gateway",
+}
+_LOCATOR_FIXES: Fixes = {
+    errors.BrokerAuthorizationError: "grant what the message names, or do without tiers by remote.log.locator=none",
+}
+_ARCHIVE_FIXES: Fixes = {
+    errors.UnknownTopicError: "correct subscribe, remote.storage.uri or rsm.config.key.prefix",
+    errors.StorageAccessError: "grant s3:GetObject and s3:ListBucket on the bucket; where a key pair is named, give "
+    "its private key in rsm.config.encryption.key.pairs.*",
+    errors.StorageError: "correct remote.storage.*, or see what the checks of the bucket say",
+}
 _RESTORE = "restore objects that are missing (from the bucket's versions); name key prefixes that are not read"
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Log source and offset ranges, which the later checks of tier and table need."""
+    """Log source and offset ranges of the job, which the checks of the tier and of the table need."""
 
     source: Known[LogSource]
     ranges: Known[PartitionRanges]
@@ -56,74 +72,51 @@ class Cluster:
 
 
 def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
+    """Run all checks of the brokers, or of an archive, and return the values that later checks need."""
     kafka = {} if job.value is None else job.value.options.kafka
-    check, asking = examination.check, asking_mends(kafka)
+    check, asking = examination.check, request_fixes(kafka)
     if job.value is not None and job.value.options.locator is LocatorName.ARCHIVE:
         return _check_archive(examination, job)
     bootstrap = check("bootstrap servers", _reach_bootstrap, job)
-    login = check("login", lambda job, _: _log_in(job.options), job, bootstrap, mends=login_mends(kafka))
-    check("broker version", lambda job, _: _look_at_versions(job.options), job, login)
+    login = check("login", lambda job, _: _log_in(job.options), job, bootstrap, fixes=login_fixes(kafka))
+    check("broker version", lambda job, _: _check_versions(job.options), job, login)
     advertised = check("advertised listeners", _reach_advertised, job, login)
-    topics = check("topics", lambda job, _: _look_at_topics(job.options), job, login, mends=asking)
-    check("tiering of the topics", _look_at_tiering, job, topics)
-    check("READ on the topics", _probe_topics, job, topics, advertised, mends=asking)
-    feature = check("KIP-1248", lambda job, _: _look_at_feature(job.options), job, login)
-    check(
-        "metadata topic", lambda job, feature, _: _probe_metadata_topic(job.options, feature), job, feature, advertised,
-        mends={
-            UnknownTopicError: "switch tiered storage on in the brokers (remote.log.storage.system.enable=true); of a "
-            "cluster that is gone, read with remote.log.locator=archive",
-            BrokerAuthorizationError: "grant READ on the topic __remote_log_metadata, or read through a gateway",
-        },
-    )  # fmt: skip
-    source = check(
-        "locator", lambda job, _: _choose_locator(job.options), job, advertised,
-        mends={
-            ConfigurationError: "correct the setting that the message names",
-            BrokerAuthorizationError: "grant what the message names, or do without tiers by remote.log.locator=none",
-        },
-    )  # fmt: skip
-    ranges = check("offsets", _look_at_offsets, job, topics, advertised, mends=asking)
+    topics = check("topics", lambda job, _: _check_topics(job.options), job, login, fixes=asking)
+    check("tiering of the topics", _check_tiering, job, topics)
+    check("READ on the topics", _check_read, job, topics, advertised, fixes=asking)
+    feature = check("KIP-1248", lambda job, _: _check_feature(job.options), job, login)
+    check("metadata topic", _check_metadata_topic, job, feature, advertised, fixes=_METADATA_TOPIC_FIXES)
+    source = check("locator", lambda job, _: _choose_locator(job.options), job, advertised, fixes=_LOCATOR_FIXES)
+    ranges = check("offsets", _check_offsets, job, topics, advertised, fixes=asking)
     return Cluster(source, ranges)
 
 
 def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
-    """Check locator and offsets of an archive, whose topics and offsets come from the storage instead of brokers."""
+    """Check the locator and the offsets of an archive, which come from the storage, not from brokers."""
 
-    def ranges_of(job: Job, source: LogSource) -> Seen[PartitionRanges]:
-        with warnings_of_ours() as warned:
-            found = assigned(job.options.subscription, source.offset_reader).partitions
-            if not found:
+    def check_offsets(job: Job, source: LogSource) -> Result[PartitionRanges]:
+        with collected_warnings() as warned:
+            partitions = assigned(job.options.subscription, source.offset_reader).partitions
+            if not partitions:
                 raise FaultError("; ".join(warned) or "no partition is chosen", "correct subscribePattern or assign")
-            starts, ends = source.offset_reader.earliest(found), source.offset_reader.latest(found)
-        seen = _ranges({each: OffsetRange(starts[each], max(starts[each], ends[each])) for each in found})
-        return Seen(seen.value, "; ".join(warned), _RESTORE) if warned else seen
+            result = _ranges(source.offset_reader, partitions)
+        return Result(result.value, "; ".join(warned), _RESTORE) if warned else result
 
-    mends: Mends = {
-        ConfigurationError: "correct the setting that the message names",
-        UnknownTopicError: "correct subscribe, remote.storage.uri or rsm.config.key.prefix",
-        StorageAccessError: "grant s3:GetObject and s3:ListBucket on the bucket; where a key pair is named, give its "
-        "private key in rsm.config.encryption.key.pairs.*",
-        StorageError: "correct remote.storage.*, or see what the checks of the bucket say",
-    }
-    examination.check("brokers", _no_brokers, job)
-    source = examination.check("locator", lambda job: _choose_locator(job.options), job, mends=mends)
-    return Cluster(source, examination.check("offsets", ranges_of, job, source, mends=mends))
+    examination.skip("brokers", "remote.log.locator=archive needs no broker")
+    source = examination.check("locator", lambda job: _choose_locator(job.options), job, fixes=_ARCHIVE_FIXES)
+    return Cluster(source, examination.check("offsets", check_offsets, job, source, fixes=_ARCHIVE_FIXES))
 
 
-def _no_brokers(_: Job) -> Seen[bool]:
-    raise NotNeededError("remote.log.locator=archive needs no broker")
-
-
-def _reach_bootstrap(job: Job) -> Seen[bool]:
+def _reach_bootstrap(job: Job) -> Result[bool]:
+    """Check that a bootstrap server can be reached; the result is a warning if another one cannot."""
     config = BrokerConfig.parse(job.options.kafka)
     servers = config.bootstrap_servers.split(",")
-    unreached = {each: fault for each in servers if (fault := _unreached(config, *host_and_port(each)))}
-    found = "; ".join(f"{server}: {fault.why}" for server, fault in unreached.items())
-    mend = "; ".join(dict.fromkeys(fault.mend for fault in unreached.values()))
+    unreached = {server: fault for server in servers if (fault := _unreached(config, *host_and_port(server)))}
+    description = "; ".join(f"{server}: {fault.reason}" for server, fault in unreached.items())
+    fix = "; ".join(dict.fromkeys(fault.fix for fault in unreached.values()))
     if len(unreached) == len(servers):
-        raise FaultError(found, f"{mend} (kafka.bootstrap.servers)")
-    return Seen(True, found or f"{config.bootstrap_servers} answer, {config.security}", mend)
+        raise FaultError(description, f"{fix} (kafka.bootstrap.servers)")
+    return Result(True, description or f"{config.bootstrap_servers} answer, {config.security}", fix)
 
 
 def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
@@ -131,21 +124,21 @@ def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
     return find_unreached(host, port, seconds, config.net.get("ssl_context"))
 
 
-def _log_in(options: Options) -> Seen[Any]:
+def _log_in(options: Options) -> Result[Any]:
     """Log in with a Metadata request for no topic, and return the response, which lists the brokers."""
     client = open_client(options.kafka)
-    _look_for_login(client.config)
-    answer = client.ask_any_broker(lambda: metadata_request(()))
-    count = len(answer.brokers)
-    found = f"let in, {client.config.security}; cluster {answer.cluster_id}, {count} broker{'s' * (count != 1)}"
-    return Seen(answer, found)
+    _renew_login(client.config)
+    response = client.ask_any_broker(lambda: metadata_request(()))
+    count = len(response.brokers)
+    description = f"let in, {client.config.security}; cluster {response.cluster_id}, {count} broker{'s' * (count != 1)}"
+    return Result(response, description)
 
 
-def _look_for_login(config: BrokerConfig) -> None:
-    """Get the token or credentials before the login, so that their errors are not taken for errors of the brokers.
+def _renew_login(config: BrokerConfig) -> None:
+    """Get the login's token or credentials, so that errors of getting them are not taken for errors of the brokers.
 
     Raises:
-        FaultError: the token or the credentials cannot be got.
+        FaultError: no token or credentials come.
     """
     login = config.renewed_login
     if login is None:
@@ -153,107 +146,106 @@ def _look_for_login(config: BrokerConfig) -> None:
     try:
         login.renewal().result(config.api_timeout_ms / 1000)
     except TimeoutError as error:
-        found = f"{login.origin}: no {login.kind} came in {config.api_timeout_ms} ms"
-        raise FaultError(found, f"open the way to the {login.source}") from error
-    except BrokerUnavailableError as error:
+        description = f"{login.origin}: no {login.kind} came in {config.api_timeout_ms} ms"
+        raise FaultError(description, f"open the way to the {login.source}") from error
+    except errors.BrokerUnavailableError as error:
         raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error
-    except ConfigurationError as error:  # an error of the token or credentials, not of TLS to the brokers
+    except errors.ConfigurationError as error:  # an error of the token or credentials, not of TLS to the brokers
         raise FaultError(str(error), "correct what the message names") from error
 
 
-def _look_at_versions(options: Options) -> Seen[bool]:
-    answer = api_versions(open_client(options.kafka))
-    newest = next((each.max_version for each in answer.api_keys if each.api_key == ListOffsetsRequest.API_KEY), -1)
-    levels = [each for each in answer.finalized_features or () if each.name == "metadata.version"]
+def _check_versions(options: Options) -> Result[bool]:
+    response = api_versions(open_client(options.kafka))
+    newest = next((api.max_version for api in response.api_keys if api.api_key == ListOffsetsRequest.API_KEY), -1)
+    levels = [api for api in response.finalized_features or () if api.name == "metadata.version"]
     shown = f", metadata.version {levels[0].max_version_level}" if levels else ""
     if newest < _LIST_OFFSETS_OF_3_9:
-        return Seen(
+        return Result(
             True, f"ListOffsets goes to version {newest}: older than Kafka 3.9", "upgrade the brokers to 3.9 or newer"
         )
-    return Seen(True, f"Kafka 3.9 or newer (ListOffsets goes to version {newest}{shown})")
+    return Result(True, f"Kafka 3.9 or newer (ListOffsets goes to version {newest}{shown})")
 
 
-def _reach_advertised(job: Job, answer: Any) -> Seen[bool]:
+def _reach_advertised(job: Job, response: Any) -> Result[bool]:
+    """Check that all brokers in a Metadata response can be reached at their advertised addresses."""
     config = BrokerConfig.parse(job.options.kafka)
-    brokers = answer.brokers[:_MOST_BROKERS]
+    brokers = response.brokers[:_MAX_BROKERS]
     with ThreadPoolExecutor(_AT_ONCE) as threads:  # each connection may wait until its timeout
         faults = threads.map(lambda broker: _unreached(config, broker.host, broker.port), brokers)
         unreached = [(broker, fault) for broker, fault in zip(brokers, faults, strict=True) if fault]
     if unreached:
-        found = "; ".join(
-            f"broker {at.node_id} advertises {at.host}:{at.port}: {fault.why}" for at, fault in unreached[:_SHOWN]
+        description = "; ".join(
+            f"broker {broker.node_id} advertises {broker.host}:{broker.port}: {fault.reason}"
+            for broker, fault in unreached[:_SHOWN]
         )
-        if all(fault.of_tls for _, fault in unreached):
-            raise FaultError(found, "; ".join(dict.fromkeys(fault.mend for _, fault in unreached)))
+        if all(fault.is_tls for _, fault in unreached):
+            raise FaultError(description, "; ".join(dict.fromkeys(fault.fix for _, fault in unreached)))
         raise FaultError(
-            found,
+            description,
             "set the broker's advertised.listeners to an address that this machine reaches (all reading goes there, "
             "not to the bootstrap servers), or open the way to that address",
         )
-    return Seen(
-        True,
-        ", ".join(f"{broker.host}:{broker.port}" for broker in brokers[:_SHOWN])
-        + f" answer; brokers: {len(brokers):,}",
-    )
+    shown = ", ".join(f"{broker.host}:{broker.port}" for broker in brokers[:_SHOWN])
+    return Result(True, f"{shown} answer; brokers: {len(brokers):,}")
 
 
-def _look_at_topics(options: Options) -> Seen[dict[str, TopicMetadata]]:
+def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
     client, subscription = open_client(options.kafka), options.subscription
-    found = assigned(subscription, BrokerOffsetReader(client, options.isolation_level)).partitions
-    missing = set(subscription.assigned) - found
+    partitions = assigned(subscription, BrokerOffsetReader(client, options.isolation_level)).partitions
+    missing = set(subscription.assigned) - partitions
     if missing:
-        raise UnknownTopicError(f"the partitions {listed(missing)} do not exist")
-    if not found and subscription.pattern is None:
+        raise errors.UnknownTopicError(f"the partitions {listed(missing)} do not exist")
+    if not partitions and subscription.pattern is None:
         raise FaultError("assign names no partition", "name those that the job is to read")
-    if not found:
+    if not partitions:
         raise FaultError(f"no topic that the user may see has the pattern {subscription.pattern!r}",
                          "correct subscribePattern, or grant DESCRIBE on the topics")  # fmt: skip
-    topics = client.metadata({partition.topic for partition in found})
-    leaderless = [each for each in found if topics[each.topic].partitions[each.partition].leader_id < 0]
+    topics = client.metadata({partition.topic for partition in partitions})
+    leaderless = partitions - set(_with_leader(topics))
     if leaderless:
-        return Seen(topics, f"no leader: {listed(leaderless)}", "bring back the brokers that hold these partitions")
-    return Seen(topics, f"{_some(topics)}; all partitions have a leader: {len(found):,}")
+        return Result(topics, f"no leader: {listed(leaderless)}", "bring back the brokers that hold these partitions")
+    return Result(topics, f"{_list_some(topics)}; all partitions have a leader: {len(partitions):,}")
 
 
-def _some(names: Iterable[str]) -> str:
+def _list_some(names: Iterable[str]) -> str:
+    """Return the first five names in alphabetical order, and the number of other names."""
     names = sorted(names)
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
-def _look_at_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Seen[bool]:
-    told = topic_configs(open_client(job.options.kafka), topics, (_TIERED, *COPY_LAG_CONFIGS))
-    plain = [topic for topic, configs in told.items() if configs.get(_TIERED, "false") != "true"]
-    if plain:
-        return Seen(
-            True,
-            f"not tiered, all of it is read through the brokers: {_some(plain)}",
-            kafka_tool(
-                "kafka-configs",
-                job.options.kafka,
-                f"--alter --entity-type topics --entity-name NAME --add-config {_TIERED}=true",
-            ),
-        )
-    if len(told) < len(topics):
+def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool]:
+    """Check that the topics are tiered, and soon enough; the result is a warning if they are not."""
+    topic_settings = topic_configs(open_client(job.options.kafka), topics, (_TIERED, *COPY_LAG_CONFIGS))
+    not_tiered = [topic for topic, configs in topic_settings.items() if configs.get(_TIERED, "false") != "true"]
+    if not_tiered:
+        description = f"not tiered, all of it is read through the brokers: {_list_some(not_tiered)}"
+        return Result(True, description, _set_config(job.options, f"{_TIERED}=true"))
+    if len(topic_settings) < len(topics):
         raise NotNeededError(
-            f"unknown of {_some(topics.keys() - told)}: the user lacks DESCRIBE_CONFIGS, which no job needs"
+            f"unknown of {_list_some(topics.keys() - topic_settings)}: the user lacks DESCRIBE_CONFIGS, "
+            "which no job needs"
         )
-    lags = {topic: lag for topic, configs in told.items() if (lag := copy_lag(configs)) is not None}
-    return _seen_lags(lags, job.options)
+    lags = {topic: lag for topic, configs in topic_settings.items() if (lag := copy_lag(configs)) is not None}
+    return _lags_result(lags, job.options)
 
 
-def _seen_lags(lags: Mapping[str, CopyLag], options: Options) -> Seen[bool]:
-    """Return the finding that all topics are tiered, with the topics whose segments are copied with a delay."""
+def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
+    """Return the result that all topics are tiered; it names topics whose segments are copied with a delay."""
     shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
     more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
-    found = "; ".join([f"{_TIERED}=true", *shown, *more])
-    if any(lag.is_for_ever for lag in lags.values()):
-        alter = f"--alter --entity-type topics --entity-name NAME --add-config {LAG_MS}=0"
-        return Seen(True, found, kafka_tool("kafka-configs", options.kafka, alter))
-    return Seen(True, found)
+    description = "; ".join([f"{_TIERED}=true", *shown, *more])
+    waits = any(lag.is_for_ever for lag in lags.values())
+    return Result(True, description, _set_config(options, f"{LAG_MS}=0") if waits else "")
 
 
-def _probe_topics(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Seen[bool]:
-    """Check the right to READ each topic with a Fetch at the end of one partition, which returns no records.
+def _set_config(options: Options, config: str) -> str:
+    """Return the command line that sets a topic's config, such as `remote.storage.enable=true`."""
+    arguments = f"--alter --entity-type topics --entity-name NAME --add-config {config}"
+    return kafka_tool("kafka-configs", options.kafka, arguments)
+
+
+def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[bool]:
+    """Check that the user may READ each topic, by a Fetch at the end of one partition, which returns no record.
 
     Raises:
         BrokerAuthorizationError: the user is not authorized to READ a topic.
@@ -261,75 +253,77 @@ def _probe_topics(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> See
     client = open_client(job.options.kafka)
     reader = BrokerOffsetReader(client, job.options.isolation_level)
     refused = {}
-    for topic, metadata in topics.items():
-        led = [number for number, each in metadata.partitions.items() if each.leader_id >= 0]
-        for partition in [TopicPartition(topic, led[0])] if led else ():
-            try:
-                end = reader.latest([partition])[partition]
-                with suppress(OffsetOutOfRangeError):  # only an authorized user gets this error
-                    fetch_records(client, partition, end, isolation=job.options.isolation_level, max_bytes=1,
-                                  max_wait_ms=0)  # fmt: skip
-            except BrokerAuthorizationError as error:
-                refused[topic] = error
+    for topic, partition in {partition.topic: partition for partition in reversed(_with_leader(topics))}.items():
+        try:
+            end = reader.latest([partition])[partition]
+            with suppress(errors.OffsetOutOfRangeError):  # only an authorized user gets this error
+                fetch_records(client, partition, end, isolation=job.options.isolation_level, max_bytes=1, max_wait_ms=0)
+        except errors.BrokerAuthorizationError as error:
+            refused[topic] = error
     if refused:
         first = next(iter(refused.values()))
-        raise BrokerAuthorizationError(f"{_some(refused)}: {first}" if len(refused) > 1 else str(first)) from first
-    return Seen(True, "a Fetch from each topic is answered")
+        raise errors.BrokerAuthorizationError(
+            f"{_list_some(refused)}: {first}" if len(refused) > 1 else str(first)
+        ) from first
+    return Result(True, "a Fetch from each topic is answered")
 
 
-def _look_at_feature(options: Options) -> Seen[int]:
+def _check_feature(options: Options) -> Result[int]:
     version = supported_feature(open_client(options.kafka), LOCATION_FEATURE)
     if not version:
-        return Seen(0, "not spoken: these are stock brokers, without a gateway")
-    return Seen(
-        version, f"{LOCATION_FEATURE} {version}, {'signed' if version >= SIGNED_LOCATIONS else 'not signed'}: a gateway"
-    )
+        return Result(0, "not spoken: these are stock brokers, without a gateway")
+    signed = "signed" if version >= SIGNED_LOCATIONS else "not signed"
+    return Result(version, f"{LOCATION_FEATURE} {version}, {signed}: a gateway")
 
 
-def _probe_metadata_topic(options: Options, feature: int) -> Seen[bool]:
-    if options.locator is LocatorName.NONE:
+def _check_metadata_topic(job: Job, feature: int, _: bool) -> Result[bool]:
+    if job.options.locator is LocatorName.NONE:
         raise NotNeededError("remote.log.locator=none reads everything through the brokers")
-    if feature and options.locator is not LocatorName.METADATA_TOPIC:
+    if feature and job.options.locator is not LocatorName.METADATA_TOPIC:
         raise NotNeededError("the gateway says where segments are")
-    check_readable(open_client(options.kafka))
-    return Seen(True, f"{REMOTE_LOG_METADATA_TOPIC} exists and may be read")
+    check_readable(open_client(job.options.kafka))
+    return Result(True, f"{REMOTE_LOG_METADATA_TOPIC} exists and may be read")
 
 
-def _choose_locator(options: Options) -> Seen[LogSource]:
-    with warnings_of_ours() as warned:
+def _choose_locator(options: Options) -> Result[LogSource]:
+    """Open the log source as a query does, and say which locator it uses and why."""
+    with collected_warnings() as warned:
         source = open_log_source(options)
-    asked = f"remote.log.locator={options.locator}"
+    setting = f"remote.log.locator={options.locator}"
     if options.locator is LocatorName.ARCHIVE:
-        return Seen(source, f"{asked}: topics, offsets and segments come from the storage")
+        return Result(source, f"{setting}: topics, offsets and segments come from the storage")
     if source.locator is not None:
-        why = {
+        reasons = {
             "broker": "the brokers or a gateway before them speak KIP-1248",
             "metadata-topic": f"nobody speaks KIP-1248, and {REMOTE_LOG_METADATA_TOPIC} can be read",
         }
-        told = why.get(source.locator.name, "") if options.locator is LocatorName.AUTO else "as asked for"
-        return Seen(source, f"{asked} takes {source.locator.name}: {told}")
+        reason = reasons.get(source.locator.name, "") if options.locator is LocatorName.AUTO else "as asked for"
+        return Result(source, f"{setting} takes {source.locator.name}: {reason}")
     if options.locator is LocatorName.NONE:
-        return Seen(source, f"{asked}: everything is read through the brokers, as asked for")
-    mend = f"grant READ on {REMOTE_LOG_METADATA_TOPIC}, or read through a gateway"
+        return Result(source, f"{setting}: everything is read through the brokers, as asked for")
+    fix = f"grant READ on {REMOTE_LOG_METADATA_TOPIC}, or read through a gateway"
     if options.storage.uri is None and options.fetcher_class is None:
-        mend = "set remote.storage.uri, or read through a gateway that signs locations"
-    return Seen(source, f"{asked} takes none: {'; '.join(warned)}", mend)
+        fix = "set remote.storage.uri, or read through a gateway that signs locations"
+    return Result(source, f"{setting} takes none: {'; '.join(warned)}", fix)
 
 
-def _look_at_offsets(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Seen[PartitionRanges]:
-    client, options = open_client(job.options.kafka), job.options
-    wanted = [
+def _check_offsets(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[PartitionRanges]:
+    reader = BrokerOffsetReader(open_client(job.options.kafka), job.options.isolation_level)
+    chosen = job.options.subscription.assigned
+    return _ranges(reader, [partition for partition in _with_leader(topics) if not chosen or partition in chosen])
+
+
+def _with_leader(topics: Mapping[str, TopicMetadata]) -> list[TopicPartition]:
+    """Return the topics' partitions that have a leader."""
+    return [
         TopicPartition(topic, number)
         for topic, metadata in topics.items()
-        for number, each in metadata.partitions.items()
-        if each.leader_id >= 0
-        and (not options.subscription.assigned or TopicPartition(topic, number) in options.subscription.assigned)
+        for number, partition in metadata.partitions.items()
+        if partition.leader_id >= 0
     ]
-    reader = BrokerOffsetReader(client, options.isolation_level)
-    starts, ends = reader.earliest(wanted), reader.latest(wanted)
-    return _ranges({each: OffsetRange(starts[each], max(starts[each], ends[each])) for each in wanted})
 
 
-def _ranges(ranges: PartitionRanges) -> Seen[PartitionRanges]:
-    total = sum(len(each) for each in ranges.values())
-    return Seen(ranges, f"{total:,} offsets; partitions: {len(ranges):,}")
+def _ranges(reader: OffsetReader, partitions: Collection[TopicPartition]) -> Result[PartitionRanges]:
+    ranges = ranges_between(reader.earliest(partitions), reader.latest(partitions))
+    total = sum(len(offsets) for offsets in ranges.values())
+    return Result(ranges, f"{total:,} offsets; partitions: {len(ranges):,}")

@@ -25,9 +25,10 @@ from tiered_stream.delta.settings.ingest_settings import (
     LANE,
     TABLE,
     check_names,
+    job_settings,
     source_options,
 )
-from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, Seen, warnings_of_ours
+from tiered_stream.doctor.finding import Examination, FaultError, Known, Result, collected_warnings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
@@ -40,12 +41,12 @@ _DISTRIBUTION = "tiered-stream"
 _OLDEST_JAVA = 17
 _ENDINGS = (spark.ENDING_OFFSETS.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name)
 _API_TIMEOUT, _API_TIMEOUT_MS = "default.api.timeout.ms", "15000"
-"""Client property, and its default value in the doctor: the wait for a broker is 15 s instead of Kafka's 60 s."""
+"""Client property for the longest wait for a broker, and the doctor's default for it (Kafka's is 60 s)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Job to check: its options, settings and tables. `tables` are the pairs (table, checkpoint) of the ingest job."""
+    """Job to check: its options, its settings, and its pairs of table and checkpoint (`tables`), which may be none."""
 
     options: Options
     settings: Mapping[str, str]
@@ -54,9 +55,8 @@ class Job:
 
 
 def check_environment(examination: Examination, settings: Mapping[str, str]) -> Known[Job]:
-    """Check settings, packages, Java and kernels, and return the job that the settings describe."""
-    mends: Mends = {ConfigurationError: "correct the setting that the message names"}
-    job = examination.check(SETTINGS, lambda: _parse(settings), mends=mends)
+    """Run all checks that need no network, and return the job that the settings describe."""
+    job = examination.check(SETTINGS, lambda: _parse(settings))
     lands = gives(settings, (TABLE,))
     examination.check("Python and packages", lambda: _check_packages(lands))
     examination.check("Java", lambda: _check_java(lands))
@@ -64,29 +64,25 @@ def check_environment(examination: Examination, settings: Mapping[str, str]) -> 
     return job
 
 
-def _parse(settings: Mapping[str, str]) -> Seen[Job]:
-    with warnings_of_ours() as warned:
+def _parse(settings: Mapping[str, str]) -> Result[Job]:
+    with collected_warnings() as warned:
         check_names(settings, JOB_SETTINGS)
-        given = without(settings, JOB_SETTINGS)
+        others = without(settings, JOB_SETTINGS)
         if gives(settings, (TABLE,)):
-            options = check_settings(given, _own(settings, LANE) or "auto")
+            options = check_settings(others, job_settings(settings).get(LANE) or "auto")
         else:
-            options = parse_options(source_options(given), streaming=not gives(given, _ENDINGS))
+            options = parse_options(source_options(others), streaming=not gives(others, _ENDINGS))
         if options.locator is not LocatorName.ARCHIVE:
             options = replace(options, kafka={_API_TIMEOUT: _API_TIMEOUT_MS, **options.kafka})
             BrokerConfig.parse(options.kafka)
-    found = f"{len(settings)} settings are understood"
+    job = Job(options, settings, _tables(settings))
     if warned:
-        return Seen(Job(options, settings, _tables(settings)), "; ".join(warned), "correct or remove these settings")
-    return Seen(Job(options, settings, _tables(settings)), found)
-
-
-def _own(settings: Mapping[str, str], name: str) -> str | None:
-    return next((value for given, value in settings.items() if given.lower() == name.lower()), None)
+        return Result(job, "; ".join(warned), "correct or remove these settings")
+    return Result(job, f"{len(settings)} settings are understood")
 
 
 def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None], ...]:
-    table, checkpoint = _own(settings, TABLE), _own(settings, CHECKPOINT)
+    table, checkpoint = map(job_settings(settings).get, (TABLE, CHECKPOINT))
     if table is None and checkpoint is None:
         return ()
     for name, path in ((TABLE, table), (CHECKPOINT, checkpoint)):
@@ -97,32 +93,33 @@ def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None],
     topics = GivenOptions(source_options(settings)).read(spark.SUBSCRIBE)
     if not topics or TOPIC not in (table or ""):
         raise ConfigurationError(f"with {TOPIC} in {CHECKPOINT}, {TABLE} needs it too, and topics come by subscribe")
-    return tuple((table and table.replace(TOPIC, each), checkpoint and checkpoint.replace(TOPIC, each))
-                 for each in topics)  # fmt: skip
+    return tuple((table and table.replace(TOPIC, topic), checkpoint and checkpoint.replace(TOPIC, topic))
+                 for topic in topics)  # fmt: skip
 
 
-def _check_packages(lands: bool) -> Seen[bool]:
-    """Check Python and packages against this package's metadata; if `lands`, packages of the extra `delta` too."""
+def _check_packages(lands: bool) -> Result[bool]:
+    """Check the versions that this package's metadata requires; if `lands` is true, also of the extra `delta`."""
     python = platform.python_version()
     try:
         metadata = importlib.metadata.metadata(_DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
-        return Seen(True, f"Python {python}; {_DISTRIBUTION} was not installed by pip, what it needs is not known")
+        return Result(True, f"Python {python}; {_DISTRIBUTION} was not installed by pip, what it needs is not known")
     wrong = list(_wrong_packages(metadata.get_all("Requires-Dist") or [], "delta" if lands else ""))
     needed = metadata["Requires-Python"]
     if not SpecifierSet(needed).contains(python):
         raise FaultError(f"this is Python {python}; {needed} is needed", f"run it with Python {needed}")
     if wrong:
         names = " ".join(f"'{requirement}'" for requirement, _ in wrong)
-        found = ", ".join(f"{requirement.name} {installed or 'is missing'}" for requirement, installed in wrong)
-        raise FaultError(found, f"pip install {names}")
+        description = ", ".join(f"{requirement.name} {installed or 'is missing'}" for requirement, installed in wrong)
+        raise FaultError(description, f"pip install {names}")
     shown = ("pyspark", "delta-spark", "deltalake") if lands else ("pyspark",)
-    return Seen(
+    return Result(
         True, ", ".join((f"Python {python}", *(f"{name} {importlib.metadata.version(name)}" for name in shown)))
     )
 
 
 def _wrong_packages(requires: list[str], extra: str) -> Iterator[tuple[Requirement, str | None]]:
+    """Yield each requirement that is not met, with the installed version; None: it is not installed."""
     for requirement in map(Requirement, requires):
         if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
             continue
@@ -135,35 +132,35 @@ def _wrong_packages(requires: list[str], extra: str) -> Iterator[tuple[Requireme
             yield requirement, installed
 
 
-def _check_java(lands: bool) -> Seen[bool]:
+def _check_java(lands: bool) -> Result[bool]:
     home = os.environ.get("JAVA_HOME")
     executable = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    mend = f"install Java {_OLDEST_JAVA} or newer, and set JAVA_HOME to it"
+    fix = f"install Java {_OLDEST_JAVA} or newer, and set JAVA_HOME to it"
     try:
         command = [executable or "java", "-version"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stderr
+        version_text = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired):
-        found = f"no java at {executable or 'PATH'}: only what runs without Spark works"
+        description = f"no java at {executable or 'PATH'}: only what runs without Spark works"
         if lands:
-            raise FaultError(found, mend) from None
-        return Seen(True, found, mend)
-    version = re.search(r'version "(?:1\.)?(\d+)', said)
+            raise FaultError(description, fix) from None
+        return Result(True, description, fix)
+    version = re.search(r'version "(?:1\.)?(\d+)', version_text)
     if version is None or int(version[1]) < _OLDEST_JAVA:
         raise FaultError(
-            f"{executable} says: {said.strip().splitlines()[:1]}; Spark needs {_OLDEST_JAVA} or newer", mend
+            f"{executable} says: {version_text.strip().splitlines()[:1]}; Spark needs {_OLDEST_JAVA} or newer", fix
         )
-    return Seen(True, f"Java {version[1]} at {executable}")
+    return Result(True, f"Java {version[1]} at {executable}")
 
 
-def _check_kernels() -> Seen[bool]:
+def _check_kernels() -> Result[bool]:
     # Imported late, because importing numba takes 0.5 s.
     from tiered_stream.records import compiled
 
     folder = compiled.cache_folder(compiled.kernel_key(*compiled.KERNELS))
     if folder is None:
-        found = "there is nowhere to keep compiled kernels: each process compiles them anew"
-        return Seen(True, found, "run `tiered-stream warm` as who installed the package, or set XDG_CACHE_HOME")
+        description = "there is nowhere to keep compiled kernels: each process compiles them again"
+        return Result(True, description, "run `tiered-stream warm` as who installed the package, or set XDG_CACHE_HOME")
     if not any(folder.rglob("*.nbc")):
-        found = f"not compiled yet, {folder} is empty: the first task compiles them, which takes some ten seconds"
-        return Seen(True, found, "run `tiered-stream warm` in the environment that the executors use")
-    return Seen(True, f"there, in {folder}")
+        description = f"not compiled yet, {folder} is empty: the first task compiles them, which takes some ten seconds"
+        return Result(True, description, "run `tiered-stream warm` in the environment that the executors use")
+    return Result(True, f"there, in {folder}")

@@ -15,13 +15,13 @@ WELL, FAILED, REFUSED = 0, 1, 2
 
 
 def examine(
-    settings: Mapping[str, str], spark: SparkConf, tell: Callable[[Finding], None], *, write: bool
+    settings: Mapping[str, str], spark: SparkConf, report: Callable[[Finding], None], *, write: bool
 ) -> list[Finding]:
-    """Check everything that a job with these settings needs, pass each finding to `tell` at once, and return all.
+    """Run all checks of a job with these settings; pass each finding to `report` at once, and return all findings.
 
-    Nothing is changed, except that `write` puts an empty object into the table's store and deletes it.
+    Nothing is changed, except that with `write` an empty object is put into the table's store and deleted.
     """
-    examination = Examination(tell)
+    examination = Examination(report)
     job = check_environment(examination, settings)
     cluster = check_cluster(examination, job)
     try:
@@ -35,5 +35,5 @@ def examine(
 
 def exit_code(findings: Sequence[Finding]) -> int:
     """Return the exit code: 0 if no check failed (warnings allowed), 2 if the settings are invalid, else 1."""
-    failed = [each.check for each in findings if each.status is Status.FAILED]
+    failed = [finding.check for finding in findings if finding.status is Status.FAILED]
     return REFUSED if SETTINGS in failed else FAILED if failed else WELL

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from tiered_stream.errors import TieredStreamError
+from tiered_stream.errors import ConfigurationError, TieredStreamError
 
 T = TypeVar("T")
 
-Mends = Mapping[type[TieredStreamError], str]
+Fixes = Mapping[type[TieredStreamError], str]
 """Advice on how to fix an error, by the error's class; the first class that matches is used."""
 
+_COMMON_FIXES: Fixes = {ConfigurationError: "correct the setting that the message names"}
 _PACKAGE = "tiered_stream"
-_MOST_CHARACTERS = 2_000
+_MAX_CHARACTERS = 2_000
 
 
 class Status(StrEnum):
@@ -34,7 +35,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor's report, without secrets and signed URLs. `mend` is advice, empty if none is needed."""
+    """One line of the doctor's report, without secrets and signed URLs.
+
+    The fields' names are the names in the JSON report. `found` describes the result, and `mend` is advice, or empty.
+    """
 
     check: str
     status: Status
@@ -43,74 +47,80 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(Generic[T]):
-    """Result of a check that did not fail: text, and the `value` that other checks need.
+class Result(Generic[T]):
+    """Result of a check that did not fail: its description, and the `value` that other checks need.
 
-    If `mend` (advice) is not empty, the finding is a warning.
+    If `fix` (advice) is not empty, the finding is a warning.
     """
 
     value: T
-    found: str
-    mend: str = ""
+    description: str
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """Value that a check returned; None if the check failed or was skipped."""
+    """Value of the check named `check`; None if the check failed or was skipped."""
 
     check: str
     value: T | None
 
 
 class FaultError(Exception):
-    """A check failed; `mend` is the advice on how to fix the fault."""
+    """Failure of a check; `fix` is the advice."""
 
-    def __init__(self, found: str, mend: str) -> None:
-        super().__init__(found)
-        self.mend = mend
+    def __init__(self, description: str, fix: str) -> None:
+        super().__init__(description)
+        self.fix = fix
 
 
 class NotNeededError(Exception):
-    """There is nothing to check. The message gives the reason."""
+    """Error of a check that has nothing to check; the message gives the reason."""
 
 
 class Examination:
-    """Runner of the doctor's checks, which passes each finding to `tell` at once and collects all findings."""
+    """Runner of the doctor's checks, which passes each finding to `report` at once, and collects all findings."""
 
-    def __init__(self, tell: Callable[[Finding], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[Finding], None]) -> None:
+        self._report = report
         self.findings: list[Finding] = []
 
     def check(
-        self, name: str, look: Callable[..., Seen[T]], *needs: Known[Any], mends: Mends | None = None
+        self, name: str, run: Callable[..., Result[T]], *needs: Known[Any], fixes: Fixes | None = None
     ) -> Known[T]:
-        """Run the check `look` with the values of `needs`, and return its value; skip it if a needed value is None.
+        """Run a check, report its finding, and return its value; the check is skipped if a value in `needs` is None.
 
-        `look` may raise FaultError, NotNeededError, or an error of this package, for which `mends` has the advice. An
-        exception becomes a finding and is not raised.
+        Args:
+            run: the check, called with the values of `needs`. Any exception of it becomes a finding.
+            fixes: advice for errors of this package that the check raises.
         """
-        lacking = next((need.check for need in needs if need.value is None), None)
-        if lacking is not None:
-            return self._ended(Finding(name, Status.SKIPPED, f"because of: {lacking}"))
+        missing = next((need.check for need in needs if need.value is None), None)
+        if missing is not None:
+            return self._add(Finding(name, Status.SKIPPED, f"because of: {missing}"))
         try:
-            seen = look(*(need.value for need in needs))
+            result = run(*(need.value for need in needs))
         except NotNeededError as reason:
-            return self._ended(Finding(name, Status.SKIPPED, str(reason)))
+            return self._add(Finding(name, Status.SKIPPED, str(reason)))
         except FaultError as fault:
-            return self._ended(Finding(name, Status.FAILED, str(fault), fault.mend))
+            return self._add(Finding(name, Status.FAILED, str(fault), fault.fix))
         except TieredStreamError as error:
-            fitting = (mend for kind, mend in (mends or {}).items() if isinstance(error, kind))
-            return self._ended(Finding(name, Status.FAILED, str(error), next(fitting, "do as the message says")))
-        except Exception as error:  # noqa: BLE001 - whatever one check meets, the others go on; its text may hold a secret
-            mend = "report it: a fault of the check itself, not of what it looked at"
-            return self._ended(Finding(name, Status.FAILED, f"unexpected {type(error).__name__}", mend))
-        self._ended(Finding(name, Status.WARNING if seen.mend else Status.OK, seen.found, seen.mend))
-        return Known(name, seen.value)
+            known = *(fixes or {}).items(), *_COMMON_FIXES.items()
+            fitting = (fix for kind, fix in known if isinstance(error, kind))
+            return self._add(Finding(name, Status.FAILED, str(error), next(fitting, "do as the message says")))
+        except Exception as error:  # noqa: BLE001 - the other checks go on; its text may hold a secret
+            fix = "report it: a fault of the check itself, not of what it looked at"
+            return self._add(Finding(name, Status.FAILED, f"unexpected {type(error).__name__}", fix))
+        self._add(Finding(name, Status.WARNING if result.fix else Status.OK, result.description, result.fix))
+        return Known(name, result.value)
 
-    def _ended(self, finding: Finding) -> Known[Any]:
+    def skip(self, name: str, reason: str) -> None:
+        """Report that a check is skipped."""
+        self._add(Finding(name, Status.SKIPPED, reason))
+
+    def _add(self, finding: Finding) -> Known[Any]:
         finding = Finding(_line(finding.check), finding.status, _line(finding.found), _line(finding.mend))
         self.findings.append(finding)
-        self._tell(finding)
+        self._report(finding)
         return Known(finding.check, None)
 
 
@@ -119,32 +129,32 @@ def _line(text: str) -> str:
 
     Names in it may come from brokers and services, and must neither control nor flood a terminal.
     """
-    shown = " ".join(text[:_MOST_CHARACTERS].split())
+    shown = " ".join(text[:_MAX_CHARACTERS].split())
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in shown)
 
 
 @contextmanager
-def warnings_of_ours() -> Iterator[list[str]]:
+def collected_warnings() -> Iterator[list[str]]:
     """Collect the warnings that this package logs during the block, so that a finding can show them.
 
     The collected warnings are not logged elsewhere.
     """
-    heard: list[str] = []
+    warnings: list[str] = []
     logger = logging.getLogger(_PACKAGE)
-    handler = _Listening(heard)
+    handler = _WarningCollector(warnings)
     propagated, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:
-        yield heard
+        yield warnings
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagated
 
 
-class _Listening(logging.Handler):
-    def __init__(self, heard: list[str]) -> None:
+class _WarningCollector(logging.Handler):
+    def __init__(self, warnings: list[str]) -> None:
         super().__init__(logging.WARNING)
-        self._heard = heard
+        self._warnings = warnings
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._heard.append(record.getMessage())
+        self._warnings.append(record.getMessage())

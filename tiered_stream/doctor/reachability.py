@@ -6,18 +6,26 @@ import socket
 import ssl
 from dataclasses import dataclass
 
-_EXPIRED, _NOT_YET_VALID = 10, 9  # OpenSSL: X509_V_ERR_*
-_OTHER_NAME = (62, 64)
-_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
+_OPEN_THE_WAY = "open the way there: security group, firewall or route"
+_SPEAK_TLS = "check that the address speaks TLS (for brokers: kafka.security.protocol), and which versions"
+_TRUST = "trust the authority that issued it (for brokers: kafka.ssl.truststore.location)"
+_RENAME = "connect by a name that the certificate has, or have one issued that names "
+_TLS_FIXES = {
+    9: "set this machine's clock, or have the server's certificate issued again",
+    10: "renew the server's certificate",
+    **dict.fromkeys((18, 19, 20, 21), _TRUST),
+    **dict.fromkeys((62, 64), _RENAME),
+}
+"""Advice by OpenSSL's code (X509_V_ERR_*): not yet valid, expired, unknown authority, another name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """Reason why an address is not reachable, with advice (`mend`); `of_tls`: TCP works, but TLS fails."""
+    """Reason why an address is not reachable, with advice (`fix`). If `is_tls` is true, TCP works, but TLS fails."""
 
-    why: str
-    mend: str
-    of_tls: bool = False
+    reason: str
+    fix: str
+    is_tls: bool = False
 
 
 def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None) -> Unreached | None:
@@ -34,31 +42,18 @@ def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLConte
     except ssl.SSLError as error:
         return _of_tls(host, error)
     except TimeoutError:
-        why = f"no answer within {timeout_s:.0f} s"
-        return Unreached(why, "open the way there: security group, firewall or route")
+        return Unreached(f"no answer within {timeout_s:.0f} s", _OPEN_THE_WAY)
     except ConnectionRefusedError:
         return Unreached(
             "nobody listens there (connection refused)", "correct the port, or start what is to listen there"
         )
     except (OSError, OverflowError) as error:
-        return Unreached(
-            getattr(error, "strerror", None) or type(error).__name__,
-            "open the way there: security group, firewall or route",
-        )
+        return Unreached(getattr(error, "strerror", None) or type(error).__name__, _OPEN_THE_WAY)
     return None
 
 
 def _of_tls(host: str, error: ssl.SSLError) -> Unreached:
     code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else None
-    why = f"TLS failed: {getattr(error, 'verify_message', None) or error.reason or type(error).__name__}"
-    if code == _EXPIRED:
-        mend = "renew the server's certificate"
-    elif code == _NOT_YET_VALID:
-        mend = "set this machine's clock, or have the server's certificate issued anew"
-    elif code in _OTHER_NAME:
-        mend = f"connect by a name that the certificate has, or have one issued that names {host}"
-    elif code in _UNKNOWN_AUTHORITY:
-        mend = "trust the authority that issued it (for brokers: kafka.ssl.truststore.location)"
-    else:
-        mend = "check that the address speaks TLS (for brokers: kafka.security.protocol), and which versions"
-    return Unreached(why, mend, of_tls=True)
+    reason = f"TLS failed: {getattr(error, 'verify_message', None) or error.reason or type(error).__name__}"
+    fix = _SPEAK_TLS if code is None else _TLS_FIXES.get(code, _SPEAK_TLS)
+    return Unreached(reason, fix + host if fix == _RENAME else fix, is_tls=True)

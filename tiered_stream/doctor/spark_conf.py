@@ -21,7 +21,7 @@ _JAR_LISTS = ("spark.jars", "spark.driver.extraClassPath")
 
 @dataclass(frozen=True)
 class SparkConf:
-    """Spark settings by name (`values`), and Spark's folder (`home`), None if it was not found."""
+    """Spark's settings by name (`values`), and Spark's folder (`home`); None: there is no Spark here."""
 
     values: Mapping[str, str]
     home: Path | None
@@ -51,9 +51,9 @@ class SparkConf:
 
     @property
     def missing_package(self) -> str:
-        """Maven coordinates of the hadoop-aws that fits Spark's own Hadoop, for `spark.jars.packages`."""
-        version = next((found[1] for jar in self._jars("hadoop-client-api")
-                        if (found := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip
+        """Maven coordinates of hadoop-aws in the version of Spark's own Hadoop, for `spark.jars.packages`."""
+        version = next((match[1] for jar in self._jars("hadoop-client-api")
+                        if (match := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip
         return f"{_HADOOP_AWS}:{version}"
 
     def _jars(self, name: str) -> list[Path]:

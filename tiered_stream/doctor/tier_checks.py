@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from tiered_stream import errors
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, NotNeededError, Seen, warnings_of_ours
-from tiered_stream.errors import (
-    BrokerError,
-    ConfigurationError,
-    SignedLocationError,
-    StorageAccessError,
-    StorageBucketNotFoundError,
-    StorageError,
-    StorageObjectNotFoundError,
-    TieredStreamError,
+from tiered_stream.doctor.finding import (
+    Examination,
+    FaultError,
+    Known,
+    NotNeededError,
+    Result,
+    collected_warnings,
 )
 from tiered_stream.locate.locator import Locator, WrappedLocator
 from tiered_stream.locate.log_source import LogSource
@@ -28,7 +26,7 @@ from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.segment_places import misplacement
 
-_MOST_SEGMENTS = 16
+_MAX_SAMPLE = 16
 _OPTION = "remote.storage."
 _ABSENT = "no remote.storage.uri is set: segments come by signed locations, or through the brokers"
 _S3_SCHEMES = ("s3", "s3a")
@@ -36,98 +34,94 @@ _S3_SCHEMES = ("s3", "s3a")
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Tiered segments, sorted by partition and offset; `signed` is one location with a signed URL, if there is any."""
+    """Tiered segments, sorted by partition and offset, and one location with a signed URL (None: there is none)."""
 
     segments: tuple[RemoteLogSegment, ...]
     signed: SegmentLocation | None = None
 
 
-@dataclass(slots=True)
-class _Fetched:
-    """Segments of the sample that could be fetched (`given`), and the errors of the others (`failed`)."""
-
-    given: list[RemoteLogSegment] = field(default_factory=list)
-    failed: dict[RemoteLogSegment, TieredStreamError] = field(default_factory=dict)
-
-    def of(self, kind: type[TieredStreamError]) -> list[RemoteLogSegment]:
-        return [segment for segment, error in self.failed.items() if isinstance(error, kind)]
+Failures = Mapping[RemoteLogSegment, errors.TieredStreamError]
+"""Segments that could not be fetched, with their errors."""
 
 
 def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> None:
+    """Run all checks of the tier: its settings, its bucket, and a sample of its segments."""
     check = examination.check
-    malformed: Mends = {ConfigurationError: "correct the setting that the message names"}
-    fetcher = check("storage settings", _open_fetcher, job, mends=malformed)
+    fetcher = check("storage settings", _open_fetcher, job)
     listable = _check_bucket(examination, job, fetcher)
-    mends = {
-        BrokerError: "see what the checks of the brokers say",
-        StorageError: "see what the checks of the bucket say",
+    fixes = {
+        errors.BrokerError: "see what the checks of the brokers say",
+        errors.StorageError: "see what the checks of the bucket say",
     }
-    located = check("tiered segments", _locate, cluster.source, cluster.ranges, mends=mends)
+    located = check("tiered segments", _locate, cluster.source, cluster.ranges, fixes=fixes)
     check("segment objects", fetch_segments, job, fetcher, listable, located)
     check("signed locations", _follow_signed, job, located)
 
 
 def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[RemoteStorageFetcher]) -> Known[bool]:
-    """Check the tier's bucket, and return whether the user is authorized to list it; true for a folder."""
-    storage = job.value.options.storage if job.value else None
-    if storage is None or job.value is None or job.value.options.fetcher_class or storage.uri is None:
-        return Known("storage settings", True if fetcher.value else None)
-    parts = urlsplit(storage.uri)
-    if parts.scheme not in _S3_SCHEMES:
+    """Check the tier's bucket; the value is true if the user is authorized to list it, or if the tier is a folder."""
+    options = job.value.options if job.value else None
+    parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
+    if options is None or parts.scheme not in _S3_SCHEMES:
         return Known("storage settings", True if fetcher.value else None)
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import bucket as of_bucket
 
-    bucket = of_bucket.Bucket(parts.netloc, parts.path.strip("/"), storage, _OPTION)
-    examination.check("storage credentials", lambda _: of_bucket.look_at_credentials(bucket), fetcher)
-    answer = examination.check("storage endpoint", lambda _: of_bucket.ask_bucket(bucket), fetcher)
-    examination.check("clock", of_bucket.look_at_clock, answer)
-    return examination.check("bucket", lambda answer: of_bucket.look_at_listing(bucket, answer), answer)
+    bucket = of_bucket.Bucket(parts.netloc, parts.path.strip("/"), options.storage, _OPTION)
+    examination.check("storage credentials", lambda _: of_bucket.check_credentials(bucket), fetcher)
+    answer = examination.check("storage endpoint", lambda _: of_bucket.list_one_key(bucket), fetcher)
+    examination.check("clock", of_bucket.check_clock, answer)
+    return examination.check("bucket", lambda answer: of_bucket.check_listing(bucket, answer), answer)
 
 
-def _open_fetcher(job: Job) -> Seen[RemoteStorageFetcher]:
+def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
     options = job.options
     if options.fetcher_class is not None:
-        return Seen(fetcher_for(options), f"segments are read by {options.fetcher_class}")
+        return Result(fetcher_for(options), f"segments are read by {options.fetcher_class}")
     if options.storage.uri is None:
         raise NotNeededError(_ABSENT)
-    return Seen(fetcher_for(options), f"{options.storage.uri}, layout {options.storage.layout}")
+    return Result(fetcher_for(options), f"{options.storage.uri}, layout {options.storage.layout}")
 
 
-def _locate(source: LogSource, ranges: PartitionRanges) -> Seen[Located]:
+def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
+    """Locate the job's tiered segments: all of them if the locator lists them, else the first of each partition."""
     locator = _innermost(source.locator) if source.locator else None
     if locator is None:
         raise NotNeededError("nobody locates segments, see the check of the locator")
     from_brokers = ""
-    with warnings_of_ours() as warned:
+    with collected_warnings() as warned:
         if isinstance(locator, SegmentMetadataLocator):
             visible = locator.visible_of(list(ranges))
-            located = Located(tuple(each.segment for partition in sorted(visible) for each in visible[partition]))
+            located = Located(tuple(part.segment for partition in sorted(visible) for part in visible[partition]))
             from_brokers = _not_tiered(ranges, visible)
         else:  # all segments of a cluster would take many requests, so only the first of each partition is located
-            first = {each: OffsetRange(of.start, of.start + 1) for each, of in ranges.items() if len(of)}
-            locations = [location for found in locator.locate(first).values() for location in found]
-            signed = next((each for each in locations if each.signed_url), None)
-            located = Located(tuple(each.segment for each in locations), signed)
+            first = {
+                partition: OffsetRange(offsets.start, offsets.start + 1)
+                for partition, offsets in ranges.items()
+                if len(offsets)
+            }
+            locations = [location for of_partition in locator.locate(first).values() for location in of_partition]
+            signed = next((location for location in locations if location.signed_url), None)
+            located = Located(tuple(location.segment for location in locations), signed)
     if warned:
-        return Seen(
-            located, "; ".join(warned), "these partitions are read through the brokers: mend what is said of them"
+        return Result(
+            located, "; ".join(warned), "these partitions are read through the brokers: repair what is said of them"
         )
     if not located.segments:
-        mend = "wait until a segment is rolled (segment.ms, segment.bytes) and copied; else see the brokers' logs"
-        return Seen(located, "nothing is tiered yet", mend)
+        fix = "wait until a segment is rolled (segment.ms, segment.bytes) and copied; else see the brokers' logs"
+        return Result(located, "nothing is tiered yet", fix)
     size = sum(segment.size for segment in located.segments)
     count = len({segment.topic_partition for segment in located.segments})
-    return Seen(located, f"{len(located.segments):,} segments, {size:,} bytes; partitions: {count:,}{from_brokers}")
+    return Result(located, f"{len(located.segments):,} segments, {size:,} bytes; partitions: {count:,}{from_brokers}")
 
 
 def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visible]) -> str:
-    """Return text that says how many offsets are not tiered and come from the brokers; empty if all are tiered."""
+    """Return a text with the number of offsets that come from the brokers; empty if all offsets are tiered."""
     total = sum(map(len, ranges.values()))
     tiered = sum(
-        len(each.offsets.intersect(wanted))
-        for partition, wanted in ranges.items()
-        for each in visible.get(partition, ())
+        len(part.offsets.intersect(offsets))
+        for partition, offsets in ranges.items()
+        for part in visible.get(partition, ())
     )
     if tiered >= total:
         return ""
@@ -140,7 +134,7 @@ def _innermost(locator: Locator) -> Locator:
     return locator
 
 
-def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Seen[bool]:
+def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Result[bool]:
     """Fetch one byte of the log and the offset index of a sample of segments from all partitions.
 
     Raises:
@@ -148,75 +142,83 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
     """
     if not located.segments:
         raise NotNeededError("no segment is known")
-    asked = _spread(located.segments)
-    fetched = _Fetched()
-    for segment in asked:
+    sample = _spread(located.segments)
+    failures: dict[RemoteLogSegment, errors.TieredStreamError] = {}
+    for segment in sample:
         try:
             fetcher.fetch_log_segment(segment, 0, min(1, segment.size))
             fetcher.fetch_indexes(segment, {IndexType.OFFSET})
-            fetched.given.append(segment)
-        except TieredStreamError as error:
-            fetched.failed[segment] = error
-    if fetched.failed:
-        raise _fault(job.options.storage, fetched, listable)
-    count = f"{len(asked)} of {len(located.segments)}" if len(asked) < len(located.segments) else f"all {len(asked)}"
-    return Seen(True, f"log and offset index of {count} segments are given")
+        except errors.TieredStreamError as error:
+            failures[segment] = error
+    if failures:
+        raise _fault(job.options.storage, failures, len(sample) - len(failures), listable=listable)
+    count = f"{len(sample)} of {len(located.segments)}" if len(sample) < len(located.segments) else f"all {len(sample)}"
+    return Result(True, f"log and offset index of {count} segments are given")
 
 
 def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
-    """Return an even sample of at most `_MOST_SEGMENTS` segments, including the first and the last."""
-    count = min(len(segments), _MOST_SEGMENTS)
+    """Return an even sample of at most `_MAX_SAMPLE` segments, including the first and the last."""
+    count = min(len(segments), _MAX_SAMPLE)
     return [segments[at * (len(segments) - 1) // max(1, count - 1)] for at in range(count)]
 
 
-def _fault(storage: StorageOptions, fetched: _Fetched, listable: bool) -> FaultError:
-    missing, refused = fetched.of(StorageObjectNotFoundError), fetched.of(StorageAccessError)
-    first = next(iter(fetched.failed.values()))
-    if isinstance(first, StorageBucketNotFoundError):
+def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listable: bool) -> FaultError:
+    """Return the error for a sample of segments.
+
+    Args:
+        fetched: number of segments in the sample that could be fetched.
+        listable: true if the user is authorized to list the bucket, so that S3 reports missing objects as missing.
+    """
+    missing, refused = (
+        [segment for segment, error in failures.items() if isinstance(error, kind)]
+        for kind in (errors.StorageObjectNotFoundError, errors.StorageAccessError)
+    )
+    first = next(iter(failures.values()))
+    if isinstance(first, errors.StorageBucketNotFoundError):
         return FaultError(str(first), "correct remote.storage.uri, or make the bucket or folder readable here")
-    if misplaced := _misplaced(storage, missing, fetched, first):
+    if misplaced := _misplaced(storage, missing, failures, fetched):
         return misplaced
-    if missing or (refused and fetched.given and not listable):
-        gone = missing or refused
-        others = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
+    if missing or (refused and fetched and not listable):
+        unfetched = missing or refused
+        others = f" (and {len(unfetched) - 1} more)" if len(unfetched) > 1 else ""
         return FaultError(
-            f"{fetched.failed[gone[0]]}{others}, while {len(fetched.given)} other segments are given",
+            f"{failures[unfetched[0]]}{others}, while {fetched} other segments are given",
             "restore the object (from the bucket's versions), and see who deletes there: a lifecycle rule?",
         )
     if refused and "encryption.key.pairs" in str(first):
         return FaultError(str(first), "name the private key of that key pair: rsm.config.encryption.key.pairs.*")
     if refused:
         bucket = urlsplit(storage.uri or "").netloc
-        also = (
+        grant_list = (
             "" if listable else ", and s3:ListBucket on the bucket, so that a missing object is told from a refused one"
         )
-        return FaultError(str(first), f"grant s3:GetObject on arn:aws:s3:::{bucket}/*{also}")
-    mend = (
-        "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was altered"
-    )
-    return FaultError(str(first), mend)
+        return FaultError(str(first), f"grant s3:GetObject on arn:aws:s3:::{bucket}/*{grant_list}")
+    fix = "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was altered"
+    return FaultError(str(first), fix)
 
 
 def _misplaced(
-    storage: StorageOptions, missing: Sequence[RemoteLogSegment], fetched: _Fetched, error: TieredStreamError
+    storage: StorageOptions, missing: Sequence[RemoteLogSegment], failures: Failures, fetched: int
 ) -> FaultError | None:
-    """Return a fault that blames wrong storage settings for the missing segments; None if the settings may be right."""
-    asked = len(fetched.failed) + len(fetched.given)
-    which = f"{len(missing)} of {asked} segments are not" if fetched.given else "no segment is"
+    """Return the error that the storage settings are wrong; None: the missing segments may have another reason."""
+    affected = f"{len(missing)} of {len(failures) + fetched} segments are not" if fetched else "no segment is"
     for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
         misplaced = misplacement(storage, segment)
         if misplaced is not None and misplaced.actual_place:
-            said = f"{which} where the settings say ({fetched.failed[segment]}), but it is at {misplaced.actual_place}"
-            return FaultError(said, misplaced.advice)
-    if not missing or fetched.given:
+            description = (
+                f"{affected} where the settings say ({failures[segment]}), but it is at {misplaced.actual_place}"
+            )
+            return FaultError(description, misplaced.advice)
+    if not missing or fetched:
         return None
     return FaultError(
-        f"no segment is where the settings say: {error}",
+        f"no segment is where the settings say: {next(iter(failures.values()))}",
         "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say",
     )
 
 
-def _follow_signed(job: Job, located: Located) -> Seen[bool]:
+def _follow_signed(job: Job, located: Located) -> Result[bool]:
+    """Fetch one byte of a segment by its signed URL."""
     location = located.signed
     if location is None or location.signed_url is None:
         raise NotNeededError("no location is signed: there is no gateway, or it signs none")
@@ -230,9 +232,9 @@ def _follow_signed(job: Job, located: Located) -> Seen[bool]:
     try:
         origin = parse_signed_url(url).origin
         fetcher.fetch_log_segment(segment, 0, min(1, segment.size))
-    except SignedLocationError as error:
+    except errors.SignedLocationError as error:
         raise FaultError(str(error), "add that host to remote.signed.location.hosts, if it is your storage") from None
-    except StorageError as error:
-        mend = "open the way from here to that host; if it refuses, check the gateway's own credentials and its clock"
-        raise FaultError(str(error), mend) from None
-    return Seen(True, f"they lead to {origin}, which is allowed and answers")
+    except errors.StorageError as error:
+        fix = "open the way from here to that host; if it refuses, check the gateway's own credentials and its clock"
+        raise FaultError(str(error), fix) from None
+    return Result(True, f"they lead to {origin}, which is allowed and answers")

@@ -16,6 +16,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     TOPIC_PREFIX,
     TRIGGER,
     check_names,
+    job_settings,
     topic_overrides,
     with_overrides,
 )
@@ -42,7 +43,7 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
         ConfigurationError: a setting is missing, unknown or malformed.
     """
     check_names(settings, JOB_SETTINGS)
-    own = own_settings(settings)
+    own = job_settings(settings)
     missing = [name for name in (TABLE, CHECKPOINT) if not own.get(name)]
     if missing:
         raise ConfigurationError(f"{' and '.join(missing)} must be set, in the settings file or with --option")
@@ -66,8 +67,3 @@ def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping
     table = own.pop(TABLE, table).replace(TOPIC, topic)
     others = {name: value for name, value in options.items() if not name.lower().startswith(TOPIC_PREFIX)}
     return with_overrides(others, own), table
-
-
-def own_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the job's own settings (`JOB_SETTINGS`), without the options of the source."""
-    return {name: each for name in JOB_SETTINGS for given, each in settings.items() if given.lower() == name.lower()}

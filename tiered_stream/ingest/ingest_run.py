@@ -18,12 +18,13 @@ from tiered_stream.delta.settings.ingest_settings import (
     METRICS_LINES,
     METRICS_OTLP,
     METRICS_PROMETHEUS,
+    job_settings,
 )
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.ingest.ingest_plan import Ingest, own_settings, plan_ingests
+from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.observe.progress import cost_of, describe_progress
+from tiered_stream.observe.progress import describe_progress
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.spark.reporting import report_queries
 from tiered_stream.spark.session import forgo_source_lookup, start_pythons
@@ -97,7 +98,7 @@ class IngestQuery:
     def _report(self, progress: StreamingQueryProgress) -> None:
         # Tasks of the next micro-batch may report before this progress is handled, so metrics are taken by batch id.
         counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
-        console.print(f"{self.name}: {describe_progress(progress, cost_of(progress, counted))}", markup=False)
+        console.print(f"{self.name}: {describe_progress(progress, counted)}", markup=False)
         self._reported.add(counted)
         self._said, self._said_records = time.monotonic(), 0
 
@@ -135,7 +136,7 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
     start_pythons()
     spark = builder.getOrCreate()
     forgo_source_lookup(spark)
-    own = own_settings(settings)
+    own = job_settings(settings)
     if not {METRICS_LINES, METRICS_PROMETHEUS, METRICS_OTLP} & own.keys():
         return run_all(spark, ingests)
     lines, prometheus, otlp = own.get(METRICS_LINES, "none"), own.get(METRICS_PROMETHEUS), own.get(METRICS_OTLP)

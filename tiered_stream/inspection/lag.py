@@ -1,4 +1,4 @@
-"""Lag of a streaming query behind its topics: in offsets, in seconds, and how many of the offsets are tiered."""
+"""Lag of a streaming query behind its topics: in offsets, in seconds, and the number of tiered offsets in it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tiered_stream.plan.splits import splits_for
 from tiered_stream.read.split_reader import read_split
 
 _AT_ONCE = 16
-_LOOK_BYTES = 1 << 16
-"""Maximum bytes of one request for the next record of a partition, because only that record is needed."""
+_NEXT_RECORD_BYTES = 1 << 16
+"""Maximum bytes of one request for the next record of a partition; further records are not needed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
-    """Timestamp (ms) of the next record to read, or the `fault` that prevents reading it.
+class NextRecord:
+    """Timestamp (ms) of the next record that a query reads in a partition, or the error (`fault`) of reading it.
 
     Both are None if there is no next record.
     """
@@ -58,7 +58,7 @@ class PartitionLag:
     end: int
     high_watermark: int
     unread: PartitionCost
-    next: Next
+    next: NextRecord
     now_ms: int
 
     @property
@@ -73,12 +73,12 @@ class PartitionLag:
 
     @property
     def lost(self) -> int:
-        """Number of offsets that retention deleted before the query read them."""
+        """Number of offsets that retention has deleted before the query read them."""
         return 0 if self.committed is None else max(0, self.log_start - self.committed)
 
     @property
     def seconds(self) -> float | None:
-        """Age of the next record in seconds; 0 without lag; None if it is unknown or only markers are left."""
+        """Age of the next record in seconds; 0 if no offset is unread; None if no record can be read."""
         if not self.offsets:
             return 0.0
         return None if self.next.timestamp_ms is None else max(0, self.now_ms - self.next.timestamp_ms) / 1000
@@ -104,9 +104,9 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class LagReport:
-    """Lag of a streaming query after micro-batch `batch_id`, its last committed one.
+    """Lag of a streaming query after its last committed micro-batch, `batch_id`.
 
-    `gone` are partitions that are in the query's checkpoint but do not exist any more.
+    `gone` are partitions in the query's checkpoint that do not exist any more.
     """
 
     checkpoint: str
@@ -118,31 +118,31 @@ class LagReport:
     @property
     def seconds(self) -> float | None:
         """Largest lag of all partitions in seconds; None if the lag of a partition is unknown."""
-        known = [each.seconds for each in self.partitions if each.seconds is not None]
+        known = [lag.seconds for lag in self.partitions if lag.seconds is not None]
         return max(known, default=0.0) if len(known) == len(self.partitions) else None
 
     def total(self, name: str) -> int:
         """Return the sum over all partitions of the figure (attribute of `PartitionLag`) with this name."""
-        return sum(getattr(each, name) for each in self.partitions)
+        return sum(getattr(lag, name) for lag in self.partitions)
 
     @property
     def tiered_bytes(self) -> int:
         """Number of unread bytes of the log that will be read from storage."""
-        return sum(each.unread.storage_bytes for each in self.partitions)
+        return sum(lag.unread.storage_bytes for lag in self.partitions)
 
     @property
     def faults(self) -> list[str]:
         """Errors of partitions whose next record could not be read, one line for each partition."""
-        return [f"{each.partition}: {each.next.fault}" for each in self.partitions if each.next.fault]
+        return [f"{lag.partition}: {lag.next.fault}" for lag in self.partitions if lag.next.fault]
 
     def to_json(self) -> str:
         """Return the whole report as JSON."""
-        found = {
+        figures = {
             "checkpoint": self.checkpoint,
             "batch_id": self.batch_id,
             "isolation_level": self.isolation,
-            "partitions": [each.figures() for each in self.partitions],
-            "gone": [each._asdict() for each in self.gone],
+            "partitions": [lag.figures() for lag in self.partitions],
+            "gone": [partition._asdict() for partition in self.gone],
             "total": {
                 "lag_offsets": self.total("offsets"),
                 "lag_seconds": self.seconds,
@@ -151,13 +151,14 @@ class LagReport:
                 "lost_offsets": self.total("lost"),
             },
         }
-        return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+        return orjson.dumps(figures, option=orjson.OPT_INDENT_2).decode()
 
 
 def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int) -> LagReport:
-    """Return the lag of the query after `batch`, in the partitions that the options choose.
+    """Return the lag of a query after the micro-batch `batch`, in the partitions that the options choose.
 
-    The next record of each partition is read to get its timestamp. `now_ms` is the current time.
+    The next record of each partition is read, because its timestamp gives the lag in seconds. `checkpoint` is the
+    query's checkpoint, for the report's title, and `now_ms` is the current time in milliseconds since 1970.
 
     Raises:
         UnknownTopicError: a topic does not exist.
@@ -168,49 +169,58 @@ def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int
         partitions = sorted(assignment.partitions)
         starts, ends = reader.earliest(partitions), reader.latest(partitions)
         watermarks = reader.high_watermarks(partitions)
-        ranges = {each: _unread(batch.offsets.get(each), starts[each], ends[each]) for each in partitions}
+        ranges = {
+            partition: _unread(batch.offsets.get(partition), starts[partition], ends[partition])
+            for partition in partitions
+        }
         splits = splits_for(ranges, options, source.locator, assignment.topic_ids)
         costs = cost_of(ranges, splits, options, source)
     following = _next_records(partitions, splits, options)
     lags = tuple(
         PartitionLag(
-            each, batch.offsets.get(each), starts[each], ends[each], watermarks[each], cost, following[each], now_ms
+            partition, batch.offsets.get(partition), starts[partition], ends[partition], watermarks[partition], cost,
+            following[partition], now_ms,
         )
-        for each, cost in zip(partitions, costs, strict=True)
-    )
+        for partition, cost in zip(partitions, costs, strict=True)
+    )  # fmt: skip
     gone = tuple(sorted(batch.offsets.keys() - assignment.partitions))
     return LagReport(checkpoint, batch.batch_id, str(options.isolation_level), lags, gone)
 
 
 def _unread(committed: int | None, log_start: int, end: int) -> OffsetRange:
+    """Return the offsets from the next offset to read up to `end`, without deleted offsets."""
     start = log_start if committed is None else max(committed, log_start)
     return OffsetRange(start, max(start, end))
 
 
 def _next_records(
     partitions: Sequence[TopicPartition], splits: Sequence[Split], options: Options
-) -> dict[TopicPartition, Next]:
+) -> dict[TopicPartition, NextRecord]:
+    """Return the next record to read of each partition, from the splits of its unread offsets."""
     by_partition: dict[TopicPartition, list[Split]] = {partition: [] for partition in partitions}
     for split in splits:
         by_partition[split.topic_partition].append(split)
-    small = FetchOptions(request_bytes=_LOOK_BYTES, in_flight=1, memory_bytes=_LOOK_BYTES)
-    kafka = {**options.kafka, "max.partition.fetch.bytes": str(_LOOK_BYTES)}
-    looking = replace(options, fetch=small, kafka=kafka, metrics_addresses=(), max_bytes_per_second=None, columns=None)
+    small = FetchOptions(request_bytes=_NEXT_RECORD_BYTES, in_flight=1, memory_bytes=_NEXT_RECORD_BYTES)
+    kafka = {**options.kafka, "max.partition.fetch.bytes": str(_NEXT_RECORD_BYTES)}
+    small_reads = replace(
+        options, fetch=small, kafka=kafka, metrics_addresses=(), max_bytes_per_second=None, columns=None
+    )
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="next-records") as executor:
-        found = executor.map(partial(_next_record, options=looking), by_partition.values())
-        return dict(zip(by_partition, found, strict=True))
+        records = executor.map(partial(_next_record, options=small_reads), by_partition.values())
+        return dict(zip(by_partition, records, strict=True))
 
 
-def _next_record(splits: Sequence[Split], options: Options) -> Next:
+def _next_record(splits: Sequence[Split], options: Options) -> NextRecord:
+    """Read the splits of one partition until the first record."""
     try:
         for split in splits:
             with closing(read_split(split, options)) as batches:
                 for batch in batches:
                     micros: int = batch.column("timestamp").cast(pa.int64())[0].as_py()
-                    return Next(micros // 1000)
+                    return NextRecord(micros // 1000)
     except TieredStreamError as error:
-        return Next(fault=str(error))
-    return Next()
+        return NextRecord(fault=str(error))
+    return NextRecord()
 
 
 def render_lag(report: LagReport) -> RenderableType:
@@ -218,13 +228,13 @@ def render_lag(report: LagReport) -> RenderableType:
     table = Table("partition", title=f"{report.checkpoint}, after micro-batch {report.batch_id}")
     for column in ("committed", "log end", "lag", "seconds", "next record of", "tiered", "MiB"):
         table.add_column(column, justify="right")
-    for each in report.partitions:
-        committed = "new" if each.committed is None else f"{each.committed:,}"
-        at = each.next.timestamp_ms
-        mib = f"{each.unread.storage_bytes / (1 << 20):,.1f}"
+    for lag in report.partitions:
+        committed = "new" if lag.committed is None else f"{lag.committed:,}"
+        timestamp_ms = lag.next.timestamp_ms
+        mib = f"{lag.unread.storage_bytes / (1 << 20):,.1f}"
         table.add_row(
-            str(each.partition), committed, f"{each.end:,}", f"{each.offsets:,}", _seconds(each.seconds),
-            "" if at is None else show_time(at), f"{each.tiered:,}", mib,
+            str(lag.partition), committed, f"{lag.end:,}", f"{lag.offsets:,}", _seconds(lag.seconds),
+            "" if timestamp_ms is None else show_time(timestamp_ms), f"{lag.tiered:,}", mib,
         )  # fmt: skip
     table.add_section()
     sums = f"{report.total('offsets'):,}", _seconds(report.seconds), "", f"{report.total('tiered'):,}"
@@ -237,15 +247,15 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _lines(report: LagReport) -> Iterator[tuple[str, str]]:
-    for each in report.partitions:
-        if each.lost:
+    for lag in report.partitions:
+        if lag.lost:
             yield (
-                f"{each.partition}: {each.lost:,} offsets are gone that were not read: it begins at {each.log_start:,}",
+                f"{lag.partition}: {lag.lost:,} offsets are gone that were not read: it begins at {lag.log_start:,}",
                 "red",
             )
-        if each.high_watermark > each.end:
-            yield f"{each.partition}: a transaction is open, the log goes on to {each.high_watermark:,}", ""
-    yield from ((line, "") for line in from_brokers(each.unread for each in report.partitions))
+        if lag.high_watermark > lag.end:
+            yield f"{lag.partition}: a transaction is open, the log goes on to {lag.high_watermark:,}", ""
+    yield from ((line, "") for line in from_brokers(lag.unread for lag in report.partitions))
     for partition in report.gone:
         yield f"{partition} is in the checkpoint, and does not exist any more", "red"
     yield from ((fault, "red") for fault in report.faults)

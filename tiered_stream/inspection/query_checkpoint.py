@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -11,13 +9,13 @@ from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.delta.write.file_systems import local_uri, uri_of
-from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageError
+from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """Last committed micro-batch of a streaming query, with the next offset to read of each partition."""
+    """Last committed micro-batch of a streaming query; `offsets` has the next offset to read of each partition."""
 
     batch_id: int
     offsets: dict[TopicPartition, int]
@@ -37,31 +35,18 @@ def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     uri = uri_of(checkpoint) or local_uri(checkpoint)
     if urlsplit(uri).scheme not in ("file", "s3"):
         raise ConfigurationError(f"the checkpoint {checkpoint}: it must be in a local folder, or in S3 (s3a://…)")
-    with _errors(checkpoint):
-        found = SparkCheckpoint(StoredFolder(checkpoint, uri, storage))
-        batch = found.last_committed()
-        if batch is None:
-            raise ConfigurationError(
-                f"the checkpoint {checkpoint}: no micro-batch is committed there; is it a query's checkpointLocation?"
-            )
-        ends = found.ends(batch)
-    if ends is None:
-        raise CorruptDataError(
-            f"the checkpoint {checkpoint}: batch {batch} is committed, but offsets/{batch} is missing"
+    try:
+        last = SparkCheckpoint(StoredFolder(checkpoint, uri, storage)).last_ends()
+    except OSError as error:
+        fix = ". How to reach it: ingest.storage.*, or --properties-file with Spark's own settings"
+        raise StorageError(
+            f"the checkpoint {checkpoint} cannot be read: {error}{fix if '://' in checkpoint else ''}"
+        ) from error
+    if last is None:
+        raise ConfigurationError(
+            f"the checkpoint {checkpoint}: no micro-batch is committed there; is it a query's checkpointLocation?"
         )
+    batch, ends = last
     if not ends.positions:
         raise ConfigurationError(f"the checkpoint {checkpoint} is of a query that reads no Kafka topic")
     return CommittedBatch(batch, ends.positions)
-
-
-@contextmanager
-def _errors(checkpoint: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        mend = (
-            ""
-            if "://" not in checkpoint
-            else (". How to reach it: ingest.storage.*, or --properties-file with Spark's own settings")
-        )
-        raise StorageError(f"the checkpoint {checkpoint} cannot be read: {error}{mend}") from error

@@ -1,4 +1,4 @@
-"""Plan of a batch query without reading it: the cost of the read."""
+"""Cost of a batch query's read, which is planned but not executed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,20 @@ from tiered_stream.plan.splits import splits_for
 
 
 def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
-    """Plan the batch query and return the cost of its read when `tasks` tasks run at the same time.
+    """Plan the batch query, and return the cost of its read with `tasks` parallel tasks.
 
     Raises: as `plan.batch.plan_batch`.
     """
     with closing(open_log_source(options)) as source:
         ranges, topic_ids = batch_offsets(options, source)
         partitions = cost_of(ranges, splits_for(ranges, options, source.locator, topic_ids), options, source)
-    most = options.max_bytes_per_second
-    return ReadCost(partitions=partitions, tasks=tasks, max_bytes_per_second=most and most * tasks, prices=prices)
+    rate = options.max_bytes_per_second
+    return ReadCost(partitions=partitions, tasks=tasks, max_bytes_per_second=rate and rate * tasks, prices=prices)
 
 
 def cost_of(
     ranges: PartitionRanges, splits: list[Split], options: Options, source: LogSource
 ) -> tuple[PartitionCost, ...]:
-    """Return the cost of reading each partition's offset range with these splits, sorted by partition."""
-    costs = {
-        at: PartitionCost(at.topic, at.partition, offsets.start, offsets.end, skipped=len(offsets))
-        for at, offsets in ranges.items()
-    }
+    """Return the cost of reading each partition's offset range by these splits, in the order of the partitions."""
+    costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
     return add_up(costs, splits, options, source)

@@ -1,4 +1,4 @@
-"""Report of `tiered-stream segments`: tiered segments, whether each counts for the log and why not, and their sums."""
+"""Report of `tiered-stream segments`: tiered segments, the offsets that are read from them, and why others are not."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class NotCounted(StrEnum):
 class ListedSegment:
     """One tiered segment in the report.
 
-    `counts` are the offset ranges that are read from this segment, and `not_counted` are the reasons why its other
-    offsets are not. `overlaps` is true if another finished segment has some of the same offsets.
+    `counts` are the offset ranges that are read from this segment. `not_counted` are the reasons why its other offsets
+    are not read from it. `overlaps` is true if another finished segment has some of the same offsets.
     """
 
     segment: RemoteLogSegment
@@ -56,10 +56,10 @@ class ListedSegment:
             "base_offset": segment.base_offset,
             "last_offset": segment.end_offset,
             "bytes": segment.size,
-            "leader_epochs": [epoch._asdict() for epoch in segment.leader_epochs],
+            "leader_epochs": [entry._asdict() for entry in segment.leader_epochs],
             "state": self.state.name,
             "max_timestamp_ms": None if segment.max_timestamp < 0 else segment.max_timestamp,
-            "counts": [asdict(each) for each in self.counts],
+            "counts": [asdict(offsets) for offsets in self.counts],
             "not_counted": list(self.not_counted),
             "overlaps": self.overlaps,
         }
@@ -67,7 +67,10 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSums:
-    """Number and bytes of segments, of orphans among them (no offset is read from an orphan), and of overlaps."""
+    """Number and bytes of segments, number and bytes of the orphans among them, and number of overlapping segments.
+
+    No offset is read from an orphan.
+    """
 
     segments: int
     bytes: int
@@ -77,14 +80,14 @@ class SegmentSums:
 
     @classmethod
     def of(cls, listed: Sequence[ListedSegment]) -> SegmentSums:
-        """Add up the listed segments."""
-        orphans = [each for each in listed if each.orphan]
+        """Return the sums over the listed segments."""
+        orphans = [segment for segment in listed if segment.orphan]
         return cls(
             len(listed),
-            sum(each.segment.size for each in listed),
+            sum(segment.segment.size for segment in listed),
             len(orphans),
-            sum(each.segment.size for each in orphans),
-            sum(each.overlaps for each in listed),
+            sum(segment.segment.size for segment in orphans),
+            sum(segment.overlaps for segment in listed),
         )
 
     def __str__(self) -> str:
@@ -113,55 +116,56 @@ class ListedPartition:
 class SegmentReport:
     """Report on the tiered segments of all chosen partitions.
 
-    `told_by` names the locator that listed the segments. If `only_what_counts` is true, that locator lists only
-    segments that are read. `faults` are the partitions that could not be listed, with the reasons.
+    `located_by` is the name of the locator that has listed the segments. If `only_counted` is true, that locator lists
+    only segments that are read. `faults` are the partitions that could not be listed, with the reasons.
     """
 
-    told_by: str
-    only_what_counts: bool
+    located_by: str
+    only_counted: bool
     partitions: tuple[ListedPartition, ...]
     faults: tuple[tuple[TopicPartition, str], ...]
 
     @classmethod
     def of(cls, contents: TierContents) -> SegmentReport:
         """Build the report from the contents of a tier."""
-        found, faults = contents.tiers.found, contents.tiers.faults
+        tiers, faults = contents.tiers.found, contents.tiers.faults
         return cls(
-            str(contents.told_by),
-            contents.only_what_counts,
-            tuple(ListedPartition.of(each, found[each]) for each in sorted(found)),
-            tuple((each, str(faults[each])) for each in sorted(faults)),
+            str(contents.located_by),
+            contents.only_counted,
+            tuple(ListedPartition.of(partition, tiers[partition]) for partition in sorted(tiers)),
+            tuple((partition, str(faults[partition])) for partition in sorted(faults)),
         )
 
     def topics(self) -> Iterator[tuple[str, SegmentSums]]:
-        """Yield each topic with the sums over its segments."""
-        for topic in sorted({each.partition.topic for each in self.partitions}):
-            of_topic = [each for each in self.partitions if each.partition.topic == topic]
-            yield topic, SegmentSums.of([segment for each in of_topic for segment in each.segments])
+        """Yield each topic with the sums over all its segments."""
+        for topic in sorted({listed.partition.topic for listed in self.partitions}):
+            of_topic = [listed for listed in self.partitions if listed.partition.topic == topic]
+            yield topic, SegmentSums.of([segment for listed in of_topic for segment in listed.segments])
 
     def to_json(self) -> str:
         """Return the whole report as JSON."""
-        found = {
-            "told_by": self.told_by,
-            "only_what_counts": self.only_what_counts,
-            "partitions": [_figures(each) for each in self.partitions],
+        figures = {
+            "told_by": self.located_by,
+            "only_what_counts": self.only_counted,
+            "partitions": [_figures(listed) for listed in self.partitions],
             "topics": [{"topic": topic, **asdict(sums)} for topic, sums in self.topics()],
             "faults": [{**partition._asdict(), "reason": reason} for partition, reason in self.faults],
         }
-        return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+        return orjson.dumps(figures, option=orjson.OPT_INDENT_2).decode()
 
 
 def _figures(listed: ListedPartition) -> dict[str, Any]:
     return {
         **listed.partition._asdict(),
         "log": asdict(listed.log),
-        "not_tiered": [asdict(each) for each in listed.not_tiered],
+        "not_tiered": [asdict(offsets) for offsets in listed.not_tiered],
         "total": asdict(SegmentSums.of(listed.segments)),
-        "segments": [each.figures() for each in listed.segments],
+        "segments": [segment.figures() for segment in listed.segments],
     }
 
 
 def _gaps(tier: PartitionTier) -> Iterator[OffsetRange]:
+    """Yield the offset ranges of the log that no segment gives."""
     position = tier.log.start
     for part in tier.visible:
         if part.offsets.start > position:
@@ -172,11 +176,12 @@ def _gaps(tier: PartitionTier) -> Iterator[OffsetRange]:
 
 
 def _listed(tier: PartitionTier) -> Iterator[ListedSegment]:
+    """Yield the partition's segments for the report, sorted by base offset."""
     counts: dict[Any, list[OffsetRange]] = {}
     for part in tier.visible:
         counts.setdefault(part.segment.segment_id, []).append(part.offsets)
     overlapping = _overlapping(tier)
-    for segment, state in sorted(tier.segments, key=lambda each: (each[0].base_offset, each[0].segment_id)):
+    for segment, state in sorted(tier.segments, key=lambda tracked: (tracked[0].base_offset, tracked[0].segment_id)):
         counted = tuple(counts.get(segment.segment_id, ()))
         why = tuple(_not_counted(segment, state, counted, tier))
         yield ListedSegment(segment, state, counted, why, segment.segment_id in overlapping)
@@ -191,11 +196,11 @@ def _not_counted(
         return
     if tier.lineage is None:
         return
-    of_log = visible_segments([segment], tier.lineage, 0)
+    in_lineage = visible_segments([segment], tier.lineage, 0)
     readable = visible_segments([segment], tier.lineage, tier.log.start)
-    if _size(of_log) < len(segment.offsets):
+    if _size(in_lineage) < len(segment.offsets):
         yield NotCounted.OTHER_EPOCHS
-    if _size(readable) < _size(of_log):
+    if _size(readable) < _size(in_lineage):
         yield NotCounted.BELOW_LOG_START
     if sum(map(len, counted)) < _size(readable):
         yield NotCounted.OVERLAPPED
@@ -207,33 +212,36 @@ def _size(parts: Iterable[VisibleSegment]) -> int:
 
 def _overlapping(tier: PartitionTier) -> set[Any]:
     """Return the ids of finished segments that share offsets with another finished segment."""
-    finished = [each for each, state in tier.segments if state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
-    found: set[Any] = set()
+    finished = [segment for segment, state in tier.segments if state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    overlapping: set[Any] = set()
     furthest: RemoteLogSegment | None = None
-    for segment in sorted(finished, key=lambda each: each.base_offset):
+    for segment in sorted(finished, key=lambda segment: segment.base_offset):
         if furthest is not None and segment.base_offset <= furthest.end_offset:
-            found |= {segment.segment_id, furthest.segment_id}
+            overlapping |= {segment.segment_id, furthest.segment_id}
         if furthest is None or segment.end_offset > furthest.end_offset:
             furthest = segment
-    return found
+    return overlapping
 
 
 def render_segments(report: SegmentReport) -> RenderableType:
     """Render the segment report as a table and lines for a terminal."""
-    table = Table("partition", title=f"tiered segments, as told by {report.told_by}")
+    table = Table("partition", title=f"tiered segments, as told by {report.located_by}")
     for column in ("base offset", "last offset", "MiB"):
         table.add_column(column, justify="right")
     for column in ("leader epochs", "newest timestamp", "segment id", "state", "counts for the log"):
         table.add_column(column, overflow="fold")
     for partition in report.partitions:
-        for each in partition.segments:
-            table.add_row(str(partition.partition), *_cells(each), style="yellow" if each.orphan else "")
+        for listed in partition.segments:
+            table.add_row(str(partition.partition), *_cells(listed), style="yellow" if listed.orphan else "")
         table.add_section()
     lines = [
-        *(f"{each.partition}: {SegmentSums.of(each.segments)}{_not_tiered(each)}" for each in report.partitions),
+        *(
+            f"{partition.partition}: {SegmentSums.of(partition.segments)}{_not_tiered(partition)}"
+            for partition in report.partitions
+        ),
         *(f"topic {topic}: {sums}" for topic, sums in report.topics()),
     ]
-    if report.only_what_counts:
+    if report.only_counted:
         lines.append(
             "Brokers and gateways name only segments that count, and no timestamps: remote.log.locator=metadata-topic "
             "shows the others, too."
@@ -247,15 +255,15 @@ def _cells(listed: ListedSegment) -> Iterator[str]:
     yield f"{segment.base_offset:,}"
     yield f"{segment.end_offset:,}"
     yield f"{segment.size / (1 << 20):,.1f}"
-    yield ", ".join(f"{each.epoch} from {each.start_offset:,}" for each in segment.leader_epochs)
+    yield ", ".join(f"{entry.epoch} from {entry.start_offset:,}" for entry in segment.leader_epochs)
     yield "" if segment.max_timestamp < 0 else show_time(segment.max_timestamp)
     yield uuid_to_text(segment.segment_id)
     yield listed.state.name.lower().replace("_segment_", " ")
-    parts = " and ".join(f"{each.start:,} to {each.end - 1:,}" for each in listed.counts)
+    parts = " and ".join(f"{offsets.start:,} to {offsets.end - 1:,}" for offsets in listed.counts)
     whole = listed.counts == (segment.offsets,)
     yield ("yes" if whole else parts or "no") + (f": {'; '.join(listed.not_counted)}" if listed.not_counted else "")
 
 
 def _not_tiered(listed: ListedPartition) -> str:
-    ranges = ", ".join(f"{each.start:,} to {each.end - 1:,}" for each in listed.not_tiered)
+    ranges = ", ".join(f"{offsets.start:,} to {offsets.end - 1:,}" for offsets in listed.not_tiered)
     return f"; not tiered: {ranges}" if ranges else ""

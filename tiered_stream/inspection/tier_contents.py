@@ -1,9 +1,9 @@
 """Tiered segments of the chosen partitions, and which of their offsets are read.
 
-The list comes from the locator that `remote.log.locator` chooses. The metadata topic knows every copy, including copies
-that are not finished, are being deleted, or belong to a lineage that was lost. The manifests of an archive list
-finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself is listed only
-for an archive.
+The locator that `remote.log.locator` chooses lists the segments. The metadata topic has every copy of a segment: also
+copies that are not finished, that are being deleted, or that belong to other leader epochs than the log. An archive's
+manifests have finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself
+is listed only for an archive.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tiered_stream.locate.metadata_topic.segment_table import TrackedSegment
 from tiered_stream.model import OffsetRange, PartialAnswer, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel, LocatorName
 from tiered_stream.options.offset_json import EARLIEST, LATEST
+from tiered_stream.options.offset_ranges import ranges_between
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.remote_options import LOCATOR
 from tiered_stream.plan.lookup import OffsetLookup
@@ -47,7 +48,7 @@ Partitions = Collection[TopicPartition]
 
 @dataclass(frozen=True, slots=True)
 class PartitionTier:
-    """Tiered segments of one partition, in no order, and the parts of them (`visible`) that are read.
+    """Tiered segments of one partition, in no order, and the offsets that are read from them (`visible`).
 
     `log` is the range from the log start offset to the high watermark, or in an archive to the last segment's end.
     `lineage` is None if the locator names only segments that are read.
@@ -61,15 +62,15 @@ class PartitionTier:
 
 @dataclass(frozen=True, slots=True)
 class TierContents:
-    """Tiered segments by partition, or the error of a partition; `told_by` is the value of `remote.log.locator`."""
+    """Tiered segments or an error for each partition; `located_by` is the name of the locator that was used."""
 
-    told_by: str
+    located_by: str
     tiers: PartialAnswer[TopicPartition, PartitionTier]
 
     @property
-    def only_what_counts(self) -> bool:
+    def only_counted(self) -> bool:
         """True if the locator names only segments that are read, because it is a broker (KIP-1248)."""
-        return self.told_by == LocatorName.BROKER
+        return self.located_by == LocatorName.BROKER
 
 
 def tier_contents(options: Options) -> TierContents:
@@ -106,35 +107,43 @@ def _logs(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPa
     reader = BrokerOffsetReader(client, _ISOLATION)
     starts = reader.special_offsets(EARLIEST, partitions, None)
     ends = reader.special_offsets(LATEST, starts.found, None)
-    found = {each: OffsetRange(starts.found[each], max(starts.found[each], end)) for each, end in ends.found.items()}
-    return PartialAnswer(found, {**starts.faults, **ends.faults})
+    return PartialAnswer(ranges_between(starts.found, ends.found), {**starts.faults, **ends.faults})
 
 
 def _from_metadata_topic(
     options: Options, client: BrokerClient, partitions: Partitions
 ) -> PartialAnswer[TopicPartition, PartitionTier]:
-    topics = client.metadata([*{each.topic for each in partitions}, REMOTE_LOG_METADATA_TOPIC])
-    ids = {each: topics[each.topic].topic_id for each in partitions}
+    topics = client.metadata([*{partition.topic for partition in partitions}, REMOTE_LOG_METADATA_TOPIC])
+    ids = {partition: topics[partition.topic].topic_id for partition in partitions}
     log = MetadataLog(client, snapshots=open_snapshots(options.metadata_snapshot_dir))
-    told = _tracked(log, ids, topics[REMOTE_LOG_METADATA_TOPIC])
+    tracked = _tracked(log, ids, topics[REMOTE_LOG_METADATA_TOPIC])
     epochs = {
-        each: {entry.epoch for segment, _ in tracked for entry in segment.leader_epochs}
-        for each, tracked in told.found.items()
+        partition: {entry.epoch for segment, _ in segments for entry in segment.leader_epochs}
+        for partition, segments in tracked.found.items()
     }
-    leaders = {each: (ids[each], topics[each.topic].partitions[each.partition].leader_epoch) for each in epochs}
+    leaders = {
+        partition: (ids[partition], topics[partition.topic].partitions[partition.partition].leader_epoch)
+        for partition in epochs
+    }
     lineages = BrokerLineages(client).of(epochs, leaders)
     logs = _logs(client, lineages.found.keys())
-    tiers = {each: _tier(told.found[each], lineages.found[each], log) for each, log in logs.found.items()}
-    return PartialAnswer(tiers, {**told.faults, **lineages.faults, **logs.faults})
+    tiers = {
+        partition: _tier(tracked.found[partition], lineages.found[partition], log)
+        for partition, log in logs.found.items()
+    }
+    return PartialAnswer(tiers, {**tracked.faults, **lineages.faults, **logs.faults})
 
 
 def _tracked(
     log: MetadataLog, ids: Mapping[TopicPartition, UUID], metadata_topic: TopicMetadata
 ) -> PartialAnswer[TopicPartition, tuple[TrackedSegment, ...]]:
-    wanted = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
-    tables = log.tables(wanted, metadata_topic)
-    found = {each.topic_partition: table.tracked(each) for each, table in tables.found.items()}
-    return PartialAnswer(found, {each.topic_partition: fault for each, fault in tables.faults.items()})
+    """Return the segments that the metadata topic knows of each partition, by the topics' ids."""
+    partitions = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
+    tables = log.tables(partitions, metadata_topic)
+    return PartialAnswer(
+        {key.topic_partition: table.tracked(key) for key, table in tables.found.items()},
+        {key.topic_partition: fault for key, fault in tables.faults.items()},
+    )
 
 
 def _tier(tracked: tuple[TrackedSegment, ...], lineage: Lineage, log: OffsetRange) -> PartitionTier:
@@ -143,23 +152,23 @@ def _tier(tracked: tuple[TrackedSegment, ...], lineage: Lineage, log: OffsetRang
 
 
 def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, PartitionTier]:
-    """Ask the brokers (KIP-1248) for the segments of one partition at a time, so that an error affects one only."""
+    """Return the segments that brokers name (KIP-1248), by one request for each partition to contain errors."""
     logs = _logs(client, partitions)
     answer: PartialAnswer[TopicPartition, PartitionTier] = PartialAnswer({}, dict(logs.faults))
     locator = BrokerLocator(client, _ISOLATION, part_bytes=0)
-    for each, log in sorted(logs.found.items(), key=lambda item: item[0]):
+    for partition, log in sorted(logs.found.items(), key=lambda item: item[0]):
         try:
-            visible = tuple(_whole(locator.locate({each: log})[each]))
+            visible = tuple(_whole(locator.locate({partition: log})[partition]))
         except TieredStreamError as error:
-            answer.faults[each] = error
+            answer.faults[partition] = error
             continue
         segments = tuple((part.segment, _FINISHED) for part in visible)
-        answer.found[each] = PartitionTier(segments, visible, log, None)
+        answer.found[partition] = PartitionTier(segments, visible, log, None)
     return answer
 
 
 def _whole(locations: tuple[SegmentLocation, ...]) -> Iterator[VisibleSegment]:
-    """Yield each segment once with the offsets that are read from it, although the broker names it in several parts."""
+    """Yield each segment once, with all offsets that are read from it; `locations` may have several parts of it."""
     for _, parts in groupby(locations, key=lambda location: location.segment.segment_id):
         first, *others = parts
         last = others[-1] if others else first
@@ -178,8 +187,8 @@ def _from_archive(options: Options) -> dict[TopicPartition, PartitionTier]:
         archived = archive.partitions(_assigned(options, reader))
         return {
             partition: PartitionTier(
-                tuple((segment, _FINISHED) for segment in found.segments),
-                found.visible, OffsetRange(found.log_start_offset, found.end_offset), found.lineage,
+                tuple((segment, _FINISHED) for segment in contents.segments),
+                contents.visible, OffsetRange(contents.log_start_offset, contents.end_offset), contents.lineage,
             )
-            for partition, found in archived.items()
+            for partition, contents in archived.items()
         }  # fmt: skip

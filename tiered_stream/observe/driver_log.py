@@ -1,7 +1,6 @@
-"""Log lines about the cost of each micro-batch, in the driver's log.
+"""Lines in the driver's log about the cost of each micro-batch.
 
-Spark plans a Python source in a separate process next to the driver's JVM. The process's stderr is part of the driver's
-log. Spark does not set up logging in that process, so Python would drop all lines below WARNING (`process.show_log`).
+Spark plans a Python source in a separate process next to the driver's JVM, whose stderr is part of the driver's log.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from tiered_stream.model import TopicPartition
-from tiered_stream.observe.behind import describe_lag
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
+from tiered_stream.observe.offset_lag import describe_lag
 
 log = logging.getLogger(__name__)
 
@@ -23,16 +22,16 @@ _ALL_ADDRESSES = ("0.0.0.0", "::", "[::]")
 
 
 class BatchLog:
-    """Logger of the counters that a query's tasks send to `address`, added up over each micro-batch."""
+    """Logger of a query's counters, which its tasks send to `address`: one line for each micro-batch."""
 
     def __init__(self) -> None:
         self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None)
         self.address = self._receiver.address
         self.lag: Mapping[TopicPartition, int] = {}
-        """Lag of the query by partition after the last micro-batch, computed when its topics were last checked."""
+        """Number of unread offsets by partition, which the planner sets when it has looked up the topics' ends."""
 
-    def tell(self) -> None:
-        """Log the sum of the counters received since the last call, if there are any, and `lag` if it is known."""
+    def report(self) -> None:
+        """Log the sum of the counters received since the last call, and `lag`; without counters, log nothing."""
         spent = self._receiver.take()
         if spent != ReadMetrics():
             lag = f", {describe_lag(self.lag)}" if self.lag else ""
@@ -40,16 +39,16 @@ class BatchLog:
 
     def close(self) -> None:
         """Log the remaining counters, and stop listening."""
-        self.tell()
+        self.report()
         self._receiver.close()
 
 
 def _own_host() -> str:
-    """Return the host by which executors reach this machine, by the rules of Spark's driver (`Utils.localHostName`)."""
+    """Return the host name or address by which executors reach this machine (Spark: `Utils.localHostName`)."""
     local_ip = os.environ.get("SPARK_LOCAL_IP", "")
-    given = os.environ.get("SPARK_LOCAL_HOSTNAME") or ("" if local_ip in _ALL_ADDRESSES else local_ip)
-    if given:
-        return given
+    configured = os.environ.get("SPARK_LOCAL_HOSTNAME") or ("" if local_ip in _ALL_ADDRESSES else local_ip)
+    if configured:
+        return configured
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, UnicodeError):
             return str(socket.getaddrinfo(socket.gethostname(), None, family)[0][4][0])

@@ -30,8 +30,9 @@ class _Handler(WSGIRequestHandler):
 class Monitor:
     """HTTP server for `/health` and `/metrics` that runs in its own threads.
 
-    `/health` returns 503 if `unhealthy_reason` returns a text. Else it returns 200 and the lines of `faults`, which
-    describe partial faults.
+    Args:
+        unhealthy_reason: returns why the process is unhealthy, with which `/health` responds 503; empty: it is healthy.
+        faults: returns lines about faults of parts of the process, with which `/health` responds 200.
 
     Raises:
         OSError: the port is taken.

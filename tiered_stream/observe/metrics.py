@@ -1,8 +1,8 @@
 """Counters of the cost of reading, kept in each task and sent to the driver.
 
-The counters are those of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its counters
-as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` if that is set. Nothing waits
-for a datagram, and a lost one makes a figure too small but no row wrong. `metrics_receiver` adds the counters up.
+The counters are the counters of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its
+counters as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` if that is set. Nothing
+waits for a datagram. A lost datagram makes a figure too small, but no row wrong.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ LATENCY_BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1000, 2500, 10000)
 REPORT_TO = "spark.tiered_stream.report.to"
 """Setting in Spark's session with the address of `report_queries`, to which tasks send their counters."""
 
+_FALLBACKS = "fallbacks_"
+"""Prefix of the counters of splits that fell back to a broker, before the reason."""
+
 MicroBatchId = tuple[str, int]
 """Identity of a micro-batch: the streaming query's id and the batch id."""
 
 
 @dataclass(slots=True)
 class ReadMetrics:
-    """Counters of one task, or the sum of many; latencies in seconds, sizes in bytes, timestamps in milliseconds."""
+    """Counters of one task, or their sum over many tasks: latencies in seconds, sizes in bytes, timestamps in ms."""
 
     records: int = 0
     record_bytes: int = 0
@@ -64,6 +67,7 @@ class ReadMetrics:
     lost_offsets: int = 0
 
     def on_remote_fetch(self, size: int, seconds: float) -> None:
+        """Count a request to the storage: its response's size in bytes, and its latency."""
         self.remote_fetch_requests += 1
         self.remote_fetch_bytes += size
         self.remote_fetch_latency_total += seconds
@@ -74,29 +78,37 @@ class ReadMetrics:
                 setattr(self, name, getattr(self, name) + 1)
 
     def on_fallback(self, reason: str) -> None:
-        """Count a split that falls back to a broker, in all and by reason: in the counter `fallbacks_<reason>`."""
+        """Count a split that falls back to a broker, also in the counter `fallbacks_<reason>`."""
         self.remote_fetch_fallbacks += 1
-        name = f"fallbacks_{reason}"
+        name = _FALLBACKS + reason
         setattr(self, name, getattr(self, name) + 1)
 
     def on_broker_fetch(self, size: int) -> None:
+        """Count a Fetch request to a broker, and its response's size in bytes."""
         self.broker_fetch_requests += 1
         self.broker_fetch_bytes += size
 
     def add(self, other: ReadMetrics) -> None:
-        for each in fields(self):
-            ours, theirs = getattr(self, each.name), getattr(other, each.name)
-            setattr(self, each.name, max(ours, theirs) if each.name.endswith("_max") else ours + theirs)
+        """Add the other counters to these; a maximum (`…_max`) becomes the larger of the two."""
+        for counter in fields(self):
+            own, added = getattr(self, counter.name), getattr(other, counter.name)
+            setattr(self, counter.name, max(own, added) if counter.name.endswith("_max") else own + added)
 
     def since(self, before: ReadMetrics) -> ReadMetrics:
-        """Return the counters minus those of `before`. The maximums (latency, timestamp) are not subtracted."""
-        ours, theirs = asdict(self), asdict(before)
-        return ReadMetrics(**{name: n - (0 if name.endswith("_max") else theirs[name]) for name, n in ours.items()})
+        """Return these counters minus the counters `before`; the maximums (`…_max`) are not subtracted."""
+        own, earlier = asdict(self), asdict(before)
+        return ReadMetrics(**{name: n - (0 if name.endswith("_max") else earlier[name]) for name, n in own.items()})
+
+    @property
+    def fallbacks(self) -> dict[str, int]:
+        """Number of splits that fell back to a broker, by reason; reasons without a split are left out."""
+        counters = asdict(self).items()
+        return {name.removeprefix(_FALLBACKS): n for name, n in counters if name.startswith(_FALLBACKS) and n}
 
     def latency_quantile(self, share: float) -> float | None:
-        """Return the latency bound, in seconds, within which this share (0 to 1) of storage requests ended.
+        """Return the latency, in seconds, within which this share (0 to 1) of storage requests ended.
 
-        The result is at most the longest latency; None: there was no request.
+        The result is a bound of the histogram, or the longest latency if that is shorter; None: there was no request.
         """
         for bound in LATENCY_BOUNDS_MS:
             if self.remote_fetch_requests and getattr(self, within(bound)) >= share * self.remote_fetch_requests:
@@ -110,7 +122,7 @@ def within(bound_ms: int) -> str:
 
 
 def describe(metrics: ReadMetrics) -> str:
-    """Format bytes by source, latency of storage, and if there are any, errors, fallbacks and lost offsets."""
+    """Format the counters for people: bytes by source, latency, and any errors, fallbacks and lost offsets."""
     text = f"{_mib(metrics.remote_fetch_bytes)} from storage, {_mib(metrics.broker_fetch_bytes)} from brokers"
     if metrics.remote_fetch_requests:
         average = metrics.remote_fetch_latency_total / metrics.remote_fetch_requests
@@ -121,15 +133,11 @@ def describe(metrics: ReadMetrics) -> str:
     if metrics.remote_fetch_errors:
         text += f", {metrics.remote_fetch_errors} storage errors"
     if metrics.remote_fetch_fallbacks:
-        text += f", {metrics.remote_fetch_fallbacks} splits fell back to brokers ({_reasons(metrics)})"
+        reasons = ", ".join(f"{reason.replace('_', ' ')}: {count}" for reason, count in metrics.fallbacks.items())
+        text += f", {metrics.remote_fetch_fallbacks} splits fell back to brokers ({reasons})"
     if metrics.lost_offsets:
         text += f", {metrics.lost_offsets:,} offsets lost (the tasks' logs name them)"
     return text
-
-
-def _reasons(metrics: ReadMetrics) -> str:
-    counts = {name: count for name, count in asdict(metrics).items() if name.startswith("fallbacks_") and count}
-    return ", ".join(f"{name.removeprefix('fallbacks_').replace('_', ' ')}: {n}" for name, n in counts.items())
 
 
 def _mib(size: int) -> str:
@@ -140,15 +148,18 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
     """Send the counters of this task to each address (`host:port`), one UDP datagram each; ignore failures."""
     datagram = b""
     for address in addresses:
-        datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": micro_batch()})
+        datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": current_micro_batch()})
         with suppress(OSError, ValueError):
-            family, target = addresses_of(*host_and_port(address))[0]
+            family, target = socket_addresses(*host_and_port(address))[0]
             with socket.socket(family, socket.SOCK_DGRAM) as sender:
                 sender.sendto(datagram, target)
 
 
-def micro_batch() -> MicroBatchId | None:
-    """Return this task's query id and batch id (Spark: `StreamExecution`); None: not a task of a streaming query."""
+def current_micro_batch() -> MicroBatchId | None:
+    """Return the query id and batch id of this task (Spark: `StreamExecution`).
+
+    The result is None if this process runs no task, or a task of a batch query.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -157,10 +168,10 @@ def micro_batch() -> MicroBatchId | None:
     return (query_id, int(batch_id)) if query_id and batch_id else None
 
 
-def addresses_of(host: str, port: int) -> list[tuple[int, Any]]:
-    """Resolve a host, and return the family and the address of each of its socket addresses.
+def socket_addresses(host: str, port: int) -> list[tuple[int, Any]]:
+    """Resolve a host for UDP, and return the address family and the socket address of each result.
 
-    An IPv6 address may be in brackets, as Spark writes it.
+    The host may be an IPv6 address in brackets, as Spark writes it.
 
     Raises:
         OSError, ValueError: the host has no address.

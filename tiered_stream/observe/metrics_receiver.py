@@ -13,21 +13,21 @@ from typing import Any
 import orjson
 from cachetools import LRUCache
 
-from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, addresses_of
+from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, socket_addresses
 
 log = logging.getLogger(__name__)
 
 _LARGEST_DATAGRAM = 4096
 _MICRO_BATCHES = 1024
-"""Most micro-batches whose counters wait to be taken. A limit, because anybody can send datagrams with invented ids."""
+"""Maximum number of micro-batches whose counters wait for `take_micro_batch`, because anybody can send invented ids."""
 _KEYS = asdict(ReadMetrics()).keys() | {"micro_batch"}
 
 
 class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     """Receiver that adds up the counters that tasks send to `address` (`host:port`), until `close`.
 
-    A query never fails because of metrics. If no address can be bound, a warning is logged, `address` is empty, and the
-    sum stays zero.
+    A query never fails because of metrics. If no address can be bound, a warning is logged, `address` is empty, and all
+    sums stay zero.
 
     Args:
         host: the name or address by which tasks reach this machine (Spark: `spark.driver.host`).
@@ -43,7 +43,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         self._sockets: list[socket.socket] = []
         self._thread = threading.Thread(target=self._run, name="metrics-receiver", daemon=True)
         try:
-            self._sockets += socket.socketpair()  # a byte in it wakes the thread; to close a socket does not
+            self._sockets += socket.socketpair()  # a byte in it wakes the thread, but closing a socket does not
             self._sockets.append(listening := _bound(bind or host))
             self._thread.start()
         except (OSError, RuntimeError) as error:
@@ -54,23 +54,23 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         self.address = f"{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
 
     def total(self) -> ReadMetrics:
-        """Return the sum of the counters so far."""
+        """Return the sum of all counters since the receiver was created or `take` was last called."""
         with self._lock:
             return replace(self._total)
 
     def take(self) -> ReadMetrics:
-        """Return the sum of the counters since the last call, and reset it to zero."""
+        """Return `total`, and reset it to zero."""
         with self._lock:
-            taken, self._total = self._total, ReadMetrics()
-            return taken
+            counters, self._total = self._total, ReadMetrics()
+            return counters
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of a micro-batch's tasks since the last call, and reset it to zero."""
+        """Return the sum of the counters of one micro-batch's tasks, and reset it to zero."""
         with self._lock:
             return self._micro_batches.pop(micro_batch, ReadMetrics())
 
     def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of the query's later micro-batches that were not taken yet."""
+        """Return the sum of the counters of the same query's later micro-batches, without the ones already taken."""
         query_id, batch_id = micro_batch
         later = ReadMetrics()
         with self._lock:
@@ -84,18 +84,18 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         if self._thread.is_alive():
             self._sockets[0].send(b"x")
             self._thread.join()
-        for each in self._sockets:
-            each.close()
+        for opened in self._sockets:
+            opened.close()
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _run(self) -> None:
-        _, woken, listening = self._sockets
+        _, wake_up, listening = self._sockets
         with selectors.DefaultSelector() as selector:
-            for each in (listening, woken):
-                selector.register(each, selectors.EVENT_READ)
-            while all(key.fileobj is not woken for key, _ in selector.select()):
+            for readable in (listening, wake_up):
+                selector.register(readable, selectors.EVENT_READ)
+            while all(key.fileobj is not wake_up for key, _ in selector.select()):
                 report = parse_datagram(listening.recv(_LARGEST_DATAGRAM))
                 if report is not None:
                     self._add(*report)
@@ -108,14 +108,14 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
 
 
 def _bound(host: str) -> socket.socket:
-    """Return a socket bound to the host's address, or to all addresses if the host's is not one of this machine.
+    """Return a UDP socket that is bound to the host's address, or to all addresses if this machine lacks that address.
 
     Raises:
         OSError: no address can be bound.
     """
     candidates: list[tuple[int, Any]] = [(socket.AF_INET6, ("::", 0))]
     with suppress(OSError, ValueError):
-        candidates = addresses_of(host, 0) + candidates
+        candidates = socket_addresses(host, 0) + candidates
     for family, address in candidates:
         with suppress(OSError):
             return _listening(family, address)
@@ -135,9 +135,9 @@ def _listening(family: int, address: Any) -> socket.socket:
 
 
 def parse_datagram(datagram: bytes) -> tuple[MicroBatchId | None, ReadMetrics] | None:
-    """Parse a task's datagram into its micro-batch (None: not a streaming query's) and its counters.
+    """Parse a task's datagram into its micro-batch and its counters; the micro-batch is None for a batch query.
 
-    Return None if the datagram does not have our form.
+    The result is None if the datagram does not come from `metrics.send`.
     """
     try:
         values = orjson.loads(datagram)
@@ -146,7 +146,7 @@ def parse_datagram(datagram: bytes) -> tuple[MicroBatchId | None, ReadMetrics] |
     if not isinstance(values, dict) or values.keys() != _KEYS:
         return None
     micro_batch = values.pop("micro_batch")
-    if not all(type(each) in (int, float) and each >= 0 for each in values.values()):
+    if not all(type(value) in (int, float) and value >= 0 for value in values.values()):
         return None
     match micro_batch:
         case None:

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from enum import Enum, auto
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -37,19 +38,26 @@ log = logging.getLogger(__name__)
 _PATH = "/v1/metrics"
 _SERVICE = "tiered_stream"
 _SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
-"""Most series per metric. The lag has a series for each partition, and the SDK's own limit is 2,000."""
-_MOST_ENDED = 1_000
-"""Most ended queries whose sums are kept, so that a query that starts again continues its sums."""
-
+"""Maximum number of series of a metric. The lag has one for each partition, and the SDK's own limit is 2,000."""
+_MAX_ENDED = 1_000
+"""Maximum number of ended queries whose sums are kept, so that a query that starts again continues its sums."""
 
 _Observer = Callable[[CallbackOptions], Iterable[Observation]]
 
 
-class OtlpSender:
-    """Sender of the queries' metrics by OTLP. It sends in its own thread, so that a slow collector delays no query.
+class _LastFigures(Enum):
+    """State of an ended query's last figures: not collected yet, in the collection under way, or sent."""
 
-    It sends at OpenTelemetry's interval. A query that has ended is left out after its last figures were sent. If the
-    collector cannot be reached, one warning is logged.
+    WAIT = auto()
+    COLLECTED = auto()
+    SENT = auto()
+
+
+class OtlpSender:
+    """Reporter that sends the queries' metrics by OTLP, at OpenTelemetry's interval.
+
+    A thread of its own sends, so that a slow collector delays no query. A query that has ended is left out after its
+    last figures were sent. If the collector cannot be reached, one warning is logged.
 
     Args:
         endpoint: `http://host:4318`, or a URL with a path, which then replaces `/v1/metrics`.
@@ -63,143 +71,133 @@ class OtlpSender:
         self._sums = QueryMetrics()
         """Sums by the query's name, not by its id, so that a counter does not go back if the query starts again."""
         self._names: dict[str, str] = {}
-        self._ended: dict[str, None] = {}
-        """Names of queries that have ended, in order."""
-        self._left: set[str] = set()
-        """Names of ended queries whose last figures are part of the collection under way."""
-        self._sent: set[str] = set()
-        """Names of ended queries whose last figures were sent."""
+        """Names of running queries, by query id."""
+        self._ended: dict[str, _LastFigures] = {}
+        """State of each query that has ended, by its name, in the order of the ends."""
         self._lock = threading.Lock()
         try:
-            reader = PeriodicExportingMetricReader(_Exporter(url, self._were_sent), cardinality_limits=_SERIES)
+            reader = PeriodicExportingMetricReader(_Exporter(url, self._on_sent), cardinality_limits=_SERIES)
         except ValueError as error:
             raise ConfigurationError(f"OTEL_METRIC_EXPORT_INTERVAL: {error}") from error
         self._provider = MeterProvider([reader], _resource(), shutdown_on_exit=False)
-        self._latencies = self._observe()
+        self._latencies = self._register_metrics()
 
     def add(self, batch: MicroBatch) -> None:
         """Add a finished micro-batch to its query's sums and latencies."""
         with self._lock:
             self._names[batch.query_id] = batch.query
             self._ended.pop(batch.query, None)
-            self._sent.discard(batch.query)
         self._sums.add(replace(batch, query_id=batch.query))
         for seconds, count in _typical_latencies(batch.cost):
             for _ in range(count):
                 self._latencies.record(seconds, {"query": batch.query})
 
     def ended(self, query_id: str) -> None:
-        """Mark a query as ended, so that it is left out after its last figures were sent."""
+        """Mark the query as ended; it is left out after its last figures were sent."""
         with self._lock:
             name = self._names.pop(query_id, None)
             if name is not None and name not in self._names.values():
-                self._ended[name] = None
-            for forgotten in list(self._ended)[:-_MOST_ENDED]:
+                self._ended[name] = _LastFigures.WAIT
+            for forgotten in list(self._ended)[:-_MAX_ENDED]:
                 del self._ended[forgotten]
-                self._sent.discard(forgotten)
                 self._sums.ended(forgotten)
 
     def close(self) -> None:
-        """Send the remaining metrics in one attempt of at most 10 seconds (or OpenTelemetry's timeout), and stop."""
+        """Send the last metrics in one attempt of at most 10 s (or OpenTelemetry's timeout), and stop."""
         try:
             self._provider.shutdown()
         except Exception as error:  # noqa: BLE001 - the queries have ended well
             log.warning("metrics may not have been sent: %r", error)
 
-    def _observe(self) -> Histogram:
-        """Register a callback for each sum, and return the histogram in which latencies are recorded."""
+    def _register_metrics(self) -> Histogram:
+        """Register a callback for each metric of `QueryMetrics`, and return the histogram for latencies."""
         meter = self._provider.get_meter(_SERVICE)
-        begin: list[_Observer] = [self._begin]  # for the first metric only: runs once, before all sums
+        first: list[_Observer] = [self._begin_collection]  # for the first metric only: runs once, before all sums
         for family in self._sums.collect():
             name, text = family.name, family.documentation
-            asks: list[_Observer] = [*begin, partial(self._observed, name)]
+            callbacks: list[_Observer] = [*first, partial(self._observations, name)]
             if family.type == "counter":
-                meter.create_observable_counter(name, asks, description=text)
+                meter.create_observable_counter(name, callbacks, description=text)
             elif family.type == "gauge":
-                meter.create_observable_gauge(name, asks, description=text)
+                meter.create_observable_gauge(name, callbacks, description=text)
             else:
-                bounds = [each / 1000 for each in LATENCY_BOUNDS_MS]
+                bounds = [bound / 1000 for bound in LATENCY_BOUNDS_MS]
                 latencies = meter.create_histogram(name, "", text, explicit_bucket_boundaries_advisory=bounds)
                 continue
-            begin = []
+            first = []
         return latencies
 
-    def _begin(self, _: CallbackOptions) -> Iterable[Observation]:
-        with self._lock:
-            self._left = set(self._ended)
+    def _begin_collection(self, _: CallbackOptions) -> Iterable[Observation]:
+        self._advance(_LastFigures.WAIT, _LastFigures.COLLECTED)
         return ()
 
-    def _observed(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
+    def _observations(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
-            sent = set(self._sent)
+            sent = {query for query, state in self._ended.items() if state is _LastFigures.SENT}
         families = (family for family in self._sums.collect() if family.name == name)
         return [
-            Observation(each.value, dict(each.labels))
+            Observation(sample.value, dict(sample.labels))
             for family in families
-            for each in family.samples
-            if each.labels["query"] not in sent
+            for sample in family.samples
+            if sample.labels["query"] not in sent
         ]
 
-    def _were_sent(self) -> None:
+    def _on_sent(self) -> None:
+        self._advance(_LastFigures.COLLECTED, _LastFigures.SENT)
+
+    def _advance(self, before: _LastFigures, after: _LastFigures) -> None:
         with self._lock:
-            self._sent |= self._left & self._ended.keys()
+            self._ended = {query: after if state is before else state for query, state in self._ended.items()}
 
 
 class _Exporter(OTLPMetricExporter):
     """Exporter that logs one line when it begins to fail and one when it works again, not several at each attempt."""
 
-    def __init__(self, url: str, sent: Callable[[], None]) -> None:
+    def __init__(self, url: str, on_sent: Callable[[], None]) -> None:
         super().__init__(url)
-        self._url, self._sent, self._failing = url, sent, False
+        self._url, self._on_sent, self._failing = url, on_sent, False
 
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
     ) -> MetricExportResult:
-        said, own_log = _Said(threading.get_ident()), logging.getLogger(OTLPMetricExporter.__module__)
-        own_log.addFilter(said)
+        lines: list[str] = []
+        thread, own_log = threading.get_ident(), logging.getLogger(OTLPMetricExporter.__module__)
+
+        def passes(record: logging.LogRecord) -> bool:
+            """Keep the lines of this thread out of the user's log, and collect them."""
+            if threading.get_ident() != thread:
+                return True
+            lines.append(record.getMessage())
+            return False
+
+        own_log.addFilter(passes)
         try:
             result = super().export(metrics_data, timeout_millis, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the queries go on
             result = MetricExportResult.FAILURE
-            said.lines.append(repr(error))
+            lines.append(repr(error))
         finally:
-            own_log.removeFilter(said)
+            own_log.removeFilter(passes)
         failed = result is not MetricExportResult.SUCCESS
         if failed and not self._failing:
-            reason = said.lines[0] if said.lines else "the exporter does not say why"
+            reason = lines[0] if lines else "the exporter does not say why"
             log.warning("metrics are not sent to %s, those of the next time may be: %s", self._url, reason)
         elif self._failing and not failed:
             log.info("metrics are sent to %s again", self._url)
         self._failing = failed
         if not failed:
-            self._sent()
+            self._on_sent()
         return result
 
 
-class _Said(logging.Filter):
-    """Log filter that collects the lines that the exporter logs in one thread, and keeps them out of the user's log."""
-
-    def __init__(self, thread: int) -> None:
-        super().__init__()
-        self._thread = thread
-        self.lines: list[str] = []
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether another thread logged the record; keep the text of a record of our own thread."""
-        if threading.get_ident() != self._thread:
-            return True
-        self.lines.append(record.getMessage())
-        return False
-
-
 def _resource() -> Resource:
-    """Return OpenTelemetry's description of this service, from its environment variables or with our service name.
+    """Return OpenTelemetry's description of this service; without `OTEL_SERVICE_NAME`, its name is `tiered_stream`.
 
     The SDK gives each process its own `service.instance.id`, so that the sums of two drivers stay apart.
     """
-    found = Resource.create()
-    known = not str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
-    return found if known else found.merge(Resource({SERVICE_NAME: _SERVICE}))
+    resource = Resource.create()
+    is_named = not str(resource.attributes[SERVICE_NAME]).startswith("unknown_service")
+    return resource if is_named else resource.merge(Resource({SERVICE_NAME: _SERVICE}))
 
 
 def _metrics_url(endpoint: str) -> str:
@@ -221,21 +219,22 @@ def _metrics_url(endpoint: str) -> str:
 
 
 def _typical_latencies(cost: ReadMetrics) -> list[tuple[float, int]]:
-    """Return typical latencies in seconds, one for each bucket of the histogram, each with its number of requests.
+    """Return one latency in seconds for each bucket of the histogram, with the bucket's number of requests.
 
-    Only the requests of each bucket and the sum of all latencies are known. So each latency lies at the same fraction
-    of its bucket's width, the fraction that gives the right sum.
+    Only the number of requests of each bucket and the sum of all latencies are known. So all latencies lie at the same
+    fraction of their buckets' widths: the fraction at which they add up to the known sum.
     """
     bounds = [
         0.0,
-        *(each / 1000 for each in LATENCY_BOUNDS_MS),
+        *(bound / 1000 for bound in LATENCY_BOUNDS_MS),
         max(cost.remote_fetch_latency_max, LATENCY_BOUNDS_MS[-1] / 1000),
     ]
-    counted = [0, *(getattr(cost, within(each)) for each in LATENCY_BOUNDS_MS), cost.remote_fetch_requests]
+    cumulative = [0, *(getattr(cost, within(bound)) for bound in LATENCY_BOUNDS_MS), cost.remote_fetch_requests]
     buckets = [
-        (low, high, more - less) for (low, high), (less, more) in zip(pairwise(bounds), pairwise(counted), strict=True)
+        (low, high, upper - lower)
+        for (low, high), (lower, upper) in zip(pairwise(bounds), pairwise(cumulative), strict=True)
     ]
-    least = sum(low * count for low, _, count in buckets)
+    lowest_total = sum(low * count for low, _, count in buckets)
     room = sum((high - low) * count for low, high, count in buckets)
-    part = min(1.0, max(1e-6, (cost.remote_fetch_latency_total - least) / room)) if room > 0 else 1.0
-    return [(low + part * (high - low), count) for low, high, count in buckets if count > 0]
+    fraction = min(1.0, max(1e-6, (cost.remote_fetch_latency_total - lowest_total) / room)) if room > 0 else 1.0
+    return [(low + fraction * (high - low), count) for low, high, count in buckets if count > 0]

@@ -12,17 +12,18 @@ import orjson
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tiered_stream.model import TopicPartition
-from tiered_stream.observe.behind import behind, describe_lag
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, describe
+from tiered_stream.observe.offset_lag import describe_lag, offset_lag
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
-
-FALLBACKS = "fallbacks_"
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Report on a finished micro-batch. `seconds` is the time of the whole trigger. `lag` is the number of offsets
-    from the batch's end to the log's end, by partition; None: the source does not report them.
+    """Report on a finished micro-batch.
+
+    `query` is the query's name, or its id if it has no name. `seconds` is the duration of the whole trigger. `cost` are
+    the counters of the tasks. `lag` is the number of offsets from the batch's end to the log's end, by partition; None:
+    the source does not report them.
     """
 
     query: str
@@ -37,22 +38,24 @@ class MicroBatch:
 
     @property
     def lag_seconds(self) -> float | None:
-        """Age of the newest record that was read, if records are left to read; 0 if none are left. None: unknown."""
+        """Age of the newest record that was read, in seconds; 0 if no offset is left to read. None: unknown."""
         if self.lag is None or not any(self.lag.values()):
             return None if self.lag is None else 0.0
         newest = self.cost.record_timestamp_max
         return max(0.0, time.time() - newest / 1000) if newest else None
 
-    @property
-    def fallbacks(self) -> dict[str, int]:
-        """Number of splits that fell back to the brokers, by reason."""
-        counts = {name: count for name, count in asdict(self.cost).items() if name.startswith(FALLBACKS)}
-        return {name.removeprefix(FALLBACKS): count for name, count in counts.items() if count}
 
+def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> MicroBatch:
+    """Return the report on a finished micro-batch, from Spark's progress and the counters of its tasks.
 
-def micro_batch(progress: StreamingQueryProgress, cost: ReadMetrics) -> MicroBatch:
-    """Return the report on a micro-batch, from Spark's progress and from the counters of its tasks (`cost`)."""
-    rows, rate = _rows(progress)
+    In the direct lane, the counters and rows are Spark's observed metrics, which are exact. Otherwise the counters are
+    `counted`, the sum of the tasks' datagrams, which may be lost.
+    """
+    observed = progress.observedMetrics.get(OBSERVATION)
+    cost, rows, rate = counted, progress.numInputRows, progress.processedRowsPerSecond
+    if observed is not None:  # Spark itself sees only files
+        cost = ReadMetrics(**{name: type(zero)(observed[name] or 0) for name, zero in asdict(ReadMetrics()).items()})
+        rows, rate = cost.records, cost.records * 1000 / max(1, progress.durationMs.get("triggerExecution", 0))
     return MicroBatch(
         query=progress.name or str(progress.id),
         query_id=str(progress.id),
@@ -66,20 +69,9 @@ def micro_batch(progress: StreamingQueryProgress, cost: ReadMetrics) -> MicroBat
     )
 
 
-def cost_of(progress: StreamingQueryProgress, counted: ReadMetrics) -> ReadMetrics:
-    """Return a micro-batch's counters: Spark's observed metrics in the direct lane, else `counted` from datagrams.
-
-    Observed metrics are exact. A datagram may be lost.
-    """
-    observed = progress.observedMetrics.get(OBSERVATION)
-    if observed is None:
-        return counted
-    return ReadMetrics(**{name: type(zero)(observed[name] or 0) for name, zero in asdict(ReadMetrics()).items()})
-
-
-def describe_progress(progress: StreamingQueryProgress, metrics: ReadMetrics) -> str:
-    """Return a line for the terminal about a finished micro-batch; `metrics` are the counters of its tasks."""
-    return describe_batch(micro_batch(progress, metrics))
+def describe_progress(progress: StreamingQueryProgress, counted: ReadMetrics) -> str:
+    """Format a finished micro-batch as one line for people; the arguments are those of `finished_batch`."""
+    return describe_batch(finished_batch(progress, counted))
 
 
 def describe_batch(batch: MicroBatch) -> str:
@@ -114,7 +106,7 @@ def as_json(batch: MicroBatch) -> bytes:
             "broker_bytes": cost.broker_fetch_bytes,
             "broker_requests": cost.broker_fetch_requests,
             "decoded_rows_per_second": round(cost.records / cost.decode_seconds, 1) if cost.decode_seconds else None,
-            "fallbacks": batch.fallbacks,
+            "fallbacks": cost.fallbacks,
             "lag_seconds": batch.lag_seconds,
             "lag_offsets": None if batch.lag is None else sum(batch.lag.values()),
             "lag": None if batch.lag is None else offsets_to_dict(batch.lag),
@@ -122,34 +114,25 @@ def as_json(batch: MicroBatch) -> bytes:
     )
 
 
-def _rows(progress: StreamingQueryProgress) -> tuple[int, float]:
-    """Return rows and rows per second, from observed metrics in the direct lane, where Spark itself sees only files."""
-    observed = progress.observedMetrics.get(OBSERVATION)
-    if observed is None:
-        return progress.numInputRows, progress.processedRowsPerSecond
-    rows = int(observed["records"] or 0)
-    return rows, rows * 1000 / max(1, progress.durationMs.get("triggerExecution", 0))
-
-
 def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
-    """Return the lag by partition, summed over all sources that report their end and latest offsets.
+    """Return the lag by partition, added up over all sources that report their end and latest offsets.
 
-    None: no source reports them.
+    The result is None if no source reports them.
     """
-    told = [
+    reported = [
         (end, latest)
         for source in progress.sources
         if (end := source_offsets(source.endOffset)) is not None
         and (latest := source_offsets(source.latestOffset)) is not None
     ]
     lag: Counter[TopicPartition] = Counter()
-    for end, latest in told:
-        lag.update(behind(end, latest))
-    return dict(lag) if told else None
+    for end, latest in reported:
+        lag.update(offset_lag(end, latest))
+    return dict(lag) if reported else None
 
 
 def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:
-    """Return the offsets in a source's progress, by partition; None: there are none.
+    """Return the offsets that a source reports in Spark's progress, by partition; None: it reports no offsets.
 
     Raises:
         ValueError: the text is not offset JSON.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,24 +17,24 @@ PREFIX = "tiered_stream_query_"
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """Sums of a query after a micro-batch. The object never changes, so that a scrape sees sums of one moment."""
+    """Sums of a query's counters and rows up to the micro-batch `last`.
+
+    The object never changes, so that a scrape sees the sums of one moment.
+    """
 
     last: MicroBatch
     cost: ReadMetrics = field(default_factory=ReadMetrics)
     rows: int = 0
-    fallbacks: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, batch: MicroBatch) -> _Query:
-        """Return the sums with one more micro-batch."""
+        """Return the sums with `batch` added, as the last micro-batch."""
         cost = replace(self.cost)
         cost.add(batch.cost)
-        fallbacks = Counter(self.fallbacks)
-        fallbacks.update(batch.fallbacks)
-        return _Query(batch, cost, self.rows + batch.rows, fallbacks)
+        return _Query(batch, cost, self.rows + batch.rows)
 
 
 class QueryMetrics(Collector):
-    """Prometheus collector of the sums of each running query, with its own registry."""
+    """Reporter and Prometheus collector of the sums of each running query, with its own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -47,72 +46,52 @@ class QueryMetrics(Collector):
         self._queries[batch.query_id] = (self._queries.get(batch.query_id) or _Query(batch)).after(batch)
 
     def ended(self, query_id: str) -> None:
-        """Remove the sums of a query that has ended."""
+        """Remove the sums of the query, which has ended."""
         self._queries.pop(query_id, None)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that `/metrics` shows. The label `query` is the query's name, or its id without a name."""
-        return self._families({query.last.query: query for query in list(self._queries.values())})
-
-    def _families(self, queries: dict[str, _Query]) -> Iterator[Metric]:
-        for name, text, value in _COUNTERS:
-            counter = CounterMetricFamily(PREFIX + name, text, labels=["query"])
-            for label, query in queries.items():
-                counter.add_metric([label], value(query))
-            yield counter
-        for name, text, read in _GAUGES:
-            gauge = GaugeMetricFamily(PREFIX + name, text, labels=["query"])
-            for label, query in queries.items():
-                if (now := read(query.last)) is not None:
-                    gauge.add_metric([label], now)
-            yield gauge
-        yield self._fallbacks(queries)
-        yield self._lag(queries)
-        yield self._latencies(queries)
-
-    def _fallbacks(self, queries: dict[str, _Query]) -> Metric:
-        family = CounterMetricFamily(
-            f"{PREFIX}fallbacks", "Splits that were left to the brokers.", labels=["query", "reason"]
-        )
-        for label, query in queries.items():
-            for reason, count in query.fallbacks.items():
-                family.add_metric([label, reason], count)
-        return family
-
-    def _lag(self, queries: dict[str, _Query]) -> Metric:
-        labels = ["query", "topic", "partition"]
-        family = GaugeMetricFamily(f"{PREFIX}lag_offsets", "Offsets that are still to be read.", labels=labels)
-        for label, query in queries.items():
-            for partition, lag in (query.last.lag or {}).items():
-                family.add_metric([label, partition.topic, str(partition.partition)], lag)
-        return family
-
-    def _latencies(self, queries: dict[str, _Query]) -> Metric:
-        name, text = f"{PREFIX}storage_request_seconds", "How long requests to storage took."
-        family = HistogramMetricFamily(name, text, labels=["query"])
-        for label, query in queries.items():
-            cost = query.cost
-            buckets = [(str(bound / 1000), getattr(cost, within(bound))) for bound in LATENCY_BOUNDS_MS]
-            buckets.append(("+Inf", cost.remote_fetch_requests))
-            family.add_metric([label], buckets, cost.remote_fetch_latency_total)
-        return family
+        return _families({query.last.query: query for query in list(self._queries.values())})
 
 
-_COUNTERS: tuple[tuple[str, str, Callable[[_Query], float]], ...] = (
-    ("rows", "Rows that were read.", lambda query: query.rows),
-    ("storage_bytes", "Bytes that storage gave.", lambda query: query.cost.remote_fetch_bytes),
-    ("storage_errors", "Requests to storage that failed.", lambda query: query.cost.remote_fetch_errors),
-    ("broker_bytes", "Bytes that brokers gave.", lambda query: query.cost.broker_fetch_bytes),
-    ("broker_requests", "Fetches that brokers answered.", lambda query: query.cost.broker_fetch_requests),
-    ("decode_seconds", "Time of tasks in which they decoded.", lambda query: query.cost.decode_seconds),
-)
-_GAUGES: tuple[tuple[str, str, Callable[[MicroBatch], float | None]], ...] = (
-    ("batch_id", "The last micro-batch.", lambda batch: batch.batch_id),
-    ("batch_seconds", "How long the last micro-batch took.", lambda batch: batch.seconds),
-    ("rows_per_second", "Rows a second of the last micro-batch.", lambda batch: batch.rows_per_second),
-    (
-        "lag_seconds",
-        "The age of the newest record that was read, where some are left to read.",
-        lambda batch: batch.lag_seconds,
-    ),
-)
+def _families(queries: Mapping[str, _Query]) -> Iterator[Metric]:
+    for kind, name, text, labels, figures in _FAMILIES:
+        family = kind(PREFIX + name, text, labels=["query", *labels])
+        for query_name, query in queries.items():
+            for values, figure in figures(query).items():
+                if figure is not None:
+                    family.add_metric([query_name, *values], figure)
+        yield family
+    name, text = f"{PREFIX}storage_request_seconds", "How long requests to storage took."
+    histogram = HistogramMetricFamily(name, text, labels=["query"])
+    for query_name, query in queries.items():
+        buckets = [(str(bound / 1000), getattr(query.cost, within(bound))) for bound in LATENCY_BOUNDS_MS]
+        buckets.append(("+Inf", query.cost.remote_fetch_requests))
+        histogram.add_metric([query_name], buckets, query.cost.remote_fetch_latency_total)
+    yield histogram
+
+
+_Figures = Callable[[_Query], Mapping[tuple[str, ...], float | None]]
+"""Function that returns a query's figures of one metric, by the values of the labels after `query`; None: unknown."""
+_COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
+_FAMILIES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, tuple[str, ...], _Figures], ...] = (
+    (_COUNTER, "rows", "Rows that were read.", (), lambda query: {(): query.rows}),
+    (_COUNTER, "storage_bytes", "Bytes that storage gave.", (), lambda query: {(): query.cost.remote_fetch_bytes}),
+    (_COUNTER, "storage_errors", "Requests to storage that failed.", (),
+     lambda query: {(): query.cost.remote_fetch_errors}),
+    (_COUNTER, "broker_bytes", "Bytes that brokers gave.", (), lambda query: {(): query.cost.broker_fetch_bytes}),
+    (_COUNTER, "broker_requests", "Fetches that brokers answered.", (),
+     lambda query: {(): query.cost.broker_fetch_requests}),
+    (_COUNTER, "decode_seconds", "Time of tasks in which they decoded.", (),
+     lambda query: {(): query.cost.decode_seconds}),
+    (_GAUGE, "batch_id", "The last micro-batch.", (), lambda query: {(): query.last.batch_id}),
+    (_GAUGE, "batch_seconds", "How long the last micro-batch took.", (), lambda query: {(): query.last.seconds}),
+    (_GAUGE, "rows_per_second", "Rows a second of the last micro-batch.", (),
+     lambda query: {(): query.last.rows_per_second}),
+    (_GAUGE, "lag_seconds", "The age of the newest record that was read, where some are left to read.", (),
+     lambda query: {(): query.last.lag_seconds}),
+    (_COUNTER, "fallbacks", "Splits that were left to the brokers.", ("reason",),
+     lambda query: {(reason,): count for reason, count in query.cost.fallbacks.items()}),
+    (_GAUGE, "lag_offsets", "Offsets that are still to be read.", ("topic", "partition"),
+     lambda query: {(at.topic, str(at.partition)): lag for at, lag in (query.last.lag or {}).items()}),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Standard output of commands: it works in any encoding, and after its reader has gone."""
+"""Standard output of commands, which works in any encoding, and after its reader has closed it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _WIDE = 10_000
 
 
 class OutputConsole(Console):
-    """Console that drops output when nobody reads it any more (`… | head`), so that the program goes on.
+    """Console that drops further output after its reader has closed it (`… | head`), so that the program continues.
 
-    rich's own console ends the program with exit code 1, which means a failure.
+    rich's own console ends the program with exit code 1, which would mean a failure.
     """
 
     def on_broken_pipe(self) -> None:
@@ -28,19 +28,19 @@ def open_console(*, stderr: bool = False, soft_wrap: bool = True) -> OutputConso
     """Return a console that does not interpret markup, because text may contain names from storage and brokers."""
     replace_unknown_characters()
     console = OutputConsole(highlight=False, markup=False, soft_wrap=soft_wrap, stderr=stderr)
-    if console.is_terminal:
-        return console
-    return OutputConsole(highlight=False, markup=False, soft_wrap=soft_wrap, stderr=stderr, width=_WIDE)
+    if not console.is_terminal:
+        console.width = _WIDE
+    return console
 
 
 def replace_unknown_characters() -> None:
-    r"""Let standard output print characters that its encoding does not have as `\xNN`, like standard error."""
+    r"""Make standard output print characters that its encoding lacks as `\xNN`, like standard error."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def write_bytes(data: bytes) -> bool:
-    """Write bytes unchanged to standard output and flush it. Return whether its reader is still there."""
+    """Write bytes unchanged to standard output and flush it; return false if its reader has closed it."""
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -52,7 +52,7 @@ def write_bytes(data: bytes) -> bool:
 
 
 def discard_output() -> None:
-    """Discard all further output. Otherwise Python would end with an error about it, and exit code 120."""
+    """Discard all further output, because Python would end with an error about a closed output, and exit code 120."""
     with suppress(OSError):  # in tests, standard output has no descriptor
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

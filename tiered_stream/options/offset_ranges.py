@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.offset_json import offsets_to_json
 
@@ -20,6 +20,11 @@ def starting_at(ranges: Ranges) -> dict[str, str]:
         assigned.setdefault(partition.topic, []).append(partition.partition)
     starts = {partition: offsets.start for partition, offsets in ranges.items()}
     return {spark.ASSIGN.name: orjson.dumps(assigned).decode(), spark.STARTING_OFFSETS.name: offsets_to_json(starts)}
+
+
+def ranges_between(starts: PartitionOffsets, ends: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
+    """Return the offset range of each partition in `ends`; it is empty if the partition's end is below its start."""
+    return {partition: OffsetRange(starts[partition], max(starts[partition], end)) for partition, end in ends.items()}
 
 
 def ends_of(ranges: Ranges) -> dict[TopicPartition, int]:

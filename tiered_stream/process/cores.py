@@ -43,14 +43,10 @@ def _control_groups(root: Path) -> Iterator[Path]:
 def _quota(folder: Path) -> float | None:
     """Return the number of cores that the control group may use; None if the group or its quota does not exist."""
     with suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = _values(folder)
+        if (folder / "cpu.max").exists():  # cgroup version 2; the quota is "max" if there is no limit
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
         if int(quota) > 0:
             return int(quota) / int(period)
     return None
-
-
-def _values(folder: Path) -> list[str]:
-    """Return a control group's CPU quota and period in microseconds, from the files of cgroup version 2 or 1."""
-    if (folder / "cpu.max").exists():
-        return (folder / "cpu.max").read_text().split()  # the quota is "max" if there is no limit
-    return [(folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")]

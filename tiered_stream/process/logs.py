@@ -1,4 +1,4 @@
-"""The package's log lines in a process, and loggers of libraries that one thread mutes."""
+"""Log lines of this package in a process, and a way to drop log lines of libraries in one thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _muted = _Muted()
 def muted(*packages: str) -> Iterator[None]:
     """Drop the log lines of these packages in this thread during the block; other threads still log them."""
     before = _muted.packages
-    _muted.packages = (*before, *_filtered(packages, len(logging.root.manager.loggerDict)))
+    _muted.packages = (*before, *_add_filters(packages, len(logging.root.manager.loggerDict)))
     try:
         yield
     finally:
@@ -43,8 +43,8 @@ def muted(*packages: str) -> Iterator[None]:
 
 
 @cache
-def _filtered(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
-    """Add the filter `_is_heard` to all loggers of the packages, and return the prefixes of the loggers' names.
+def _add_filters(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
+    """Add the filter `_is_not_muted` to all loggers of the packages, and return the prefixes of the loggers' names.
 
     `_loggers`, the number of loggers, is only a cache key: the filters are added again when there are more loggers.
     """
@@ -52,9 +52,10 @@ def _filtered(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
     for name in list(logging.root.manager.loggerDict):
         if name.startswith(prefixes):
             # A logger's filter does not see its children's lines, so each logger gets one. A second add does nothing.
-            logging.getLogger(name).addFilter(_is_heard)
+            logging.getLogger(name).addFilter(_is_not_muted)
     return prefixes
 
 
-def _is_heard(record: logging.LogRecord) -> bool:
+def _is_not_muted(record: logging.LogRecord) -> bool:
+    """Return false for log records of packages that this thread has muted."""
     return not record.name.startswith(_muted.packages)

@@ -31,17 +31,17 @@ def is_private_and_writable(folder: Path) -> bool:
         status = folder.lstat()
     except (OSError, ValueError):
         return False
-    own = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode)
-    if own and not status.st_mode & 0o022:
+    is_own = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode)
+    if is_own and not status.st_mode & 0o022:
         return os.access(folder, os.W_OK)
-    _say_once(folder, f"mode {stat.filemode(status.st_mode)}, user {status.st_uid}")
+    _warn_once(folder, f"mode {stat.filemode(status.st_mode)}, user {status.st_uid}")
     return False
 
 
 @cache
-def _say_once(folder: Path, found: str) -> None:
+def _warn_once(folder: Path, access: str) -> None:
     log.warning(
         "the folder %s is not used as a cache: others than user %d may write to it (%s). Take their right away "
         "(chmod 700); in Kubernetes, where fsGroup gives it to a group, put the cache (XDG_CACHE_HOME) on a volume "
-        "without fsGroup", folder, os.getuid(), found,
+        "without fsGroup", folder, os.getuid(), access,
     )  # fmt: skip

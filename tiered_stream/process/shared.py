@@ -1,7 +1,6 @@
-"""State and settings of a whole process: objects that its tasks share, logging, garbage collection and the heap.
+"""Objects that all tasks of a process share, such as connections, which must outlive a task.
 
-Spark gives a Python worker one task after another, and connections should outlive a task. (The compiled kernels are
-kept in `records/compiled.py`.)
+Spark gives a Python worker one task after another.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tiered_stream.process.single_flight import SingleFlightCache
 
 T = TypeVar("T")
 
-MOST_KEPT = 16
+MAX_OBJECTS = 16
 """Maximum number of objects that one `PerProcess` keeps; beyond it, the least recently used object is evicted."""
 
 _DIGEST_KEY = os.urandom(32)
@@ -33,37 +32,38 @@ class PerProcess(Generic[T]):
 
     def __init__(self) -> None:
         # By process id, because a fork must use neither its parent's connections nor a lock that a thread there holds.
-        self._kept: dict[int, SingleFlightCache[bytes, T]] = {}
+        self._caches: dict[int, SingleFlightCache[bytes, T]] = {}
 
-    def get(self, given: object, make: Callable[[], T]) -> T:
-        """Return this process's shared object for the options `given`; call `make` if it does not exist yet.
+    def get(self, options: object, create: Callable[[], T]) -> T:
+        """Return this process's shared object for `options`; call `create` if it does not exist yet.
 
-        Options are values, mappings, and dataclasses of them. If an option names a file of keys or certificates, the
-        file's inode, size and time are part of the cache key, because the file may be replaced by new credentials.
+        Options are values, mappings of values, and dataclasses. If an option names a file of keys or certificates, the
+        file's inode, size and time are part of the cache key, because new credentials may replace the file.
 
-        Raises: as `make`.
+        Raises: as `create`.
         """
-        return self._kept.setdefault(os.getpid(), SingleFlightCache(MOST_KEPT)).get(_digest(given), make)
+        return self._caches.setdefault(os.getpid(), SingleFlightCache(MAX_OBJECTS)).get(_digest(options), create)
 
 
-def _digest(given: object) -> bytes:
+def _digest(options: object) -> bytes:
     """Return a cache key for the options: a keyed hash, which does not reveal secrets among them."""
-    return blake2b(repr(_comparable("", given)).encode(), key=_DIGEST_KEY).digest()
+    return blake2b(repr(_comparable("", options)).encode(), key=_DIGEST_KEY).digest()
 
 
 def _comparable(name: str, value: object) -> object:
-    """Return the option in a form whose repr differs whenever the options differ.
+    """Return the option's value in a form whose `repr` differs for different values; `name` is the option's name.
 
-    A dataclass's own repr is not used, because it leaves out secret fields.
+    A dataclass's own `repr` is not used, because it leaves out secret fields.
     """
     if is_dataclass(value):
-        value = {each.name: getattr(value, each.name) for each in fields(value)}
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return [(key, _comparable(key, value[key])) for key in sorted(value)]
-    return (value, _state(value)) if isinstance(value, str) and name.endswith(_FILES) else value
+    return (value, _file_state(value)) if isinstance(value, str) and name.endswith(_FILES) else value
 
 
-def _state(path: str) -> tuple[int, int, int] | None:
+def _file_state(path: str) -> tuple[int, int, int] | None:
+    """Return inode, size and modification time (ns) of a file; None if the file cannot be accessed."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):  # the code that reads the file reports the error

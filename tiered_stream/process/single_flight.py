@@ -34,10 +34,10 @@ class SingleFlightCache(Generic[_K, _V]):
         with self._lock:
             if key in self._values:
                 return self._values[key]
-            others = self._loading.get(key)
-            if others is None:
-                mine = self._loading[key] = Future()
-        return self._load(key, load, mine) if others is None else others.result()
+            other_load = self._loading.get(key)
+            if other_load is None:
+                own_load = self._loading[key] = Future()
+        return self._load(key, load, own_load) if other_load is None else other_load.result()
 
     def _load(self, key: _K, load: Callable[[], _V], loading: Future[_V]) -> _V:
         try:

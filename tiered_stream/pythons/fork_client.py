@@ -1,10 +1,10 @@
 """Run `python -m MODULE …` in a forked child of the fork server, and exit with the child's exit code.
 
-    python -I -S fork_client.py SOCKET TOLD PYTHON -m MODULE …
+    python -I -S fork_client.py SOCKET WARNED PYTHON -m MODULE …
 
 This file is run by its path, by a Python that imports almost nothing. If the server is not running, does not respond
 in time or refuses the request, this process replaces itself by PYTHON (execv). If the server did not respond, one line
-on standard error says so, once for all clients: TOLD is a file that is empty until a client has printed the line.
+on standard error says so, once for all clients: the file WARNED is empty until a client has printed the line.
 
 The client sends (integers are little endian):
 
@@ -24,20 +24,22 @@ from time import monotonic
 STANDARD_DESCRIPTORS = (0, 1, 2)
 FORKED, REFUSED, GO = b"+", b"-", b"!"
 _SECONDS = 4.0
-"""Longest wait for a child, in seconds. Spark allows a Python 10 s to connect, and a Python without the server needs a
-part of them."""
+"""Longest wait for a child, in seconds. Spark allows a Python 10 s to connect, and a Python that imports for itself
+needs some of them."""
 
 
 def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
-    """Return true if a child of the fork server runs `arguments`, false if the server refuses.
+    """Ask the fork server at `address` for a child that runs `arguments`, and give it the descriptors 0, 1 and 2.
+
+    Return true if there is a child, and false if the server refuses.
 
     Raises:
         OSError: the server is not running, or does not respond in time.
     """
     deadline = monotonic() + _SECONDS
     variables = [name + b"=" + value for name, value in os.environb.items()]
-    words = [str(len(arguments)).encode(), os.getcwdb(), *map(os.fsencode, arguments), *variables]
-    fields = b"\0".join(words)
+    parts = [str(len(arguments)).encode(), os.getcwdb(), *map(os.fsencode, arguments), *variables]
+    fields = b"\0".join(parts)
 
     def in_time() -> socket:
         server.settimeout(max(0.001, deadline - monotonic()))
@@ -45,39 +47,41 @@ def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
 
     in_time().connect(address)
     in_time().sendall(len(fields).to_bytes(4, "little") + fields)
-    answer = in_time().recv(1)
-    if not answer:
+    response = in_time().recv(1)
+    if not response:
         raise OSError("it has closed the connection")
-    if answer == FORKED:
+    if response == FORKED:
         # Descriptors are sent only now, because a server that is stuck would keep them open, and the process that
         # reads our output would wait for the server.
-        descriptors = b"".join(each.to_bytes(4, sys.byteorder) for each in STANDARD_DESCRIPTORS)
+        descriptors = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in STANDARD_DESCRIPTORS)
         in_time().sendmsg([GO], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
     server.settimeout(None)
-    return answer == FORKED
+    return response == FORKED
 
 
-def _say_once(told: str, error: OSError) -> None:
+def _warn_once(warned_file: str, error: OSError) -> None:
+    """Print why the server is not used, unless another client has already done so; then `warned_file` is not empty."""
     try:
-        descriptor = os.open(told, os.O_RDWR)
+        descriptor = os.open(warned_file, os.O_RDWR)
         if not os.pread(descriptor, 1, 0):
             os.pwrite(descriptor, b"!", 0)
-            words = (
+            line = (
                 f"tiered_stream: Python processes import for themselves: the fork server does not answer: {error!r}\n"
             )
-            os.write(STANDARD_DESCRIPTORS[2], words.encode(errors="replace"))
+            os.write(STANDARD_DESCRIPTORS[2], line.encode(errors="replace"))
         os.close(descriptor)
     except OSError:
         pass  # standard error cannot be written either
 
 
 def main() -> None:
-    address, told, python, *arguments = sys.argv[1:]
+    """Run the requested module in a fork, or replace this process by a Python that runs it."""
+    address, warned_file, python, *arguments = sys.argv[1:]
     server = socket(AF_UNIX, SOCK_STREAM)
     try:
         forked = is_forked(server, address, arguments)
     except OSError as error:
-        _say_once(told, error)
+        _warn_once(warned_file, error)
         forked = False
     if not forked:
         server.close()

@@ -1,11 +1,11 @@
 """Fork server for the driver's Pythons: `python -m tiered_stream.pythons.fork_server …`.
 
-Its arguments are DESCRIPTOR, FOLDER and, for tasks too, `tasks`.
+Its arguments are DESCRIPTOR and FOLDER, and `tasks` if it also forks Pythons for tasks.
 
-Spark starts a Python process on the driver to look at a source's options, one to plan batch queries, and one for each
-streaming query. Tasks of a local master start more. Each process imports pyspark, pyarrow, kafka-python, boto3 and this
-package, which takes 0.4 to 1.5 s of a core. This server imports them once, and forks itself for each process that
-`fork_client.py` asks for.
+Spark starts a Python process on the driver to create a source, one to plan a batch query, and one for each streaming
+query. With a local master, tasks start more Python processes. Each process imports pyspark, pyarrow, kafka-python,
+boto3 and this package, which takes 0.4 to 1.5 s of a core. This server imports them once, and forks itself for each
+process that `fork_client.py` requests.
 
 DESCRIPTOR is the listening socket. FOLDER contains the socket, and the server removes FOLDER when it ends. The server
 ends when its standard input, a pipe from the driver, is closed.
@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from tiered_stream.process.heap_and_gc import share_heap_with_arrow
 from tiered_stream.pythons.fork_client import FORKED, GO, REFUSED, STANDARD_DESCRIPTORS
@@ -50,7 +51,7 @@ _SECONDS_FOR_A_REQUEST = 2.0
 _READ_AT_START = ("LD_", "LC_", "MALLOC_", "MIMALLOC_", "OPENBLAS_", "MKL_", "NUMBA_", "ARROW_")
 """Prefixes of environment variables that a process, or a library that it imports, reads only once."""
 _THREADS = b"OMP_NUM_THREADS"
-_OF_FORKS = b"1"
+_FORK_THREADS = b"1"
 """Number of threads for libraries (OMP_NUM_THREADS). Spark sets 1 for tasks, and planners need no more."""
 
 
@@ -65,8 +66,8 @@ class Request:
     def suits(self, started_with: Mapping[bytes, bytes]) -> bool:
         """Return true if a fork of a Python that started with these environment variables can run this request."""
         runs_module = self.arguments[:1] == ("-m",) and len(self.arguments) > 1
-        threads = self.environment.get(_THREADS, _OF_FORKS)
-        return runs_module and threads == _OF_FORKS and read_at_start(self.environment) == started_with
+        threads = self.environment.get(_THREADS, _FORK_THREADS)
+        return runs_module and threads == _FORK_THREADS and read_at_start(self.environment) == started_with
 
 
 def parse_request(fields: bytes) -> Request:
@@ -91,24 +92,22 @@ def receive_request(client: socket.socket) -> Request:
         ValueError: the request is malformed or too long.
     """
     client.settimeout(_SECONDS_FOR_A_REQUEST)
-    length = int.from_bytes(_receive(client, 4), "little")
-    if length > MAX_REQUEST_BYTES:
-        raise ValueError(f"a request of {length} bytes")
-    return parse_request(_receive(client, length))
+    with client.makefile("rb") as stream:
+        length = int.from_bytes(_exactly(stream, 4), "little")
+        if length > MAX_REQUEST_BYTES:
+            raise ValueError(f"a request of {length} bytes")
+        return parse_request(_exactly(stream, length))
 
 
-def _receive(client: socket.socket, length: int) -> bytes:
-    fields = bytearray()
-    while len(fields) < length:
-        received = client.recv(length - len(fields))
-        if not received:
-            raise ValueError(f"what should have {length} bytes ends after {len(fields)}")
-        fields += received
-    return bytes(fields)
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    fields = stream.read(length)
+    if len(fields) < length:
+        raise ValueError(f"what should have {length} bytes ends after {len(fields)}")
+    return fields
 
 
 def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the environment variables that have no effect any more once a Python has started and imported."""
+    """Return the environment variables that a Python or a library reads only at its start, so never again in a fork."""
     return {name: value for name, value in environment.items() if _is_read_at_start(os.fsdecode(name))}
 
 
@@ -118,7 +117,7 @@ def _is_read_at_start(name: str) -> bool:
 
 
 def import_planners() -> None:
-    """Import the modules that Spark's Python processes on the driver import, Spark's own and this package's."""
+    """Import the modules of Spark and of this package that Python processes on the driver need."""
     import pyspark.daemon
     import pyspark.sql.streaming.python_streaming_source_runner
     import pyspark.sql.worker.create_data_source
@@ -133,17 +132,17 @@ def import_planners() -> None:
     load_models()
 
 
-def import_for_forks(what: Callable[[], None]) -> None:
-    """Call `what`, which imports modules, and prepare this process for forks.
+def import_for_forks(import_modules: Callable[[], None]) -> None:
+    """Call `import_modules`, and prepare this process for forks.
 
-    If an import fails, the log has a warning, and the forks import the modules themselves and report the error better.
+    If an import fails, a warning is logged. The forks then import the modules themselves, and report the error.
 
     Raises:
         SystemExit: this process cannot be forked, because an import has started threads.
     """
     gc.disable()
     try:
-        what()
+        import_modules()
     except Exception as error:  # noqa: BLE001
         log.warning("Python processes import for themselves: %s", error)
     if not may_fork():
@@ -152,66 +151,53 @@ def import_for_forks(what: Callable[[], None]) -> None:
     settle_for_forks()
 
 
-class ForkServer:
-    """Server that forks its process for each request that comes to `listener`.
+def serve(
+    listener: socket.socket, started_with: Mapping[bytes, bytes], import_for_tasks: Callable[[], None] | None
+) -> tuple[Request, socket.socket] | None:
+    """Fork this process for each request that arrives at `listener`, until the driver has closed the pipe.
 
-    `tasks` imports the modules that tasks need. It is called once, after the first request that plans a read. None:
-    those modules are not imported ahead.
+    Args:
+        started_with: environment variables with which this process started (see `read_at_start`).
+        import_for_tasks: imports the modules that tasks need; it is called once, after the first request that plans a
+            read. None: forks of tasks import these modules themselves.
+
+    Returns:
+        In a fork: the request to run, and the client's socket, which gets the exit code. In the server: None.
     """
-
-    def __init__(
-        self, listener: socket.socket, started_with: Mapping[bytes, bytes], tasks: Callable[[], None] | None
-    ) -> None:
-        self._listener = listener
-        self._started_with = started_with
-        self._tasks = tasks
-
-    def serve(self) -> tuple[Request, socket.socket] | None:
-        """Fork a process for each request until the driver has closed the pipe.
-
-        Returns:
-            In a fork: the request to run, and the client's socket, which gets the exit code. In the server: None.
-        """
-        events = select.poll()  # select() would fail if a descriptor's number is above 1023
-        for each in (_DRIVER, self._listener.fileno()):
-            events.register(each, select.POLLIN)
-        while True:
-            if self._listener.fileno() not in dict(events.poll()):
-                return None
-            client, _ = self._listener.accept()
-            try:
-                request = receive_request(client)
-            except (OSError, ValueError) as error:
-                log.warning("no Python process was forked: %s", error)
-                client.close()
-                continue
-            if self._fork(request, client):
-                return request, client
+    events = select.poll()  # select() would fail if a descriptor's number is above 1023
+    for descriptor in (_DRIVER, listener.fileno()):
+        events.register(descriptor, select.POLLIN)
+    while True:
+        if listener.fileno() not in dict(events.poll()):
+            return None
+        client, _ = listener.accept()
+        try:
+            request = receive_request(client)
+        except (OSError, ValueError) as error:
+            log.warning("no Python process was forked: %s", error)
             client.close()
-            if self._tasks and _BEFORE_TASKS in request.arguments:
-                import_for_forks(self._tasks)
-                self._tasks = None
-
-    def _fork(self, request: Request, client: socket.socket) -> bool:
-        """Fork this process for the request if possible, and return true in the fork, false in the server.
-
-        The server sends the client b"+" if there is a fork, else b"-".
-        """
-        child = None
-        if request.suits(self._started_with):
-            try:
-                with warnings.catch_warnings():
-                    # Python 3.12 and later warn of a fork with threads; `may_fork` has checked the threads.
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    child = os.fork()
-            except OSError as error:
-                log.warning("no Python process was forked: %s", error)
+            continue
+        child = _fork() if request.suits(started_with) else None
         if child == 0:
-            self._listener.close()
-            return True
-        with suppress(OSError):  # the client has ended
+            listener.close()
+            return request, client
+        with suppress(OSError), client:  # the client may have ended
             client.sendall(FORKED if child else REFUSED)
-        return False
+        if import_for_tasks and _BEFORE_TASKS in request.arguments:
+            import_for_forks(import_for_tasks)
+            import_for_tasks = None
+
+
+def _fork() -> int | None:
+    """Fork this process; return 0 in the fork, and in the server the fork's process id, or None if forking fails."""
+    try:
+        with warnings.catch_warnings():
+            # Python 3.12 and later warn of a fork with threads; `may_fork` has checked the threads.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return os.fork()
+    except OSError as error:
+        log.warning("no Python process was forked: %s", error)
+        return None
 
 
 def run(request: Request, client: socket.socket) -> None:
@@ -234,7 +220,7 @@ def run(request: Request, client: socket.socket) -> None:
         sys.path[0] = os.fsdecode(request.folder)
     module = request.arguments[1]
     sys.argv = list(request.arguments[1:])
-    _show_as(["python", *request.arguments])
+    _set_process_title(["python", *request.arguments])
     sys.modules.pop(module, None)  # it runs again, as __main__
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -247,10 +233,10 @@ def _wait_for_go(client: socket.socket) -> list[int]:
     """
     client.settimeout(None)  # the client sends b"!", or ends and closes the connection
     try:
-        answer, descriptors, _, _ = socket.recv_fds(client, 1, len(STANDARD_DESCRIPTORS))
+        message, descriptors, _, _ = socket.recv_fds(client, 1, len(STANDARD_DESCRIPTORS))
     except OSError:
         sys.exit(0)
-    if answer != GO or len(descriptors) != len(STANDARD_DESCRIPTORS):
+    if message != GO or len(descriptors) != len(STANDARD_DESCRIPTORS):
         sys.exit(0)
     return descriptors
 
@@ -272,15 +258,16 @@ def _end_with(client: socket.socket) -> None:
             sys.exit(0)
 
 
-def _show_as(words: Sequence[str]) -> None:
-    """Make `ps` show these words instead of the server's command line, cut to its length (proc(5): `arg_start`)."""
+def _set_process_title(arguments: Sequence[str]) -> None:
+    """Make `ps` show `arguments` instead of the server's command line, cut to its length (proc(5): `arg_start`)."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = map(int, fields[45:47])
-    title = "\0".join(words).encode(errors="replace")[: end - start - 1]
+    title = "\0".join(arguments).encode(errors="replace")[: end - start - 1]
     ctypes.memmove(start, title.ljust(end - start, b"\0"), end - start)
 
 
-def _run_and_tell(request: Request, client: socket.socket) -> None:
+def _run_and_report(request: Request, client: socket.socket) -> None:
+    """Run the request in this fork, and send its exit code to the client as one byte."""
     code = 1
     try:
         run(request, client)
@@ -293,8 +280,8 @@ def _run_and_tell(request: Request, client: socket.socket) -> None:
             client.sendall(bytes([code & 0xFF]))
 
 
-def _bury(*_: object) -> None:
-    """Reap forks that have ended (waitpid); their CPU time is then counted as time of this process's children."""
+def _reap(*_: object) -> None:
+    """Reap forks that have ended (waitpid), so that their CPU time counts as time of this process's children."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -302,16 +289,16 @@ def _bury(*_: object) -> None:
 
 def main() -> None:
     """Import the planners' modules, and serve requests until the driver has ended."""
-    descriptor, folder, *more = sys.argv[1:]
+    descriptor, folder, *options = sys.argv[1:]
     started_with = read_at_start(os.environb)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # otherwise OpenBLAS starts threads when it is imported
     share_heap_with_arrow()  # before a library's thread gets its own heap, which each fork would keep
-    signal.signal(signal.SIGCHLD, _bury)
+    signal.signal(signal.SIGCHLD, _reap)
     listener = socket.socket(fileno=int(descriptor))
     import_for_forks(import_planners)
-    found = ForkServer(listener, started_with, import_ahead if TASKS in more else None).serve()
-    if found:
-        _run_and_tell(*found)
+    fork = serve(listener, started_with, import_ahead if TASKS in options else None)
+    if fork:
+        _run_and_report(*fork)
     else:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -8,7 +8,6 @@ program starts a normal Python, which imports for itself.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import shlex
 import shutil
@@ -27,18 +26,18 @@ _TRIAL = "--trial"
 _MFD_EXEC = 0x10
 """Flag MFD_EXEC of linux/memfd.h: the file in memory may be executed, whatever vm.memfd_noexec is."""
 
-log = logging.getLogger(__name__)
-
 
 class ServedPython:
-    """Fork server, and the program that Spark runs instead of Python, for Pythons that start with given variables.
+    """Fork server for one set of environment variables, and the `program` that Spark runs instead of Python.
 
     The program takes the arguments of a Python. It is a file in memory (memfd_create(2)), because Spark runs it by its
     path as long as the driver lives, and a cleanup might remove a file on disk.
     """
 
     def __init__(self, environment: Mapping[str, str], *, tasks: bool) -> None:
-        """Start the fork server with these environment variables added; with `tasks`, the server forks tasks too.
+        """Start the fork server with `environment` added to this process's variables.
+
+        If `tasks` is true, the server also forks Pythons for tasks.
 
         Raises:
             OSError: the socket, the program or the server's process cannot be created.
@@ -56,24 +55,26 @@ class ServedPython:
             raise
         atexit.register(self.close)
 
-    def _start(self, environment: Mapping[str, str], more: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    def _start(self, environment: Mapping[str, str], options: tuple[str, ...]) -> subprocess.Popen[bytes]:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self._address))
             listener.listen()
             return subprocess.Popen(
-                [sys.executable, "-m", _SERVER, str(listener.fileno()), str(self._folder), *more],
+                [sys.executable, "-m", _SERVER, str(listener.fileno()), str(self._folder), *options],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[listener.fileno()], env=environment,
                 process_group=0,  # Ctrl-C must reach only the driver
             )  # fmt: skip
 
     def _write_program(self) -> Path:
         client, python = map(shlex.quote, (str(_CLIENT), sys.executable))
-        asks = shlex.join(["-I", "-S", str(_CLIENT), str(self._address), str(self._in_memory("told")), sys.executable])
+        client_arguments = shlex.join(
+            ["-I", "-S", str(_CLIENT), str(self._address), str(self._in_memory("warned")), sys.executable]
+        )
         lines = [
             "#!/bin/sh",
             f'[ "$1" != {_TRIAL} ] || exit 0',
             f'[ -f {client} ] || exec {python} "$@"',
-            f'exec {python} {asks} "$@"',
+            f'exec {python} {client_arguments} "$@"',
         ]
         text = "\n".join([*lines, ""])
         program = self._in_memory("python", text.encode())
@@ -96,7 +97,7 @@ class ServedPython:
         return self._folder / "socket"
 
     def is_for(self, environment: Mapping[str, str]) -> bool:
-        """Return true if this process started the server, and with exactly these environment variables."""
+        """Return true if this process started the server, and with exactly `environment`."""
         return self._owner == os.getpid() and self._started_with == environment
 
     @property
@@ -104,21 +105,12 @@ class ServedPython:
         """True if the server's process runs. The server ends by itself if it cannot be forked after its imports."""
         return self._process.poll() is None
 
-    @property
-    def is_cut_off(self) -> bool:
-        """True if the server runs, but its socket was removed, so no client can reach it."""
-        return self.runs and not self._address.exists()
-
-    def stop(self) -> None:
-        """Kill the server and remove its socket. Its forks keep running; the program then starts normal Pythons."""
-        self._process.kill()
-        self._process.communicate()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
     def close(self) -> None:
-        """Kill the server and remove the program, if this process started them."""
+        """Kill the server and remove its socket and the program, if this process started them. Forks keep running."""
         if self._owner == os.getpid():
-            self.stop()
+            self._process.kill()
+            self._process.communicate()
+            shutil.rmtree(self._folder, ignore_errors=True)
             self._remove_program()
 
     def _remove_program(self) -> None:
@@ -131,9 +123,10 @@ _starting = Lock()
 
 
 def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
-    """Return the path of a program that runs like this process's Python but starts sooner; None if that is impossible.
+    """Return the path of a program that runs like this process's Python but starts sooner.
 
-    The program's fork server is started if it does not run yet.
+    The program's fork server is started if it does not run yet. The result is None if the server cannot be started, or
+    has ended.
 
     Args:
         environment: variables with which Spark starts the program, in addition to the variables of this process.
@@ -141,10 +134,6 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
     """
     global _served
     with _starting:
-        if _served is not None and _served.is_for(environment) and _served.is_cut_off:
-            log.warning("somebody has removed the fork server's socket: another server is started")
-            _served.stop()
-            _served = None
         if _served is None or not _served.is_for(environment):
             try:
                 _served = ServedPython(environment, tasks=tasks)

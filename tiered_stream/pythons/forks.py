@@ -22,7 +22,7 @@ def may_fork(tasks: Path = Path("/proc/self/task")) -> bool:
 
 
 def settle_for_forks() -> None:
-    """Prepare this process for forks: fresh random seeds, memory that stays shared, and cached lists of archives.
+    """Prepare this process for forks, which then have their own random numbers, shared memory, and lists of archives.
 
     Each fork seeds NumPy's random generator again; Python's `random` does so by itself. The objects of this process are
     frozen (`gc.freeze`), so that a fork's garbage collector does not write to shared memory.

@@ -1,6 +1,6 @@
-"""Estimate of what a replay will read, before it reads anything, with notes on what `--exact` would change.
+"""Estimate of what a replay will read, with notes on what the option `--exact` changes.
 
-It plans all micro-batches one by one, in the same way as the run.
+All micro-batches are planned one by one, as the run plans them. Nothing is read.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tiered_stream.replay.times import show_range
 class PartitionEstimate(PartitionCost):
     """Estimate of what a replay reads of one partition.
 
-    `after_end`: number of offsets from the first record at or after `to` up to the log's end. `skipped`: number of
-    offsets that an exact replay need not read.
+    `after_end` is the number of offsets from the first record at or after `to` up to the log's end. `skipped` is the
+    number of offsets that an exact replay need not read.
     """
 
     after_end: int = 0
@@ -45,24 +45,24 @@ class Estimate(ReadCost):
     TOTALS: ClassVar[tuple[str, ...]] = (*ReadCost.TOTALS, "after_end")
 
     def notes(self) -> list[str]:
-        """Return notes on what the figures do not show: what `--exact` reads or would read behind `--to`."""
-        exact, behind = self.plan.arguments.exact, self.total("after_end")
-        if not behind:
+        """Return notes on the offsets after `--to`, which `--exact` reads, or would read."""
+        exact, after_end = self.plan.arguments.exact, self.total("after_end")
+        if not after_end:
             if exact or self.plan.times.to_ms is None:
                 return []
             return ["--exact would read the same offsets: nothing lies behind the first record at or after --to"]
-        where = f"{behind:,} offsets lie behind the first record at or after --to"
+        text = f"{after_end:,} offsets lie behind the first record at or after --to"
         if exact:
-            return [f"{where}: --exact reads them too, and takes those records whose time is within the range"]
+            return [f"{text}: --exact reads them too, and takes those records whose time is within the range"]
         return [
-            f"{where}. Where timestamps go back and forth, some may be of earlier records: --exact takes those, too, "
+            f"{text}. Where timestamps go back and forth, some may be of earlier records: --exact takes those, too, "
             "and none that is outside the range"
         ]
 
     def to_json(self) -> str:
         """Return the whole estimate as JSON."""
         plan = self.plan
-        found: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "name": plan.name,
             "times": show_range(plan.times),
             **asdict(plan.times),
@@ -71,17 +71,18 @@ class Estimate(ReadCost):
             **self.figures(),
             "notes": self.notes(),
         }
-        return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+        return orjson.dumps(figures, option=orjson.OPT_INDENT_2).decode()
 
 
 def estimate(
     plan: ReplayPlan, settings: Mapping[str, str], tasks: int, max_bytes_per_second: int | None, prices: Prices
 ) -> Estimate:
-    """Estimate what a plan reads; write nothing.
+    """Return the estimate of what a plan reads; write nothing.
 
     Args:
-        settings: the settings of the query that runs the plan (`Target.settings`).
+        settings: settings of the query that runs the plan (`Target.settings`).
         tasks: number of parallel tasks.
+        max_bytes_per_second: maximum bytes per second that all tasks fetch together; None: no limit.
 
     Raises:
         DataLossError: a log or an archive does not hold the plan's offsets.
@@ -89,14 +90,10 @@ def estimate(
     """
     options = parse_options(source_options(settings), streaming=True)
     with closing(open_log_source(options)) as source:
-        after = _after_end(plan, source.offset_reader)
-        found = {
-            at: PartitionEstimate(
-                at.topic, at.partition, offsets.start, offsets.end, skipped=len(offsets), after_end=after.get(at, 0)
-            )
-            for at, offsets in plan.ranges.items()
-        }
-        partitions = add_up(found, _splits(options, source), options, source)
+        costs = {partition: PartitionEstimate.of(partition, offsets) for partition, offsets in plan.ranges.items()}
+        for partition, after_end in _after_end(plan, source.offset_reader).items():
+            costs[partition].after_end = after_end
+        partitions = add_up(costs, _splits(options, source), options, source)
     return Estimate(
         plan=plan, partitions=partitions, tasks=tasks, max_bytes_per_second=max_bytes_per_second, prices=prices
     )
@@ -113,18 +110,20 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
-    """Count the offsets from the first record at or after `to` up to the log's end, by partition.
+    """Return the number of offsets from the first record at or after `to` up to the log's end, by partition.
 
-    Partitions without such a record are left out.
+    Partitions without a record at or after `to` are left out.
     """
     if plan.times.to_ms is None:
         return {}
-    found = reader.for_timestamps(dict.fromkeys(plan.ranges, plan.times.to_ms))
+    offsets = reader.for_timestamps(dict.fromkeys(plan.ranges, plan.times.to_ms))
     latest = reader.latest(plan.ranges.keys())
-    return {each: max(0, latest[each] - offset) for each, offset in found.items() if offset is not None}
+    return {
+        partition: max(0, latest[partition] - offset) for partition, offset in offsets.items() if offset is not None
+    }
 
 
 def render(estimate: Estimate) -> RenderableType:
-    """Return the figures of each partition, their sums and notes for a terminal."""
+    """Render the figures of each partition, their sums and the notes for a terminal."""
     title = f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}"
     return render_cost(estimate, title, estimate.notes())

@@ -23,23 +23,24 @@ from tiered_stream.replay.replay_plan import ReplayPlan
 log = logging.getLogger(__name__)
 
 Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]
-"""Function that waits for a query's end and shows its progress; it raises the error that ends the query early."""
+"""Function that shows a query's progress until the query ends; it raises the error that ends the query early."""
 
 _SECONDS_BETWEEN_LOOKS = 1
 _SECONDS_BETWEEN_LINES = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Progress of a replay.
+class ReplayProgress:
+    """Progress of a replay, as a line for people (`str`).
 
-    `offsets` and `partitions` are totals. `done` and `partitions_done` are finished, also by earlier runs. `begun`:
-    offsets that were done when this run started. `seconds`: duration of this run so far.
+    `offsets` and `partitions` are the numbers in the whole plan. `done` and `partitions_done` are the numbers that this
+    run and earlier runs have finished. `done_before` is the number of offsets that were done when this run started.
+    `metrics` are the counters of this run, and `seconds` is its duration so far.
     """
 
     offsets: int
     done: int
-    begun: int
+    done_before: int
     partitions: int
     partitions_done: int
     metrics: ReadMetrics
@@ -47,8 +48,8 @@ class Standing:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the estimated seconds left at this run's rate, or None if nothing is done yet."""
-        passed = self.done - self.begun
+        """Return the estimated seconds left at this run's rate, or None if this run has done nothing yet."""
+        passed = self.done - self.done_before
         return (self.offsets - self.done) * self.seconds / passed if passed > 0 else None
 
     def __str__(self) -> str:
@@ -69,37 +70,44 @@ def _time_left(seconds: float | None) -> str:
     return f"{hours} h {minutes} min left" if hours else f"{minutes} min {rest} s left" if minutes else f"{rest} s left"
 
 
-class Standings:
-    """Calculator of a replay's progress, from Spark's progress of micro-batches and the tasks' counters."""
+class ProgressTracker:
+    """Calculator of a replay's progress, from Spark's finished micro-batches and the tasks' counters."""
 
     def __init__(self, plan: ReplayPlan, clock: Callable[[], float] = time.monotonic) -> None:
         self._plan = plan
         self._clock = clock
         self._start = clock()
-        self._begun: int | None = None
-        self._ends: dict[TopicPartition, int] = {each: offsets.start for each, offsets in plan.ranges.items()}
+        self._done_before: int | None = None
+        self._ends: dict[TopicPartition, int] = {partition: offsets.start for partition, offsets in plan.ranges.items()}
         self._records_before = 0  # records that were read when the last micro-batch ended
 
     def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
-        """Record the start and end offsets of a finished micro-batch; `metrics` are the counters up to its end."""
-        if self._begun is None:
-            self._begun = self._passed(start)
+        """Record a finished micro-batch: its start and end offsets, and this run's counters up to its end."""
+        if self._done_before is None:
+            self._done_before = self._passed(start)
         if any(self._ends.get(partition) != offset for partition, offset in end.items()):
             self._ends.update(end)
             self._records_before = metrics.records
 
-    def standing(self, metrics: ReadMetrics) -> Standing:
-        """Return the current progress; `metrics` are the counters of this run so far."""
+    def progress(self, metrics: ReadMetrics) -> ReplayProgress:
+        """Return the current progress; `metrics` are this run's counters so far."""
         passed, total = self._passed(self._ends), self._plan.offsets
         under_way = min(max(0, metrics.records - self._records_before), total - passed)
         done = [partition for partition, offsets in self._plan.ranges.items() if self._ends[partition] >= offsets.end]
-        begun = self._begun or 0
+        done_before = self._done_before or 0
         seconds = self._clock() - self._start
-        return Standing(total, passed + under_way, begun, len(self._plan.ranges), len(done), metrics, seconds)
+        return ReplayProgress(
+            total, passed + under_way, done_before, len(self._plan.ranges), len(done), metrics, seconds
+        )
 
     def _passed(self, ends: PartitionOffsets) -> int:
+        """Return the number of the plan's offsets below `ends`."""
         ranges = self._plan.ranges
-        return sum(min(at, ranges[each].end) - ranges[each].start for each, at in ends.items() if each in ranges)
+        return sum(
+            min(end, ranges[partition].end) - ranges[partition].start
+            for partition, end in ends.items()
+            if partition in ranges
+        )
 
 
 def follower(console: Console, clock: Callable[[], float] = time.monotonic) -> Follow:
@@ -109,46 +117,46 @@ def follower(console: Console, clock: Callable[[], float] = time.monotonic) -> F
     """
 
     def follow(query: StreamingQuery, plan: ReplayPlan, receiver: MetricsReceiver) -> None:
-        standings = Standings(plan, clock)
-        with _shown_on(console, plan.offsets, clock) as show:
+        tracker = ProgressTracker(plan, clock)
+        with _display(console, plan.offsets, clock) as show:
             try:
                 while not query.awaitTermination(_SECONDS_BETWEEN_LOOKS):
-                    show(_standing(standings, query, receiver))
+                    show(_progress(tracker, query, receiver))
             except BaseException:
                 try:
                     query.stop()
                 except (Py4JError, PySparkException, OSError) as error:
                     log.info("the query could not be stopped, its driver is gone: %s", error)
                 raise
-            show(_standing(standings, query, receiver))
+            show(_progress(tracker, query, receiver))
 
     return follow
 
 
 @contextmanager
-def _shown_on(console: Console, offsets: int, clock: Callable[[], float]) -> Iterator[Callable[[Standing], None]]:
+def _display(console: Console, offsets: int, clock: Callable[[], float]) -> Iterator[Callable[[ReplayProgress], None]]:
     if console.is_terminal:
         with Progress(BarColumn(), TextColumn("{task.description}"), console=console) as bar:
             task = bar.add_task("", total=max(1, offsets))
-            yield lambda standing: bar.update(task, completed=standing.done, description=str(standing))
+            yield lambda progress: bar.update(task, completed=progress.done, description=str(progress))
         return
-    said = clock()
+    last_line_at = clock()
 
-    def show(standing: Standing) -> None:
-        nonlocal said
-        if clock() - said >= _SECONDS_BETWEEN_LINES:
-            console.print(str(standing), markup=False)
-            said = clock()
+    def show(progress: ReplayProgress) -> None:
+        nonlocal last_line_at
+        if clock() - last_line_at >= _SECONDS_BETWEEN_LINES:
+            console.print(str(progress), markup=False)
+            last_line_at = clock()
 
     yield show
 
 
-def _standing(standings: Standings, query: StreamingQuery, receiver: MetricsReceiver) -> Standing:
+def _progress(tracker: ProgressTracker, query: StreamingQuery, receiver: MetricsReceiver) -> ReplayProgress:
     metrics, progress = receiver.total(), query.lastProgress
     for source in (progress.sources if progress else [])[:1]:
         end = source_offsets(source.endOffset)
         if progress is not None and end is not None:
             # Tasks of the next micro-batch may have reported already, so their counters are subtracted.
             by_then = metrics.since(receiver.later_than((str(progress.id), progress.batchId)))
-            standings.batch_ended(source_offsets(source.startOffset) or {}, end, by_then)
-    return standings.standing(metrics)
+            tracker.batch_ended(source_offsets(source.startOffset) or {}, end, by_then)
+    return tracker.progress(metrics)

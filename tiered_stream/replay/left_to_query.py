@@ -12,20 +12,19 @@ from collections.abc import Callable, Mapping
 from tiered_stream.delta.checkpoint.query_tables import Folder, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.schema.routing import TOPIC
-from tiered_stream.errors import ConfigurationError, CorruptDataError
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 
 log = logging.getLogger(__name__)
 
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
-def without_what_is_left(
-    open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges
-) -> PartitionRanges:
-    """Return the ranges up to the offsets that the query has landed; log a warning about offsets left to the query.
+def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges) -> PartitionRanges:
+    """Return the ranges, cut at the offsets up to which the query has landed all rows.
 
-    If the query has not planned a micro-batch yet, nothing is left to it.
+    A warning is logged for the offsets that are left to the query. If the query has not planned a micro-batch yet, the
+    ranges are returned unchanged.
 
     Args:
         open_folder: opens a checkpoint folder; errors of opening and reading it are raised unchanged.
@@ -40,42 +39,42 @@ def without_what_is_left(
         folder = checkpoint.replace(TOPIC, topic)
         if folder not in landed:
             landed[folder] = landed_offsets(open_folder(folder))
-    kept = {
-        partition: _up_to(offsets, landed[checkpoint.replace(TOPIC, partition.topic)], partition)
+    limited = {
+        partition: _limited(offsets, landed[checkpoint.replace(TOPIC, partition.topic)], partition)
         for partition, offsets in ranges.items()
     }
-    left = {partition: kept[partition].end for partition in sorted(ranges) if kept[partition] != ranges[partition]}
+    left = {
+        partition: limited[partition].end for partition in sorted(ranges) if limited[partition] != ranges[partition]
+    }
     if not left:
         return ranges
-    told = _told(left)
-    if not any(map(len, kept.values())):
+    description = _describe(left)
+    if not any(map(len, limited.values())):
         raise ConfigurationError(
             f"there is nothing to replay: the query of the checkpoint {checkpoint} has not landed these offsets yet, "
-            f"and will ({told}). Wait for it, mend its table if that is parked, or give an earlier --to. If this query "
-            "is to run no more, leave ingest.checkpointLocation out of the settings"
+            f"and will ({description}). Wait for it, repair its table if that is parked, or give an earlier --to. If "
+            "this query is to run no more, leave ingest.checkpointLocation out of the settings"
         )
     log.warning(
         "left to the query of the checkpoint %s, which has not landed these offsets yet: %s; replayed here, they would "
-        "come twice", checkpoint, told,
+        "come twice", checkpoint, description,
     )  # fmt: skip
-    return kept
+    return limited
 
 
 def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
-    """Return the offset, by partition, up to which a query's tables have all rows; None: the query has not begun.
+    """Return, by partition, the offset below which a query's tables have all rows.
+
+    The result is None if the query has not planned a micro-batch yet, and empty if it has not finished one.
 
     Raises:
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.
     """
     checkpoint = SparkCheckpoint(folder)
-    batch = checkpoint.last_committed()
-    if batch is None:
+    last = checkpoint.last_ends()
+    if last is None:
         return None if checkpoint.last_planned() is None else {}
-    ends = checkpoint.ends(batch)
-    if ends is None:
-        raise CorruptDataError(
-            f"the checkpoint {folder.folder}: batch {batch} is committed, but offsets/{batch} is missing: bring it back"
-        )
+    batch, ends = last
     landed = ends.positions
     for parked in QueryTablesLog(folder).before(batch + 1).parked.values():
         for partition, lacking in parked.tried.joined(parked.newest).ranges.items():
@@ -83,13 +82,15 @@ def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
     return landed
 
 
-def _up_to(offsets: OffsetRange, landed: Mapping[TopicPartition, int] | None, partition: TopicPartition) -> OffsetRange:
+def _limited(
+    offsets: OffsetRange, landed: Mapping[TopicPartition, int] | None, partition: TopicPartition
+) -> OffsetRange:
     if landed is None:
         return offsets
     return OffsetRange(offsets.start, max(offsets.start, min(offsets.end, landed.get(partition, 0))))
 
 
-def _told(left: Mapping[TopicPartition, int]) -> str:
-    named = ", ".join(f"{partition} from {offset} on" for partition, offset in list(left.items())[:_MOST_NAMED])
-    more = len(left) - _MOST_NAMED
+def _describe(left: Mapping[TopicPartition, int]) -> str:
+    named = ", ".join(f"{partition} from {offset} on" for partition, offset in list(left.items())[:_MAX_NAMED])
+    more = len(left) - _MAX_NAMED
     return f"{named} and {more} partitions more" if more > 0 else named

@@ -13,7 +13,7 @@ from tiered_stream import errors
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
-"""Time for which a call is tried again; the same as Kafka's default of `default.api.timeout.ms`."""
+"""Time in seconds for which a call is repeated: Kafka's default of `default.api.timeout.ms`."""
 _PAUSE_SECONDS = 0.2
 
 _FENCED = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
@@ -24,7 +24,7 @@ _ACLS = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IDEMPOTENT_WRITE on the cluster",
 }
 _LOGIN = frozenset((KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL))
-_PASSING = frozenset(
+_TEMPORARY = frozenset(
     (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
      KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION,
      KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TRANSPORT, KafkaError._WAIT_COORD, KafkaError._TIMED_OUT,
@@ -45,11 +45,11 @@ _REFUSED_RECORDS = {
 }
 
 
-def again(call: Callable[[], T], doing: str) -> T:
-    """Return the result of `call`, which is called again for up to 60 s while its error is temporary.
+def retry(call: Callable[[], T], doing: str) -> T:
+    """Return the result of `call`, which is repeated for up to 60 s while its error is temporary.
 
     Args:
-        doing: the action for the error message (see `target_fault`).
+        doing: the action for an error message (see `target_fault`).
 
     Raises:
         BrokerError, ConfigurationError: the error is not temporary, or the time is over.
@@ -60,25 +60,25 @@ def again(call: Callable[[], T], doing: str) -> T:
             return call()
         except KafkaException as exception:
             error = error_of(exception)
-            if not (error.code() in _PASSING or error.retriable()) or time.monotonic() > deadline:
+            if not (error.code() in _TEMPORARY or error.retriable()) or time.monotonic() > deadline:
                 raise target_fault(error, doing) from exception
         time.sleep(_PAUSE_SECONDS)
 
 
 def error_of(exception: KafkaException) -> KafkaError:
-    """Return librdkafka's error from an exception."""
+    """Return the KafkaError that the exception carries."""
     error = exception.args[0]
     assert isinstance(error, KafkaError)
     return error
 
 
 def target_fault(error: KafkaError, doing: str) -> errors.TieredStreamError:
-    """Return our own error for an error of librdkafka, with advice.
+    """Return an error of this package, with advice, for an error of librdkafka.
 
     Args:
         doing: the action and the topic for the message, such as `producing to orders-copy`.
     """
-    code, said, kafka = error.code(), f"{doing}: {error.str()}", f"(Kafka: {error.name()})"
+    code, message, kafka = error.code(), f"{doing}: {error.str()}", f"(Kafka: {error.name()})"
     if code in _FENCED:
         return errors.BrokerError(
             f"{doing}: another task of this replay has taken over. Is the replay running twice? {kafka}"
@@ -86,11 +86,11 @@ def target_fault(error: KafkaError, doing: str) -> errors.TieredStreamError:
     if code in _ACLS:
         return errors.BrokerAuthorizationError(f"{doing}: the user may not: grant {_ACLS[code]} {kafka}")
     if code in _LOGIN:
-        return errors.BrokerAuthorizationError(f"{said}; check target.kafka.sasl.*, ssl.* and security.protocol")
+        return errors.BrokerAuthorizationError(f"{message}; check target.kafka.sasl.*, ssl.* and security.protocol")
     if code in _REFUSED_RECORDS:
         return errors.ConfigurationError(f"{doing}: {_REFUSED_RECORDS[code]} {kafka}")
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         return errors.UnknownTopicError(f"{doing}: there is no such topic or partition {kafka}")
-    if code in _PASSING:
-        return errors.BrokerUnavailableError(f"{said}. Are the target's brokers up?")
-    return errors.BrokerError(f"{said} {kafka}")
+    if code in _TEMPORARY:
+        return errors.BrokerUnavailableError(f"{message}. Are the target's brokers up?")
+    return errors.BrokerError(f"{message} {kafka}")

@@ -1,4 +1,4 @@
-"""Production of one source partition's splits into the target topic, in order, from the replay's position on.
+"""Producer of one source partition's records into the target topic, in order, from the replay's position on.
 
 librdkafka's producer is idempotent, with or without transactions. In both cases records are produced between `begin`
 and `commit`, and `commit` also commits the source's next offset.
@@ -21,14 +21,14 @@ from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import Options
 from tiered_stream.read.split_reader import SplitReader
-from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, again, error_of, target_fault
+from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, error_of, retry, target_fault
 from tiered_stream.replay.target_positions import Position, PositionGroup, lost_positions
 from tiered_stream.replay.topic_settings import TopicWrites
 from tiered_stream.storage.throttle import Pace, pace_of
 
 COMMIT_BYTES = 16 << 20
 _SLICE_BYTES = 64 << 10
-"""Number of bytes that are produced before the time is checked again."""
+"""Number of bytes that are produced between two checks of the time."""
 _ANY_PARTITION = -1
 _FULL_QUEUE_SECONDS = 0.1
 _ABORT_SECONDS = 5.0
@@ -37,7 +37,7 @@ _ABORT_SECONDS = 5.0
 def produce_splits(
     splits: Sequence[Split], options: Options, writes: TopicWrites, report: Callable[[ReadMetrics], None]
 ) -> ReadMetrics:
-    """Produce the records of the splits that lie behind the replay's position; return what reading them cost.
+    """Produce the splits' records from the replay's position on, and return the counters of reading them.
 
     Args:
         splits: splits of one source partition, in offset order.
@@ -56,21 +56,21 @@ def produce_splits(
         if position is None:
             raise lost_positions(writes, [source])
         pace = pace_of("write", options.max_bytes_per_second)
-        with closing(PositionedWriter(producer, position, writes.commit_seconds, pace)) as out:
+        with closing(PositionedWriter(producer, position, writes.commit_seconds, pace)) as writer:
             for split in filter(None, (split.rest(position.offset) for split in splits)):
                 reader = SplitReader(split, options)
-                for batch in _awaited(reader.batches(), writes.commit_seconds, out.commit):
+                for batch in _batches_or_idle(reader.batches(), writes.commit_seconds, writer.commit):
                     check_producible(source, batch)
-                    out.produce(batch)
-                out.reach(split.offsets.end)
+                    writer.produce(batch)
+                writer.advance(split.offsets.end)
                 report(reader.metrics)
                 total.add(reader.metrics)
-            out.commit()
+            writer.commit()
     return total
 
 
 class TargetProducer:
-    """Producer without transactions: after a crash, records behind the last committed position are produced again.
+    """Producer without transactions: after a crash, records after the last committed position are produced again.
 
     Every method raises errors of `tiered_stream.errors`.
     """
@@ -158,7 +158,7 @@ class TransactionalProducer(TargetProducer):
                 self._check_delivery()
                 raise
 
-        again(checked, f"producing {self._source} to {self._topic}")
+        retry(checked, f"producing {self._source} to {self._topic}")
 
 
 def target_producer(writes: TopicWrites, source: TopicPartition, group: PositionGroup) -> TargetProducer:
@@ -167,7 +167,10 @@ def target_producer(writes: TopicWrites, source: TopicPartition, group: Position
 
 
 class PositionedWriter:
-    """Writer that produces records and commits their position: after `COMMIT_BYTES`, after `seconds`, on `commit`."""
+    """Writer that produces records, and commits their position after `COMMIT_BYTES`, after `seconds`, and on `commit`.
+
+    `pace` is called with the number of bytes of each slice before it is produced, and may wait.
+    """
 
     def __init__(
         self,
@@ -186,7 +189,7 @@ class PositionedWriter:
         self._bytes = 0
 
     def produce(self, batch: pa.RecordBatch) -> None:
-        """Produce a batch of at least one record, whose offsets are above all offsets produced before."""
+        """Produce a batch of at least one record, with offsets above all offsets that were produced before."""
         rows = max(1, batch.num_rows * _SLICE_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
@@ -194,12 +197,12 @@ class PositionedWriter:
             begun = self._begin()
             self._producer.produce(part)
             self._bytes += part.nbytes
-            self.reach(part.column("offset")[-1].as_py() + 1)
+            self.advance(part.column("offset")[-1].as_py() + 1)
             if self._bytes >= COMMIT_BYTES or self._clock() - begun >= self._seconds:
                 self.commit()
 
-    def reach(self, offset: int) -> None:
-        """Record that all records below `offset` are produced."""
+    def advance(self, offset: int) -> None:
+        """Set the position to `offset`, because all records below it are produced."""
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
     def commit(self) -> None:
@@ -212,7 +215,7 @@ class PositionedWriter:
             self._bytes = 0
 
     def close(self) -> None:
-        """Discard the records that are not committed, which exist only if something has failed."""
+        """Discard the records that are not committed; there are some only after an error."""
         if self._begun is not None:
             self._producer.abort()
 
@@ -223,7 +226,9 @@ class PositionedWriter:
         return self._begun
 
 
-def _awaited(batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+def _batches_or_idle(
+    batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches, and call `idle` whenever the next batch takes longer than `seconds`.
 
     `idle` can then commit, because a transaction must not stay open while the storage or a byte limit delays reading.
@@ -267,4 +272,4 @@ def _records(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 
 def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
-    return [(each["key"], each["value"]) for each in headers] if headers else None
+    return [(header["key"], header["value"]) for header in headers] if headers else None

@@ -1,6 +1,6 @@
 """Plan of a replay: offset ranges that are fixed once, so that a restart reads the same ranges at any later time.
 
-The plan is stored as JSON in the replay's checkpoint (`replay.store`).
+The plan is stored as JSON in the replay's checkpoint (`store.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tiered_stream.options.positions import TimeRange
 
 _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
-_NAME_LETTERS = 12
-_OF_THE_QUERY = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
+_NAME_LENGTH = 12
+_QUERY_OPTIONS = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
 """Options that concern only the streaming query that the settings are for, and are left out of a replay."""
 
 
@@ -33,8 +33,8 @@ _OF_THE_QUERY = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
 class ReplayArguments:
     """Arguments of a replay, as the user wrote them; a restart must have the same arguments.
 
-    `reads`: the option `subscribe`, `subscribePattern` or `assign`, and its value. `target`: kind and place of the
-    target.
+    `reads` is the name of the option `subscribe`, `subscribePattern` or `assign`, and its value. `target` is the kind
+    and the place of the target.
     """
 
     reads: tuple[str, str]
@@ -46,10 +46,10 @@ class ReplayArguments:
 
     def default_name(self) -> str:
         """Return a name derived from the arguments: 12 characters of their hash, the same for the same arguments."""
-        return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LETTERS]
+        return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LENGTH]
 
     def difference(self, other: ReplayArguments) -> str | None:
-        """Return a text with the first argument that differs from `other`, with both values; None: all are the same."""
+        """Return a text with the first argument that differs from `other`, and both its values; None: none differs."""
         for name, ours in asdict(self).items():
             theirs = getattr(other, name)
             if ours != theirs:
@@ -92,11 +92,11 @@ class ReplayPlan:
         """Return the number of offsets in all ranges; the number of records is at most this."""
         return sum(map(len, self.ranges.values()))
 
-    def stream_options(self, given: Mapping[str, str]) -> dict[str, str]:
+    def stream_options(self, options: Mapping[str, str]) -> dict[str, str]:
         """Return the options of a streaming query that reads the plan and then ends.
 
         Args:
-            given: the user's options, whose positions are replaced by the plan's.
+            options: the user's options; the plan's positions replace theirs.
         """
         reads = {
             **starting_at(self.ranges),
@@ -107,7 +107,7 @@ class ReplayPlan:
             reads[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
             if self.times.to_ms is not None:
                 reads[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
-        return without(given, (*POSITIONS, *_OF_THE_QUERY, *reads)) | reads
+        return without(options, (*POSITIONS, *_QUERY_OPTIONS, *reads)) | reads
 
     def to_json(self) -> bytes:
         """Return the plan as JSON, which `from_json` reads."""
@@ -117,7 +117,9 @@ class ReplayPlan:
                 "name": self.name,
                 "arguments": asdict(self.arguments),
                 "times": asdict(self.times),
-                "startOffsets": offsets_to_dict({each: offsets.start for each, offsets in self.ranges.items()}),
+                "startOffsets": offsets_to_dict(
+                    {partition: offsets.start for partition, offsets in self.ranges.items()}
+                ),
                 "endOffsets": offsets_to_dict(ends_of(self.ranges)),
                 "topicIds": self._topic_ids(),
             },
@@ -146,7 +148,7 @@ class ReplayPlan:
                 ReplayArguments(**{**parsed["arguments"], "reads": tuple(parsed["arguments"]["reads"])}),
                 TimeRange(**parsed["times"]),
                 {partition: OffsetRange(start, ends[partition]) for partition, start in starts.items()},
-                {topic: uuid_from_text(each) for topic, each in parsed["topicIds"].items()},
+                {topic: uuid_from_text(topic_id) for topic, topic_id in parsed["topicIds"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptDataError(f"it is no replay's plan: {error!r}") from error

@@ -32,7 +32,7 @@ from tiered_stream.plan.partitions import check_topic_ids
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Offset ranges to read, and the topics' ids."""
+    """Offset range to read of each partition, and the topics' ids."""
 
     ranges: dict[TopicPartition, OffsetRange]
     topic_ids: dict[str, UUID]
@@ -54,7 +54,7 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
     reader = source.offset_reader
     lookup = OffsetLookup.of(options, reader)
     assignment = lookup.assignment()
-    _check_there(options.subscription, assignment)
+    _check_assignment(options.subscription, assignment)
     data_loss = DataLossPolicy(options.fail_on_data_loss)
     check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
     ranges, latest = lookup.retrying(lambda: _ranges(reader, assignment.partitions, times, exact))
@@ -63,7 +63,7 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
         _check_archive(reader, latest, times, data_loss)
         return Resolved(ranges, topic_ids)
     if exact:
-        ranges = _from_where_sure(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
+        ranges = _begin_at_sure_offsets(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
     _check_readable(options, latest, topic_ids)
     return Resolved(ranges, topic_ids)
 
@@ -71,25 +71,26 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
 def _ranges(
     reader: OffsetReader, partitions: Collection[TopicPartition], times: TimeRange, exact: bool
 ) -> tuple[dict[TopicPartition, OffsetRange], PartitionOffsets]:
-    """Return the offset ranges for the times, and the end offsets of the logs."""
+    """Return the offset range of each partition for the times, and the end offsets of the logs."""
     starts = reader.for_timestamps(dict.fromkeys(partitions, times.from_ms))
     ends: Mapping[TopicPartition, int | None] = {}
     if times.to_ms is not None and not exact:
         ends = reader.for_timestamps(dict.fromkeys(partitions, times.to_ms))
-    # Asked for last, so that no offset that was found lies beyond the log ends.
+    # Looked up last, so that no offset for a time lies beyond the log ends.
     earliest, latest = reader.earliest(partitions), reader.latest(partitions)
     ranges = {}
     for partition in sorted(partitions):
-        found, start = ends.get(partition), starts[partition]
-        end = max(earliest[partition], latest[partition] if found is None else min(found, latest[partition]))
-        ranges[partition] = OffsetRange(end if start is None else min(max(start, earliest[partition]), end), end)
+        first, last = earliest[partition], latest[partition]
+        start, end_at_time = starts[partition], ends.get(partition)
+        end = max(first, last if end_at_time is None else min(end_at_time, last))
+        ranges[partition] = OffsetRange(end if start is None else min(max(start, first), end), end)
     return ranges, latest
 
 
-def _from_where_sure(
+def _begin_at_sure_offsets(
     ranges: Mapping[TopicPartition, OffsetRange], earliest: PartitionOffsets, locator: Locator | None
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the ranges, begun at the log's start wherever records may have been deleted within a segment.
+    """Return the ranges; a range begins at the log start if records may have been deleted within a segment there.
 
     A range keeps its start if the log start offset is 0, or is the base offset of a tiered segment.
     """
@@ -107,25 +108,23 @@ def _from_where_sure(
     return {**ranges, **moved}
 
 
-def _check_there(subscription: Subscription, assignment: Assignment) -> None:
+def _check_assignment(subscription: Subscription, assignment: Assignment) -> None:
+    """Check that the assigned partitions exist, and that there is at least one partition."""
     missing = set(subscription.assigned) - assignment.partitions
     if missing:
         raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")
     if not assignment.partitions:
-        found = (
-            "assign names no partition"
-            if subscription.pattern is None
-            else (f"no topic is found by the pattern {subscription.pattern!r}")
-        )
-        raise ConfigurationError(f"{found}: there is nothing to replay")
+        pattern = subscription.pattern
+        problem = f"no topic is found by the pattern {pattern!r}" if pattern else "assign names no partition"
+        raise ConfigurationError(f"{problem}: there is nothing to replay")
 
 
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
     """Report data loss if an archive ends before `to`, because it lacks the records that were not tiered."""
     if times.to_ms is None:
         return
-    found = reader.for_timestamps(dict.fromkeys(latest, times.to_ms))
-    early = [partition for partition, offset in found.items() if offset is None]
+    offsets = reader.for_timestamps(dict.fromkeys(latest, times.to_ms))
+    early = [partition for partition, offset in offsets.items() if offset is None]
     if early:
         ends = ", ".join(f"{partition} (offset {latest[partition]})" for partition in sorted(early))
         data_loss.report(

@@ -27,12 +27,12 @@ from tiered_stream.options.remote_options import METRICS_ADDRESS
 from tiered_stream.plan.read_cost import Prices
 from tiered_stream.replay.estimate import Estimate, estimate
 from tiered_stream.replay.follow import Follow, follower
-from tiered_stream.replay.left_to_query import without_what_is_left
+from tiered_stream.replay.left_to_query import limit_to_landed
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
 from tiered_stream.replay.resolve import resolve
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
-from tiered_stream.replay.targets import DeltaTarget, paced, target_of
+from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.times import parse_range
 from tiered_stream.spark.session import refuse_connect
 from tiered_stream.verification.verify_report import VerifyReport
@@ -45,7 +45,8 @@ log = logging.getLogger(__name__)
 class ReplayReport:
     """Report on one run of a replay.
 
-    `records` and `metrics` count only this run. If the replay had finished before (`finished_before`), it reads none.
+    `records` and `metrics` are about this run alone. If the replay had finished before (`finished_before`), this run
+    has read nothing.
     """
 
     plan: ReplayPlan
@@ -55,7 +56,7 @@ class ReplayReport:
 
     @property
     def records(self) -> int:
-        """Return how many records this run read."""
+        """Return the number of records that this run has read."""
         return self.metrics.records
 
 
@@ -107,10 +108,10 @@ def replay(
         ReplayStoppedError: the query was stopped before its end.
         StreamingQueryException: the run failed.
     """
-    given = paced(spark, options, max_bytes_per_second, tasks)
-    target = target_of(spark, into, given, lane=lane, tasks=tasks)
+    options = with_byte_rate(spark, options, max_bytes_per_second, tasks)
+    target = target_of(spark, into, options, lane=lane, tasks=tasks)
     return plan_replay(
-        spark, options=given, target=target, from_time=from_time, to_time=to_time, name=name, checkpoint=checkpoint,
+        spark, options=options, target=target, from_time=from_time, to_time=to_time, name=name, checkpoint=checkpoint,
         exact=exact, replace=replace, query_checkpoint=query_checkpoint,
     ).run()  # fmt: skip
 
@@ -124,20 +125,20 @@ class Replay:
     target: Target
     options: Mapping[str, str]
     store: ReplayStore | None
-    """Files that an earlier run of this replay left in the checkpoint; None: there was no earlier run."""
+    """Checkpoint of an earlier run of this replay; None: there was no earlier run."""
     checkpoint: str | None
 
     def estimate(
         self, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
     ) -> Estimate:
-        """Estimate what the whole replay reads; errors are those of `estimate.estimate`."""
+        """Return the estimate of what the whole replay reads; errors are those of `estimate.estimate`."""
         tasks = tasks or self.spark.sparkContext.defaultParallelism
         settings = self.target.settings(self.plan, self.options)
         return estimate(self.plan, settings, tasks, max_bytes_per_second, prices or Prices())
 
     @property
     def verifiable(self) -> bool:
-        """Return whether `verify` can check the target, which must be a Delta table."""
+        """Return true if `verify` can check the target, because it is a Delta table."""
         return isinstance(self.target, DeltaTarget)
 
     def verify(self) -> VerifyReport:
@@ -149,12 +150,12 @@ class Replay:
         times = self.plan.times if self.plan.arguments.exact else None
         return verify(self.spark, options=self.options, table=self.target.place, ranges=self.plan.ranges, times=times)
 
-    def run(self, follow: Follow | None = None, say: Callable[[str], None] = log.info) -> ReplayReport:
+    def run(self, follow: Follow | None = None, report: Callable[[str], None] = log.info) -> ReplayReport:
         """Run the replay to its end, or resume it; errors are those of the function `replay`.
 
         Args:
             follow: waits for the query and shows its progress; None: progress is not shown.
-            say: gets a line about how the target is written.
+            report: gets a line about how the target is written.
         """
         store = self.store or self._begin()
         plan = store.plan() or self.plan
@@ -162,8 +163,8 @@ class Replay:
             return ReplayReport(plan, store.folder, ReadMetrics(), finished_before=True)
         with MetricsReceiver(self.spark.conf.get("spark.driver.host") or "127.0.0.1") as receiver:
             settings = self.target.settings(plan, {METRICS_ADDRESS.name: receiver.address, **self.options})
-            query, how = self.target.start(plan, settings, store.folder)
-            say(how)
+            query, description = self.target.start(plan, settings, store.folder)
+            report(description)
             (follow or follower(Console(quiet=True, force_terminal=False)))(query, plan, receiver)
             metrics = receiver.total()
         reading = plan.stream_options(self.options)
@@ -173,10 +174,10 @@ class Replay:
         return ReplayReport(plan, store.folder, metrics)
 
     def _begin(self) -> ReplayStore:
-        """Create the target if it is missing, and store the plan in the checkpoint.
+        """Create the target if it is missing, store the plan in the checkpoint, and return the checkpoint.
 
         Raises:
-            ConfigurationError: another replay stored another plan there meanwhile.
+            ConfigurationError: another replay has stored another plan there meanwhile.
         """
         self.target.prepare(self.plan)
         folder = self.checkpoint or self.target.default_checkpoint(self.plan.name)
@@ -209,32 +210,32 @@ def plan_replay(
     """
     refuse_connect(spark, "a replay")
     times = parse_range(from_time, to_time, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
-    arguments = ReplayArguments(_reads(options), from_time, to_time, target.described, exact, replace)
+    arguments = ReplayArguments(_subscription(options), from_time, to_time, target.described, exact, replace)
     name = check_name(name or arguments.default_name())
     folder = checkpoint or target.default_checkpoint(name)
     store = ReplayStore(spark, folder) if folder else None
-    begun = store.plan() if store else None
-    if begun is not None:
-        if begun.name != name:
-            raise ConfigurationError(f"the checkpoint {folder} is that of the replay {begun.name}: take another")
-        _check_same(begun, arguments)
-        return _of_its_topics(Replay(spark, begun, target, options, store, folder))
+    stored = store.plan() if store else None
+    if stored is not None:
+        if stored.name != name:
+            raise ConfigurationError(f"the checkpoint {folder} is that of the replay {stored.name}: take another")
+        _check_same(stored, arguments)
+        return _with_topic_settings(Replay(spark, stored, target, options, store, folder))
     plan = _new_plan(options, name, arguments, times)
     if query_checkpoint is not None:
         plan = with_fields(
-            plan, ranges=without_what_is_left(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
+            plan, ranges=limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
         )
-    planned = _of_its_topics(Replay(spark, plan, target, options, None, checkpoint))
+    planned = _with_topic_settings(Replay(spark, plan, target, options, None, checkpoint))
     planned.target.check(plan)
     return planned
 
 
-def _of_its_topics(planned: Replay) -> Replay:
+def _with_topic_settings(planned: Replay) -> Replay:
     """Return the replay with the settings of its own topics applied, if it goes into a table."""
     if not planned.verifiable:
         return planned
     topics = {partition.topic for partition in planned.plan.ranges}
-    target = with_fields(planned.target, given=settings_of_topics(planned.target.given, topics))
+    target = with_fields(planned.target, user_settings=settings_of_topics(planned.target.user_settings, topics))
     return with_fields(planned, target=target, options=settings_of_topics(planned.options, topics))
 
 
@@ -247,24 +248,24 @@ def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments,
     return ReplayPlan(name, arguments, times, resolved.ranges, resolved.topic_ids)
 
 
-def _reads(options: Mapping[str, str]) -> tuple[str, str]:
-    given = {name.lower(): value for name, value in options.items()}
-    found = [(name, given[name.lower()]) for name in SUBSCRIPTION if name.lower() in given]
-    if len(found) != 1:
+def _subscription(options: Mapping[str, str]) -> tuple[str, str]:
+    values = {name.lower(): value for name, value in options.items()}
+    named = [(name, values[name.lower()]) for name in SUBSCRIPTION if name.lower() in values]
+    if len(named) != 1:
         names = ", ".join(SUBSCRIPTION)
-        raise ConfigurationError(f"say what to replay by exactly one of the options {names}; {len(found)} are given")
-    return found[0]
+        raise ConfigurationError(f"say what to replay by exactly one of the options {names}; {len(named)} are given")
+    return named[0]
 
 
-def _check_same(begun: ReplayPlan, arguments: ReplayArguments) -> None:
+def _check_same(stored: ReplayPlan, arguments: ReplayArguments) -> None:
     """Check that a replay is resumed with the arguments with which it was begun.
 
     Raises:
         ConfigurationError: an argument differs.
     """
-    difference = arguments.difference(begun.arguments)
+    difference = arguments.difference(stored.arguments)
     if difference is not None:
         raise ConfigurationError(
-            f"the replay {begun.name} was begun with other arguments: {difference}. To go on with it give the same; "
+            f"the replay {stored.name} was begun with other arguments: {difference}. To go on with it give the same; "
             "for another give another --name"
         )

@@ -8,7 +8,7 @@ import orjson
 
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.errors import CorruptDataError
+from tiered_stream.errors import naming
 from tiered_stream.options.offset_ranges import ends_of
 from tiered_stream.replay.replay_plan import ReplayPlan
 
@@ -27,18 +27,16 @@ class ReplayStore(CheckpointFolder):
         text = self.read(PLAN)
         if text is None:
             return None
-        try:
+        with naming(f"{self.folder}/{PLAN}"):
             return ReplayPlan.from_json(text)
-        except CorruptDataError as error:
-            raise CorruptDataError(f"{self.folder}/{PLAN}: {error}") from error
 
     def keep(self, plan: ReplayPlan) -> ReplayPlan:
-        """Write the plan unless one is stored, and return the stored plan: another one if two replays begin at once."""
+        """Store the plan unless a plan is stored, and return the stored plan, which may be another process's plan."""
         self.write(PLAN, plan.to_json())
         return self.plan() or plan
 
     def reached(self, plan: ReplayPlan) -> bool:
-        """Return whether the last committed micro-batch ends where the plan ends.
+        """Return true if the last committed micro-batch ends where the plan ends, or if the plan has no offsets.
 
         Raises:
             UnsupportedDataError: the checkpoint's offsets have a version that is not known here.
@@ -46,14 +44,12 @@ class ReplayStore(CheckpointFolder):
         """
         if not plan.offsets:
             return True
-        checkpoint = SparkCheckpoint(self)
-        batch = checkpoint.last_committed()
-        found = None if batch is None else checkpoint.ends(batch)
-        return found is not None and found.positions == ends_of(plan.ranges)
+        last = SparkCheckpoint(self).last_ends()
+        return last is not None and last[1].positions == ends_of(plan.ranges)
 
     @property
     def finished(self) -> bool:
-        """Return whether the replay has finished."""
+        """Return true if the replay has finished."""
         return self.read(FINISHED) is not None
 
     def finish(self, records: int) -> None:
@@ -62,5 +58,5 @@ class ReplayStore(CheckpointFolder):
 
     @property
     def begun(self) -> bool:
-        """Return whether a micro-batch was planned, so that records may have been written."""
+        """Return true if a micro-batch was planned, so that records may have been written."""
         return SparkCheckpoint(self).last_planned() is not None

@@ -1,4 +1,4 @@
-"""Base class of the targets of a replay, which are the places where its records go."""
+"""Base class of the targets of a replay: the table, the folder or the topic that gets its records."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSE
 from tiered_stream.replay.replay_plan import ReplayPlan
 
 OFFSETS_PER_TASK = 8_000_000
-"""Offsets in a micro-batch for each parallel task. A stopped replay reads at most one micro-batch again."""
+"""Number of offsets in a micro-batch for each parallel task. A resumed replay reads at most one micro-batch again."""
 CHECKPOINTS = "_checkpoints"
 """Folder for checkpoints inside the target's folder. Spark's readers and VACUUM ignore folders that begin with `_`."""
 
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """Target of one replay: the `place` where its records go, and the user's settings (`given`).
+    """Target of one replay: the `place` where its records go, and the user's settings (`user_settings`).
 
     `tasks`: maximum number of parallel tasks; None: as many as Spark runs. Methods raise errors of
     `tiered_stream.errors`.
@@ -32,7 +32,7 @@ class Target(ABC):
 
     spark: SparkSession
     place: str
-    given: Mapping[str, str] = field(default_factory=dict)
+    user_settings: Mapping[str, str] = field(default_factory=dict)
     _: KW_ONLY
     tasks: int | None = None
 
@@ -59,15 +59,15 @@ class Target(ABC):
         """Create the target if it is missing, such as a table."""
 
     @abstractmethod
-    def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of the streaming query that reads the plan, based on the user's settings (`given`)."""
+    def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of the streaming query that reads the plan, based on the user's settings (`options`)."""
 
     @abstractmethod
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
-        """Start or resume the query that writes the plan's records; return it, and a line about how it writes."""
+        """Start or resume the query that writes the plan's records; return it, and a line about how it writes them."""
 
     def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
-        """Return the settings, with a limit on the size of a micro-batch added if they have none."""
+        """Return the settings; without a limit on the size of a micro-batch, one of `OFFSETS_PER_TASK` is added."""
         limit = MAX_OFFSETS_PER_TRIGGER.name
         if gives(settings, [limit, MAX_BYTES_PER_TRIGGER.name]):
             return settings
@@ -75,7 +75,7 @@ class Target(ABC):
         return {**settings, limit: str(tasks * OFFSETS_PER_TASK)}
 
     def limited(self, rows: DataFrame) -> DataFrame:
-        """Return the rows in at most `self.tasks` partitions, so that no more tasks run in parallel."""
+        """Return the rows in at most `self.tasks` partitions of Spark, so that no more tasks run in parallel."""
         return rows.coalesce(self.tasks) if self.tasks else rows
 
     def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:

@@ -3,7 +3,7 @@
 The committed offset is the source's next offset. It is stored for partition 0 of the target, because a cluster accepts
 offsets only for its own partitions. The offset's metadata says which replay it belongs to.
 
-Consumers that never read are used for this. librdkafka's admin client is not, because it ends the process if it asks a
+Consumers that never read look up and commit the offsets. librdkafka's admin client would end the process if it asked a
 broker that does not coordinate the group yet.
 """
 
@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import TopicPartition as Source
 from tiered_stream.model import listed
-from tiered_stream.replay.librdkafka_errors import again
+from tiered_stream.replay.librdkafka_errors import retry
 from tiered_stream.replay.topic_settings import TopicWrites
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position of a replay in one source partition: the next offset to produce, and where the replay began."""
+    """Position of a replay in one source partition: the next offset to produce, and the replay's first offset."""
 
     offset: int
     begun_at: int
@@ -40,7 +40,7 @@ class Position:
 class PositionGroup:
     """Consumer group that holds the position of one source partition.
 
-    `stable`: `read` waits for the end of a transaction that is open.
+    If `stable` is true, `read` waits until no transaction with the position is open.
     """
 
     def __init__(self, writes: TopicWrites, source: Source, *, stable: bool = False) -> None:
@@ -58,8 +58,10 @@ class PositionGroup:
             ConfigurationError: the position is of a replay with other arguments.
             BrokerError: the target's cluster does not return the position.
         """
-        place, replay = [TopicPartition(self._topic, 0)], self._writes.replay
-        (entry,) = again(lambda: self._consumer.committed(place, _ATTEMPT_SECONDS), f"looking up how far {replay} is")
+        partitions, replay = [TopicPartition(self._topic, 0)], self._writes.replay
+        (entry,) = retry(
+            lambda: self._consumer.committed(partitions, _ATTEMPT_SECONDS), f"looking up how far {replay} is"
+        )
         if entry.offset == OFFSET_INVALID:
             return None
         arguments, _, begun_at = (entry.metadata or "").partition(" ")
@@ -77,7 +79,7 @@ class PositionGroup:
             BrokerError: the target's cluster refuses the commit.
         """
         doing = f"committing how far {self._writes.replay} is"
-        again(lambda: self._consumer.commit(offsets=self.offsets(position), asynchronous=False), doing)
+        retry(lambda: self._consumer.commit(offsets=self.offsets(position), asynchronous=False), doing)
 
     def offsets(self, position: Position) -> list[TopicPartition]:
         """Return the offset to commit for a position, on its own or in a transaction."""
@@ -95,22 +97,22 @@ class PositionGroup:
 
 def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Source, Position]:
     """Return the current positions of the source partitions that have one; errors are those of `PositionGroup.read`."""
-    found = zip(sources, _at_once(writes, sources, lambda group, source: group.read()), strict=True)
-    return {source: position for source, position in found if position is not None}
+    positions = zip(sources, _for_all(writes, sources, lambda group, source: group.read()), strict=True)
+    return {source: position for source, position in positions if position is not None}
 
 
 def commit_positions(writes: TopicWrites, positions: Mapping[Source, Position]) -> None:
     """Commit the positions of several source partitions; errors are those of `PositionGroup.commit`."""
-    _at_once(writes, positions, lambda group, source: group.commit(positions[source]))
+    _for_all(writes, positions, lambda group, source: group.commit(positions[source]))
 
 
-def _at_once(writes: TopicWrites, sources: Collection[Source], ask: Callable[[PositionGroup, Source], T]) -> list[T]:
-    def asked(source: Source) -> T:
+def _for_all(writes: TopicWrites, sources: Collection[Source], use: Callable[[PositionGroup, Source], T]) -> list[T]:
+    def call(source: Source) -> T:
         with closing(PositionGroup(writes, source)) as group:
-            return ask(group, source)
+            return use(group, source)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(asked, sources))
+        return list(pool.map(call, sources))
 
 
 def lost_positions(writes: TopicWrites, sources: Collection[Source]) -> DataLossError:

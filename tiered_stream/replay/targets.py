@@ -36,12 +36,12 @@ _NEEDED = ("topic", "partition", "offset")
 
 
 def target_of(
-    spark: SparkSession, text: str, given: Mapping[str, str], *, lane: str = "auto", tasks: int | None = None
+    spark: SparkSession, text: str, settings: Mapping[str, str], *, lane: str = "auto", tasks: int | None = None
 ) -> Target:
     """Return the target that a text names: `kafka:TOPIC`, `parquet:FOLDER`, or a Delta table by its path or name.
 
     Args:
-        given: the user's settings.
+        settings: the user's settings.
         tasks: maximum number of parallel tasks; None: as many as Spark runs.
 
     Raises:
@@ -53,31 +53,32 @@ def target_of(
         if text.startswith(prefix) and lane != "auto":
             raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
     if text.startswith(TOPIC):
-        return TopicTarget(spark, text.removeprefix(TOPIC), given, tasks=tasks)
+        return TopicTarget(spark, text.removeprefix(TOPIC), settings, tasks=tasks)
     if text.startswith(PARQUET):
-        return ParquetTarget(spark, text.removeprefix(PARQUET), given, tasks=tasks)
-    return DeltaTarget(spark, text, given, lane, tasks=tasks)
+        return ParquetTarget(spark, text.removeprefix(PARQUET), settings, tasks=tasks)
+    return DeltaTarget(spark, text, settings, lane, tasks=tasks)
 
 
-def paced(
-    spark: SparkSession, given: Mapping[str, str], bytes_per_second: int | None, tasks: int | None
+def with_byte_rate(
+    spark: SparkSession, settings: Mapping[str, str], bytes_per_second: int | None, tasks: int | None
 ) -> dict[str, str]:
-    """Return the settings with a byte rate for each task: its share of `bytes_per_second` (None: no limit).
+    """Return the settings with a limit for each task: its share of `bytes_per_second` (None: no limit).
 
-    Fetching and writing are each limited to this rate. `tasks`: number of parallel tasks; None: as many as Spark runs.
+    A task fetches at most at this rate, and writes at most at this rate. `tasks` is the number of parallel tasks; None:
+    as many as Spark runs.
 
     Raises:
         ConfigurationError: the share is less than a byte a second, or the session is Spark Connect.
     """
     if bytes_per_second is None:
-        return dict(given)
+        return dict(settings)
     refuse_connect(spark, "a replay")
     at_once = tasks or spark.sparkContext.defaultParallelism
     if bytes_per_second < at_once:
         raise ConfigurationError(
             f"{bytes_per_second} bytes a second are not enough for {at_once} tasks at once: give more, or fewer tasks"
         )
-    return {**given, MAX_BYTES_PER_SECOND.name: str(bytes_per_second // at_once)}
+    return {**settings, MAX_BYTES_PER_SECOND.name: str(bytes_per_second // at_once)}
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,22 @@ class DeltaTarget(Target):
         return None if address.uri is None else checkpoint_in(table_location(self.spark, address), name)
 
     def check(self, plan: ReplayPlan) -> None:
-        parsed = check_settings(self.settings(plan, self.given), self.lane)
+        parsed = check_settings(self.settings(plan, self.user_settings), self.lane)
         check_delta(self.spark)
         if plan.arguments.replace and self.lane == "direct":
             raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
         if plan.arguments.replace:
             self._check_replaced(plan, parsed.include_headers)
         address = find_address(self.spark, self.place)
-        found = None if address.uri is None else DeltaSparkTable(self.spark, address).find()
-        if found is not None:
-            self._check_table(found, plan, parsed.include_headers)
+        transaction = None if address.uri is None else DeltaSparkTable(self.spark, address).find()
+        if transaction is not None:
+            self._check_table(transaction, plan, parsed.include_headers)
 
     def prepare(self, plan: ReplayPlan) -> None:
-        self._landing(plan, self.settings(plan, self.given), checkpoint="")
+        self._landing(plan, self.settings(plan, self.user_settings), checkpoint="")
 
-    def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
-        settings = plan.stream_options(given)
+    def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
+        settings = plan.stream_options(options)
         if plan.arguments.replace:  # one micro-batch without a size limit, because all rows are replaced in one commit
             unlimited = {MAX_BYTES_PER_TRIGGER.name: str(LONG_MAX)}
             return without(settings, [MAX_OFFSETS_PER_TRIGGER.name, *unlimited]) | unlimited
@@ -120,7 +121,7 @@ class DeltaTarget(Target):
 
     def _landing(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Landing:
         name, replaces = plan.transaction_id, plan.arguments.replace
-        replaced = replace_where(plan, record_columns(self.given)) if replaces else None
+        replaced = replace_where(plan, record_columns(self.user_settings)) if replaces else None
         records = replace_where(plan) if replaces else None
         return plan_landing(
             self.spark, options=settings, table=self.place, checkpoint=checkpoint, lane=self.lane, name=name,
@@ -135,9 +136,10 @@ class DeltaTarget(Target):
         Raises:
             ConfigurationError: the settings leave a needed column out of the table.
         """
-        names = record_columns(self.given)
+        names = record_columns(self.user_settings)
         written = [
-            how.written.names for how in plan_topics(self.given, include_headers, time_zone(self.spark)).values()
+            row_format.written.names
+            for row_format in plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
         ]
         needed = _NEEDED if not plan.arguments.exact else (*_NEEDED, "timestamp")
         missing = [
@@ -151,12 +153,12 @@ class DeltaTarget(Target):
             )
 
     def _check_table(self, table: DeltaSparkTransaction, plan: ReplayPlan, include_headers: bool) -> None:
-        found = table.state.description
-        day_column = table_files(self.given).day_column
-        rows = plan_topics(self.given, include_headers, time_zone(self.spark)).values()
-        columns = shared_columns([fit_to_table(how, found.fields) for how in rows], day_column)
-        check_fit(self.place, found, columns, day_column)
-        if plan.arguments.replace and found.configuration.get("delta.appendOnly", "false").lower() == "true":
+        description = table.state.description
+        day_column = table_files(self.user_settings).day_column
+        rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
+        columns = shared_columns([fit_to_table(row_format, description.fields) for row_format in rows], day_column)
+        check_fit(self.place, description, columns, day_column)
+        if plan.arguments.replace and description.configuration.get("delta.appendOnly", "false").lower() == "true":
             raise ConfigurationError(
                 f"the table {self.place} is append-only (delta.appendOnly), so --replace cannot take rows out of it"
             )
@@ -174,7 +176,7 @@ def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str
     Args:
         names: the table's names of Kafka's columns.
     """
-    bounds = {each: (offsets.start, offsets.end) for each, offsets in plan.ranges.items()}
+    bounds = {partition: (offsets.start, offsets.end) for partition, offsets in plan.ranges.items()}
     where = f"({exactly_within(bounds, names)})"
     return f"{where} AND {timestamps_within(plan.times, names)}" if plan.arguments.exact else where
 
@@ -195,16 +197,16 @@ class ParquetTarget(Target):
     def check(self, plan: ReplayPlan) -> None:
         if plan.arguments.replace:
             raise ConfigurationError("--replace is for a Delta table: files cannot be taken out of a folder")
-        found = [name for name in ReplayStore(self.spark, self.place).entries() if name != CHECKPOINTS]
-        if found:
+        entries = [name for name in ReplayStore(self.spark, self.place).entries() if name != CHECKPOINTS]
+        if entries:
             # With another query's log in the folder, the sink would take its batches for written, and skip them.
             raise ConfigurationError(
-                f"the folder {self.place} is not empty (it has {min(found)}): give a new one, or the --checkpoint of "
+                f"the folder {self.place} is not empty (it has {min(entries)}): give a new one, or the --checkpoint of "
                 "the replay that wrote there"
             )
 
-    def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
-        return self.in_batches(source_options(plan.stream_options(given)))
+    def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
+        return self.in_batches(source_options(plan.stream_options(options)))
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         register(self.spark)

@@ -17,7 +17,7 @@ from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.positions import show_time
-from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, again
+from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, retry
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.topic_settings import TopicWrites
 
@@ -35,28 +35,30 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
         ConfigurationError: a target is the source itself, has too few partitions, or would change or refuse timestamps.
         BrokerError: the target's cluster cannot be asked.
     """
-    topics = {writes.target(source): source for source in sorted({each.topic for each in plan.ranges})}
+    topics = {writes.target(source): source for source in sorted({partition.topic for partition in plan.ranges})}
     # Our own client names what is wrong with a login, where librdkafka only reports a timeout.
     with BrokerClient(writes.properties) as client:
-        found = {topic: _metadata(client, topic) for topic in topics}
+        metadata = {topic: _metadata(client, topic) for topic in topics}
     admin = AdminClient(dict(writes.connection))
     for topic, source in topics.items():
-        if source in plan.topic_ids and plan.topic_ids[source] == found[topic].topic_id:
+        if source in plan.topic_ids and plan.topic_ids[source] == metadata[topic].topic_id:
             raise ConfigurationError(f"the target {topic} is the topic that is replayed: give another")
         if not writes.by_key:
-            _check_partitions(topic, len(found[topic].partitions), plan.ranges, source)
-        what, wanted = f"the target {topic}", TopicCollection([topic])
-        described = _told(partial(admin.describe_topics, wanted, include_authorized_operations=True), what)
-        _check_may(described, AclOperation.WRITE, what, "WRITE on the topic")
+            _check_partitions(topic, len(metadata[topic].partitions), plan.ranges, source)
+        resource, collection = f"the target {topic}", TopicCollection([topic])
+        described = _describe(partial(admin.describe_topics, collection, include_authorized_operations=True), resource)
+        _check_authorized(described, AclOperation.WRITE, resource, "WRITE on the topic")
         _check_settings(topic, _settings(admin, topic), plan.times.from_ms)
     for partition in list(plan.ranges)[:1]:  # one is enough: all groups and transactional ids have the same prefix
         group = writes.name_of(partition)
-        what = f"the consumer group {group}"
-        described = _told(partial(admin.describe_consumer_groups, [group], include_authorized_operations=True), what)
-        _check_may(described, AclOperation.READ, what, "READ on groups with the prefix replay-")
+        resource = f"the consumer group {group}"
+        described = _describe(
+            partial(admin.describe_consumer_groups, [group], include_authorized_operations=True), resource
+        )
+        _check_authorized(described, AclOperation.READ, resource, "READ on groups with the prefix replay-")
         if writes.transactional:  # also aborts a transaction that another run of the replay left open
             init = partial(Producer(writes.producer_of(partition)).init_transactions, PATIENCE_SECONDS)
-            again(init, f"beginning transactions as {group}")
+            retry(init, f"beginning transactions as {group}")
 
 
 def _metadata(client: BrokerClient, topic: str) -> TopicMetadata:
@@ -70,7 +72,7 @@ def _metadata(client: BrokerClient, topic: str) -> TopicMetadata:
 
 
 def _check_partitions(topic: str, count: int, partitions: Collection[TopicPartition], source: str) -> None:
-    needed = 1 + max(each.partition for each in partitions if each.topic == source)
+    needed = 1 + max(partition.partition for partition in partitions if partition.topic == source)
     if count < needed:
         raise ConfigurationError(
             f"the target {topic} has {count} partitions, but partition {needed - 1} of {source} is to keep its number: "
@@ -94,40 +96,43 @@ def _check_settings(topic: str, settings: Mapping[str, str], oldest_ms: int) -> 
             f"the target {topic} has message.timestamp.type={_APPEND_TIME}, which would replace the records' "
             "timestamps: set it to CreateTime"
         )
-    oldest = int(settings.get("message.timestamp.before.max.ms", age_ms))
-    if oldest < age_ms:
+    max_age_ms = int(settings.get("message.timestamp.before.max.ms", age_ms))
+    if max_age_ms < age_ms:
         raise ConfigurationError(
-            f"the target {topic} has message.timestamp.before.max.ms={oldest}, which refuses records from before "
-            f"{show_time(now_ms - oldest)}: set it higher"
+            f"the target {topic} has message.timestamp.before.max.ms={max_age_ms}, which refuses records from before "
+            f"{show_time(now_ms - max_age_ms)}: set it higher"
         )
-    kept = int(settings.get("retention.ms", -1))
-    if 0 <= kept < age_ms and "delete" in settings.get("cleanup.policy", "delete"):
+    retention_ms = int(settings.get("retention.ms", -1))
+    if 0 <= retention_ms < age_ms and "delete" in settings.get("cleanup.policy", "delete"):
         log.warning(
             "the target %s has retention.ms=%d: its brokers delete records from before %s soon after they were written",
-            topic, kept, show_time(now_ms - kept),
+            topic, retention_ms, show_time(now_ms - retention_ms),
         )  # fmt: skip
 
 
-def _check_may(described: Any, operation: AclOperation, what: str, grant: str) -> None:
+def _check_authorized(described: Any, operation: AclOperation, resource: str, grant: str) -> None:
     if described.authorized_operations is not None and operation not in described.authorized_operations:
-        raise BrokerAuthorizationError(f"{what}: the user may not: grant {grant}")
+        raise BrokerAuthorizationError(f"{resource}: the user may not: grant {grant}")
 
 
-def _told(describe: Callable[[], Mapping[Any, Future[Any]]], what: str) -> Any:
-    """Return the only result of an admin request, which is sent again while its error is temporary."""
+def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) -> Any:
+    """Return the one result of an admin request, which is repeated while its error is temporary.
 
-    def answer() -> Any:
+    `resource` names what is described, for an error message.
+    """
+
+    def call() -> Any:
         (future,) = describe().values()
         return future.result()
 
-    return again(answer, f"describing {what}")
+    return retry(call, f"describing {resource}")
 
 
 def _settings(admin: AdminClient, topic: str) -> Mapping[str, str]:
-    """Return the topic's settings, or no settings if the user may not see them, which producing does not need."""
-    wanted = [ConfigResource(ResourceType.TOPIC, topic)]
+    """Return the topic's settings; empty if the user is not authorized to see them, which producing does not need."""
+    topics = [ConfigResource(ResourceType.TOPIC, topic)]
     try:
-        entries = _told(partial(admin.describe_configs, wanted), f"the settings of the target {topic}")
+        entries = _describe(partial(admin.describe_configs, topics), f"the settings of the target {topic}")
     except BrokerAuthorizationError:
         return {}
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}

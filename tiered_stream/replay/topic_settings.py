@@ -1,4 +1,4 @@
-"""Settings of a replay into a topic, which tasks get as options of their Spark source.
+"""Settings of a replay into a topic, which its tasks get as options of their Spark source.
 
 A user writes the producer's properties as for Kafka's Java clients, and they become librdkafka's settings. A property
 with the same meaning in both is passed on unchanged. The connection to the cluster (SASL, TLS) is translated.
@@ -36,7 +36,7 @@ PARTITION_BY: Option[str] = Option(
 _TOPIC: Option[str] = Option("target.topic", str, "", "", "The topic, or its template.", internal=True)
 _REPLAY: Option[str] = Option("target.replay", str, "", "", "The replay's name in Kafka.", internal=True)
 _ARGUMENTS: Option[str] = Option("target.arguments", str, "", "", "What the replay was asked for.", internal=True)
-_OURS = "target."
+_TARGET_PREFIX = "target."
 _KNOWN = {option.name.lower(): option.name for option in (TRANSACTIONAL, PARTITION_BY, _TOPIC, _REPLAY, _ARGUMENTS)}
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _SOURCE = "{topic}"
@@ -53,12 +53,12 @@ _SAME_CONNECTION = frozenset(
      "reconnect.backoff.max.ms", "reconnect.backoff.ms", "security.protocol", "socket.connection.setup.timeout.ms",
      "ssl.endpoint.identification.algorithm", "ssl.key.password")
 )  # fmt: skip
-_SAID_DIFFERENTLY = frozenset(
+_TRANSLATED = frozenset(
     ("sasl.jaas.config", "sasl.mechanism", "ssl.keystore.certificate.chain", "ssl.keystore.key",
      "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type", "ssl.truststore.certificates",
      "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type")
 )  # fmt: skip
-_CONNECTION = _SAME_CONNECTION | _SAID_DIFFERENTLY
+_CONNECTION = _SAME_CONNECTION | _TRANSLATED
 """Properties of the source that also apply to the target if both are in the same cluster."""
 _SAME = _SAME_CONNECTION | {
     *("acks", "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms", "request.timeout.ms", "retries"),
@@ -100,7 +100,8 @@ class TopicWrites:
     """Target topic of a replay, and settings for producing to it.
 
     `topic` may have `{topic}` in place of the source topic's name. `producer` and `connection` are librdkafka's
-    settings. `by_key`: partition records by key, as Kafka's producer does; else they keep the source's partition.
+    settings. If `by_key` is true, the key decides a record's partition, as in Kafka's own producer. Otherwise a record
+    keeps its source partition.
     """
 
     topic: str
@@ -127,7 +128,7 @@ class TopicWrites:
 
     @property
     def commit_seconds(self) -> float:
-        """Return for how many seconds a transaction may be open: a sixth of its timeout. Readers wait for its end."""
+        """Return the longest time in seconds between commits: a sixth of the transaction timeout."""
         return int(self.producer.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)) / 6000
 
     def name_of(self, source: TopicPartition) -> str:
@@ -144,10 +145,10 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
     Raises:
         ConfigurationError: a setting is unknown or malformed, no cluster is named, or the topic's name is not valid.
     """
-    given = GivenOptions(options)
+    values = GivenOptions(options)
     _check_names(options)
-    topic = given.read(_TOPIC)
-    properties = target_properties(given.with_prefix(PREFIX), given.with_prefix("kafka."))
+    topic = values.read(_TOPIC)
+    properties = target_properties(values.with_prefix(PREFIX), values.with_prefix("kafka."))
     if not _TOPIC_NAME.fullmatch(topic.replace(_SOURCE, "t")) or topic in (".", ".."):
         raise ConfigurationError(
             f"the target {topic!r} is no topic's name: that has letters, digits, '.', '_' and '-', at most 249; "
@@ -155,13 +156,13 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
         )
     return TopicWrites(
         topic=topic,
-        transactional=given.read(TRANSACTIONAL),
-        by_key=given.read(PARTITION_BY) == "key",
+        transactional=values.read(TRANSACTIONAL),
+        by_key=values.read(PARTITION_BY) == "key",
         producer=producer_config(properties),
         connection=connection_config(properties),
         properties=properties,
-        replay=given.read(_REPLAY),
-        arguments=given.read(_ARGUMENTS),
+        replay=values.read(_REPLAY),
+        arguments=values.read(_ARGUMENTS),
     )
 
 
@@ -172,29 +173,29 @@ def as_options(settings: Mapping[str, str], topic: str, plan: ReplayPlan) -> dic
 
 
 def source_only(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without the target's, for `format("tiered_stream")`."""
-    return {name: value for name, value in options.items() if not name.lower().startswith(_OURS)}
+    """Return the options without the `target.*` options, for `format("tiered_stream")`."""
+    return {name: value for name, value in options.items() if not name.lower().startswith(_TARGET_PREFIX)}
 
 
 def _check_names(options: Mapping[str, str]) -> None:
-    for name in (each.lower() for each in options):
-        if name.startswith(_OURS) and not name.startswith(PREFIX) and name not in _KNOWN:
+    for name in (option.lower() for option in options):
+        if name.startswith(_TARGET_PREFIX) and not name.startswith(PREFIX) and name not in _KNOWN:
             raise unknown_setting(name, _KNOWN)
 
 
-def target_properties(given: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
-    """Return the target's properties: the `given` ones, and the source's connection if they name no cluster.
+def target_properties(own: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
+    """Return the target's properties: its own, and the source's connection if its own properties name no cluster.
 
     Both arguments have names in lower case and without a prefix.
 
     Raises:
         ConfigurationError: no cluster is named.
     """
-    if given.get("bootstrap.servers"):
-        return dict(given)
+    if own.get("bootstrap.servers"):
+        return dict(own)
     if not source.get("bootstrap.servers"):
         raise ConfigurationError(f"{PREFIX}bootstrap.servers is missing: it says where the target's cluster is")
-    return {name: value for name, value in source.items() if name in _CONNECTION} | dict(given)
+    return {name: value for name, value in source.items() if name in _CONNECTION} | dict(own)
 
 
 def connection_config(properties: Mapping[str, str]) -> Config:
@@ -205,7 +206,7 @@ def connection_config(properties: Mapping[str, str]) -> Config:
     """
     values = ConfigValues(properties)
     config: Config = {name: values.secret(name) or "" for name in properties if name in _SAME_CONNECTION}
-    with _of_the_target():
+    with _naming_the_target():
         return _QUIET | config | _tls(values) | _sasl(values)
 
 
@@ -219,24 +220,24 @@ def producer_config(properties: Mapping[str, str]) -> Config:
     for name in properties:
         _check_name(name)
     values = ConfigValues(properties)
-    with _of_the_target():
+    with _naming_the_target():
         buffered = values.read(_BUFFER_MEMORY)
-    how: Config = {"queue.buffering.max.kbytes": buffered >> 10}
-    how |= {_RENAMED.get(name, name): values.text(name) for name in properties if name in _SAME or name in _RENAMED}
-    return how | connection_config(properties)
+    config: Config = {"queue.buffering.max.kbytes": buffered >> 10}
+    config |= {_RENAMED.get(name, name): values.text(name) for name in properties if name in _SAME or name in _RENAMED}
+    return config | connection_config(properties)
 
 
 def _check_name(name: str) -> None:
-    known = _SAME | _SAID_DIFFERENTLY | {*_RENAMED, "buffer.memory"}
+    known = _SAME | _TRANSLATED | {*_RENAMED, "buffer.memory"}
     if name in _NOT_TO_BE_SET:
         raise ConfigurationError(f"{PREFIX}{name} is not to be set: {_NOT_TO_BE_SET[name]}")
     if name not in known:
-        near = "".join(f", did you mean {PREFIX}{each}" for each in difflib.get_close_matches(name, known, 1))
+        near = "".join(f", did you mean {PREFIX}{nearest}" for nearest in difflib.get_close_matches(name, known, 1))
         raise ConfigurationError(f"{PREFIX}{name} is not known, or has no meaning for librdkafka{near}?")
 
 
 @contextmanager
-def _of_the_target() -> Iterator[None]:
+def _naming_the_target() -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:

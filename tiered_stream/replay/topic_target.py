@@ -35,13 +35,13 @@ from tiered_stream.spark.source import StreamReader
 
 SOURCE = "tiered_stream_topic"
 _PREFIX = "task_"
-_WHOLE = {each.name: isinstance(each.default, int) for each in fields(ReadMetrics)}
+_WHOLE = {counter.name: isinstance(counter.default, int) for counter in fields(ReadMetrics)}
 """For each counter of `ReadMetrics`: True if it is a whole number."""
 
 
 @dataclass(frozen=True)
 class TopicTarget(Target):
-    """Target topic of a replay, given by its name, in which `{topic}` stands for the source topic's name."""
+    """Target topic of a replay; `place` is its name, in which `{topic}` stands for the source topic's name."""
 
     KIND = "topic"
 
@@ -62,17 +62,17 @@ class TopicTarget(Target):
 
         writes = self._writes(plan)
         check_topics(writes, plan)
-        for source, found in read_positions(writes, plan.ranges).items():
+        for source, position in read_positions(writes, plan.ranges).items():
             start = plan.ranges[source].start
-            if found.begun_at > start:
+            if position.begun_at > start:
                 raise ConfigurationError(
-                    f"{writes.target(source.topic)} has records of {source} from offset {found.begun_at} on, of a "
+                    f"{writes.target(source.topic)} has records of {source} from offset {position.begun_at} on, of a "
                     f"replay named {plan.name}; this one would begin at {start}: give another --name"
                 )
 
-    def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of the query that reads the plan, with headers, and with the target for the tasks."""
-        return as_options({**plan.stream_options(given), INCLUDE_HEADERS.name: "true"}, self.place, plan)
+    def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of the query that reads the plan with headers; tasks also get the target's settings."""
+        return as_options({**plan.stream_options(options), INCLUDE_HEADERS.name: "true"}, self.place, plan)
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         writes = self._writes(plan)
@@ -81,24 +81,24 @@ class TopicTarget(Target):
         rows = stream_of(self.spark, SOURCE, settings, checkpoint)
         # Spark reports the sums of the tasks' metrics in each `StreamingQueryProgress`.
         writer = self.limited(rows).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
-        how = "in transactions" if writes.transactional else "idempotent, at least once"
+        guarantee = "in transactions" if writes.transactional else "idempotent, at least once"
         with started_without_idle_limit(self.spark):
             query = self.started(writer, plan, checkpoint)
-        return query, f"into {self.described}, {how}"
+        return query, f"into {self.described}, {guarantee}"
 
     def _writes(self, plan: ReplayPlan) -> TopicWrites:
-        return topic_writes(as_options(self.given, self.place, plan))
+        return topic_writes(as_options(self.user_settings, self.place, plan))
 
     def _begin(self, writes: TopicWrites, plan: ReplayPlan, store: ReplayStore) -> None:
-        """Commit the replay's start as its first position, so that a missing position is later known to be lost.
+        """Commit the plan's starts as positions, so that a position that is missing later is known to be lost.
 
         Raises:
             DataLossError: the replay was begun before, but positions are missing.
         """
         from tiered_stream.replay.target_positions import Position, commit_positions, lost_positions, read_positions
 
-        found = read_positions(writes, plan.ranges)
-        starts = {source: offsets.start for source, offsets in plan.ranges.items() if source not in found}
+        positions = read_positions(writes, plan.ranges)
+        starts = {source: offsets.start for source, offsets in plan.ranges.items() if source not in positions}
         if starts and store.begun:
             raise lost_positions(writes, starts)
         commit_positions(writes, {source: Position(start, start) for source, start in starts.items()})
@@ -131,7 +131,7 @@ class TopicReader(StreamReader):
         return {**super().__getstate__(), "_writes": self._writes}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return an input partition for each source partition: its splits, and more addresses to send metrics to."""
+        """Return an input partition for each source partition: its splits, and the planner's metrics address."""
         from tiered_stream.replay.target_positions import read_positions
 
         # Planning starts at the positions, because earlier records may be gone from the source by now.

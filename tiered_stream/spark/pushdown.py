@@ -1,6 +1,7 @@
 """Translate Spark's pushed filters (Spark: `sources.Filter`) into the topics, partitions, offsets and times to read.
 
-Filters are joined by AND. Spark evaluates every filter again, so a filter that is not known here just prunes nothing.
+Spark joins the filters by AND, and evaluates every filter again on the rows that are read. So a filter that this module
+does not know excludes nothing here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tiered_stream.plan.pruning import EVERY, Numbers, Pruning
 _MICROSECOND = timedelta(microseconds=1)
 
 Bounds = tuple[int, int]
-"""Pair: the first whole number at or after a value, and the last whole number at or before it."""
+"""Bounds of a value: the first whole number at or after it, and the last whole number at or before it."""
 
 
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
@@ -35,22 +36,23 @@ def pruning_of(filters: Iterable[Filter]) -> Pruning:
     return reduce(Pruning.__and__, map(_pruning, filters), Pruning())
 
 
-def _pruning(one: Filter) -> Pruning:
-    match getattr(one, "attribute", None):
+def _pruning(pushed: Filter) -> Pruning:
+    """Return what one filter allows; a filter on another column, or in an unknown form, allows everything."""
+    match getattr(pushed, "attribute", None):
         case ("topic",):
-            return Pruning(topics=_topics(one))
+            return Pruning(topics=_topics(pushed))
         case ("partition",):
-            return Pruning(partitions=_numbers(one, _whole_number))
+            return Pruning(partitions=_numbers(pushed, _whole_number))
         case ("offset",):
-            return Pruning(offsets=_numbers(one, _whole_number))
+            return Pruning(offsets=_numbers(pushed, _whole_number))
         case ("timestamp",):
-            return Pruning(timestamps=_numbers(one, _milliseconds))
+            return Pruning(timestamps=_numbers(pushed, _milliseconds))
     return Pruning()
 
 
-def _topics(one: Filter) -> frozenset[str] | None:
-    """Return the topics that the filter allows; None if it allows any topic or is not known here."""
-    match one:
+def _topics(pushed: Filter) -> frozenset[str] | None:
+    """Return the topics that a filter on `topic` allows; None: any topic, because the filter's form is not known."""
+    match pushed:
         case EqualTo(value=str(topic)) | EqualNullSafe(value=str(topic)):
             return frozenset([topic])
         case In(value=topics) if all(topic is None or isinstance(topic, str) for topic in topics):
@@ -58,16 +60,21 @@ def _topics(one: Filter) -> frozenset[str] | None:
     return None
 
 
-def _numbers(one: Filter, bounds_of: Callable[[Any], Bounds | None]) -> Numbers:
-    if isinstance(one, In):
-        several = [bounds_of(value) for value in one.value if value is not None]  # nothing equals null
-        exact = [bounds[0] for bounds in several if bounds is not None and bounds[0] == bounds[1]]
-        return EVERY if None in several else Numbers.of(exact)
-    bounds = bounds_of(getattr(one, "value", None))
+def _numbers(pushed: Filter, to_bounds: Callable[[Any], Bounds | None]) -> Numbers:
+    """Return the whole numbers that a filter on a number or a timestamp allows.
+
+    Args:
+        to_bounds: returns the bounds of a value in the filter; None: the value has another type, so all are allowed.
+    """
+    if isinstance(pushed, In):
+        value_bounds = [to_bounds(value) for value in pushed.value if value is not None]  # nothing equals null
+        exact = [bounds[0] for bounds in value_bounds if bounds is not None and bounds[0] == bounds[1]]
+        return EVERY if None in value_bounds else Numbers.of(exact)
+    bounds = to_bounds(getattr(pushed, "value", None))
     if bounds is None:
         return EVERY
     at_or_after, at_or_before = bounds
-    match one:
+    match pushed:
         case EqualTo() | EqualNullSafe():
             return Numbers.between(at_or_after, at_or_before)
         case GreaterThanOrEqual():
@@ -86,9 +93,9 @@ def _whole_number(value: Any) -> Bounds | None:
 
 
 def _milliseconds(value: Any) -> Bounds | None:
-    """Return the milliseconds of record timestamps around a timestamp of Spark, which has microseconds.
+    """Return the bounds of a timestamp in milliseconds since 1970, because Spark's timestamps have microseconds.
 
-    None if the value is not a timestamp, or has no time zone and so is not an instant.
+    The result is None if the value is not a timestamp, or has no time zone and so is not an instant.
     """
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None

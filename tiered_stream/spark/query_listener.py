@@ -1,4 +1,4 @@
-"""A listener that reports every micro-batch of a session's streaming queries when it ends."""
+"""Spark listener that reports every finished micro-batch of a session's streaming queries."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from pyspark.sql.streaming.listener import (
 
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.observe.progress import MicroBatch, as_json, cost_of, describe_batch, micro_batch
+from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, finished_batch
 
 log = logging.getLogger(__name__)
 
 
-class Told(Protocol):
-    """Receiver of reports about micro-batches and queries that have ended."""
+class BatchReporter(Protocol):
+    """Interface of the objects to which `QueryListener` reports finished micro-batches and ended queries."""
 
     def add(self, batch: MicroBatch) -> None:
-        """Take the report of a micro-batch that has ended."""
+        """Report a finished micro-batch."""
 
     def ended(self, query_id: str) -> None:
-        """Take the report that a query has ended."""
+        """Report that the query with this id has ended; no further micro-batch of it is reported."""
 
 
 class BatchLines:
-    """Receiver that prints one line for each micro-batch with rows, to `out` or to standard error."""
+    """Reporter that prints a line of JSON or text for each micro-batch with rows, to `out` (None: standard error)."""
 
     def __init__(self, *, json: bool, out: TextIO | None = None) -> None:
         self._json = json
@@ -50,14 +50,14 @@ class BatchLines:
 
 
 class QueryListener(StreamingQueryListener):
-    """Listener that adds the tasks' counters to Spark's progress, and reports micro-batches to receivers.
+    """Spark listener that passes each finished micro-batch to the reporters, with the counters of its tasks.
 
-    An error here never stops a query.
+    The tasks have sent their counters to `receiver`. An exception of a reporter is logged, and never stops a query.
     """
 
-    def __init__(self, receiver: MetricsReceiver, told: Sequence[Told]) -> None:
+    def __init__(self, receiver: MetricsReceiver, reporters: Sequence[BatchReporter]) -> None:
         self._receiver = receiver
-        self._told = told
+        self._reporters = reporters
         self._ours: set[str] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
@@ -67,7 +67,7 @@ class QueryListener(StreamingQueryListener):
         """Do nothing: there is no new data."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Report the micro-batch, if the query has our source: then its tasks have sent counters at least once."""
+        """Pass the micro-batch to the reporters if tasks of the query have ever sent counters, as our source's do."""
         progress = event.progress
         query_id = str(progress.id)
         counted = self._receiver.take_micro_batch((query_id, progress.batchId))
@@ -76,14 +76,14 @@ class QueryListener(StreamingQueryListener):
         if query_id not in self._ours:
             return
         try:
-            batch = micro_batch(progress, cost_of(progress, counted))
-            for each in self._told:
-                each.add(batch)
+            batch = finished_batch(progress, counted)
+            for reporter in self._reporters:
+                reporter.add(batch)
         except Exception as error:  # noqa: BLE001 - a terminal that is gone, a progress of another Spark
-            log.warning("micro-batch %d of %s is not told of: %r", progress.batchId, query_id, error)
+            log.warning("micro-batch %d of %s is not reported: %r", progress.batchId, query_id, error)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Report that the query has ended, so that its figures are not shown as present ones."""
+        """Pass the query's end to the reporters, so that they no longer show its figures."""
         self._ours.discard(str(event.id))
-        for each in self._told:
-            each.ended(str(event.id))
+        for reporter in self._reporters:
+            reporter.ended(str(event.id))

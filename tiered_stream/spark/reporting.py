@@ -1,4 +1,4 @@
-"""`report_queries`: report micro-batches of a session's streaming queries as lines, to Prometheus and OpenTelemetry."""
+"""`report_queries`: report a session's micro-batches as lines of text or JSON, to Prometheus, and to OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tiered_stream.observe.metrics import REPORT_TO
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.query_metrics import QueryMetrics
 from tiered_stream.options.types import host_and_port
-from tiered_stream.spark.query_listener import BatchLines, QueryListener, Told
+from tiered_stream.spark.query_listener import BatchLines, BatchReporter, QueryListener
 from tiered_stream.spark.source import register
 
 if TYPE_CHECKING:
@@ -27,30 +27,18 @@ LINES = ("text", "json", "none")
 
 
 class QueryReports(AbstractContextManager["QueryReports"]):
-    """Running reports on a session's streaming queries, until `close`.
+    """Handle of the running reports on a session's streaming queries, which `close` stops.
 
     `port` is the port of `/metrics`, or None if `/metrics` is not served.
     """
 
-    def __init__(
-        self, spark: SparkSession, told: list[Told], receiver: MetricsReceiver, port: int | None, opened: ExitStack
-    ) -> None:
-        self._spark = spark
-        self._opened = opened
-        self._listener = QueryListener(receiver, told)
-        spark.streams.addListener(self._listener)
-        spark.conf.set(REPORT_TO, receiver.address)
-        register(spark)
+    def __init__(self, port: int | None, resources: ExitStack) -> None:
         self.port = port
+        self._resources = resources
 
     def close(self) -> None:
         """Report the micro-batches that have ended by now, then stop reporting. Running queries continue."""
-        with suppress(Exception):  # Spark Connect has no listener bus in this process
-            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_BUS_MS)
-        self._spark.streams.removeListener(self._listener)
-        self._spark.conf.unset(REPORT_TO)
-        register(self._spark)
-        self._opened.close()
+        self._resources.close()
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -73,17 +61,32 @@ def report_queries(
         raise ConfigurationError(f"lines is {lines!r}; it may be {', '.join(LINES)}")
     host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
     metrics = QueryMetrics()
-    told: list[Told] = [metrics] if lines == "none" else [BatchLines(json=lines == "json"), metrics]
-    with ExitStack() as opened:
+    reporters: list[BatchReporter] = [metrics] if lines == "none" else [BatchLines(json=lines == "json"), metrics]
+    with ExitStack() as resources:
         monitor = _monitor(prometheus, metrics) if prometheus else None
         if monitor:
-            opened.callback(monitor.close)
+            resources.callback(monitor.close)
         sender = _sender(otlp) if otlp else None
         if sender:
-            opened.callback(sender.close)
-            told.append(sender)
-        receiver = opened.enter_context(MetricsReceiver(host or "127.0.0.1", bind))
-        return QueryReports(spark, told, receiver, monitor.port if monitor else None, opened.pop_all())
+            resources.callback(sender.close)
+            reporters.append(sender)
+        receiver = resources.enter_context(MetricsReceiver(host or "127.0.0.1", bind))
+        listener = QueryListener(receiver, reporters)
+        spark.streams.addListener(listener)
+        spark.conf.set(REPORT_TO, receiver.address)
+        register(spark)
+        # The last callback is called first.
+        resources.callback(register, spark)
+        resources.callback(spark.conf.unset, REPORT_TO)
+        resources.callback(spark.streams.removeListener, listener)
+        resources.callback(_await_events, spark)
+        return QueryReports(monitor.port if monitor else None, resources.pop_all())
+
+
+def _await_events(spark: SparkSession) -> None:
+    """Wait until Spark has passed all events so far to its listeners, for at most 10 s."""
+    with suppress(Exception):  # Spark Connect has no listener bus in this process
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_BUS_MS)
 
 
 def _monitor(address: str, metrics: QueryMetrics) -> Monitor | None:

@@ -32,7 +32,7 @@ FORK_SERVER = "spark.tiered_stream.fork.server.enabled"
 ENVIRONMENT = "environment"
 """Folder name (after `#` in `--archives`) that marks an archive as a packed environment, whatever the file's name."""
 ARCHIVE = "tiered-stream-"
-_OF_EXECUTORS, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"
+_EXECUTOR_ENV, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _registering = Lock()
 
@@ -42,50 +42,52 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def refuse_connect(spark: SparkSession, what: str) -> None:
-    """Raise ConfigurationError if the session is one of Spark Connect, which does not allow `what`."""
+def refuse_connect(spark: SparkSession, operation: str) -> None:
+    """Raise ConfigurationError if the session is a client of Spark Connect; `operation` names what cannot run there."""
     if is_connect(spark):
         raise ConfigurationError(
-            f"{what} needs the driver's own SparkContext and JVM, which Spark Connect does not give: run it with "
+            f"{operation} needs the driver's own SparkContext and JVM, which Spark Connect does not give: run it with "
             "spark-submit, or with a session that is made without .remote(…) and SPARK_REMOTE"
         )
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a Python source in the session, to be planned by the driver's Python and read by the tasks' Python."""
+    """Register a Python source in the session: the driver's own Python plans it, and the tasks' Python reads it."""
     if is_connect(spark):
         spark.dataSource.register(source)  # the server has one Python for planning and for tasks
         return
     context = spark.sparkContext
     with _registering:
-        of_tasks = context.pythonExec
-        forked = _forked(spark)
+        tasks_program = context.pythonExec
+        fork_program = _fork_program(spark)
         if not spark.conf.get(TASKS_PYTHON, None):
-            own = tasks_python(spark)
-            spark.conf.set(TASKS_PYTHON, forked if forked and is_local(context) and _is_this(own) else own)
+            python = tasks_python(spark)
+            if fork_program and _is_local(context.master) and _is_this_python(python):
+                python = fork_program
+            spark.conf.set(TASKS_PYTHON, python)
         try:
             # The Python of this process has the package, so it plans.
-            context.pythonExec = forked or sys.executable
+            context.pythonExec = fork_program or sys.executable
             spark.dataSource.register(source)
         finally:
-            context.pythonExec = of_tasks
+            context.pythonExec = tasks_program
 
 
 def start_pythons() -> None:
     """Start the fork server before Spark starts, so that its imports run while Spark starts.
 
-    This only works under spark-submit. Otherwise it is not known yet how Spark will start its Pythons, and
-    `register_source` starts the server later.
+    Without spark-submit, this function does nothing, because Spark's variables for its Pythons are not known yet.
+    `register_source` then starts the server.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return
     SparkContext._ensure_initialized()  # otherwise SparkConf lacks the settings of spark-submit
     conf = dict(SparkConf().getAll())
-    of_executors = {name: value for name, value in conf.items() if name.startswith(_OF_EXECUTORS)}
-    given = {name.removeprefix(_OF_EXECUTORS): value for name, value in of_executors.items()}
-    given[_HASH_SEED] = os.environ.get(_HASH_SEED, "0")  # the same variables as in SparkContext
+    executor_settings = {name: value for name, value in conf.items() if name.startswith(_EXECUTOR_ENV)}
+    environment = {name.removeprefix(_EXECUTOR_ENV): value for name, value in executor_settings.items()}
+    environment[_HASH_SEED] = os.environ.get(_HASH_SEED, "0")  # the same variables as in SparkContext
     if conf.get(FORK_SERVER) != "false":
-        variables = _variables(given, os.environ.get("PYTHONPATH", ""))
+        variables = _variables(environment, os.environ.get("PYTHONPATH", ""))
         forked_python(variables, tasks=_is_local(conf.get("spark.master", "")))
 
 
@@ -96,7 +98,7 @@ def forgo_source_lookup(spark: SparkSession) -> None:
     before (Spark: `DataSourceManager`).
     """
     jvm: Any = spark.sparkContext._jvm
-    with suppress(Py4JError, TypeError):  # it is not part of Spark's public interface, and only saves time
+    with suppress(Py4JError, TypeError):  # this is not Spark's public interface, and its failure costs only time
         manager = _scala_object(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager")
         if manager.dataSourceBuilders().isEmpty():
             none = _scala_object(jvm.scala.collection.immutable, "Map").empty()
@@ -107,33 +109,35 @@ def _scala_object(package: Any, name: str) -> Any:
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
-def _forked(spark: SparkSession) -> str | None:
-    """Return the path of a program that starts this Python with all imports done; None if there can be none."""
+def _fork_program(spark: SparkSession) -> str | None:
+    """Return the path of a program that starts this Python with all imports done.
+
+    The result is None if the setting `FORK_SERVER` is `false`, or if the fork server cannot be started.
+    """
     if spark.conf.get(FORK_SERVER, "true") == "false":
         return None
     context = spark.sparkContext
     jvm: Any = context._jvm
-    of_spark = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
-    given = {name: str(value) for name, value in context.environment.items()}
-    paths = of_spark, given.get("PYTHONPATH"), jvm.java.lang.System.getenv("PYTHONPATH")
-    return forked_python(_variables(given, os.pathsep.join(filter(None, paths))), tasks=is_local(context))
+    spark_path = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
+    environment = {name: str(value) for name, value in context.environment.items()}
+    paths = spark_path, environment.get("PYTHONPATH"), jvm.java.lang.System.getenv("PYTHONPATH")
+    return forked_python(_variables(environment, os.pathsep.join(filter(None, paths))), tasks=_is_local(context.master))
 
 
-def _variables(given: Mapping[str, str], path: str) -> dict[str, str]:
-    """Return the variables that Spark adds to its environment for a Python on the driver (`PythonWorkerFactory`)."""
-    return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
+def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
+    """Return `environment` with the variables that Spark sets for each Python on the driver (`PythonWorkerFactory`).
+
+    `path` becomes PYTHONPATH.
+    """
+    return {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
 
 
-def is_local(context: SparkContext) -> bool:
-    """Return true if tasks run in the driver's JVM, which is so with a local master."""
-    return _is_local(str(context.master))
+def _is_local(master: str | None) -> bool:
+    """Return true if the master is local, so that tasks run in the driver's JVM."""
+    return (master or "").partition("[")[0] == "local"
 
 
-def _is_local(master: str) -> bool:
-    return master.partition("[")[0] == "local"
-
-
-def _is_this(python: str) -> bool:
+def _is_this_python(python: str) -> bool:
     """Return true if the path or command is this process's Python.
 
     Symbolic links are not resolved, because the Python of a virtual environment is a link.
@@ -142,16 +146,17 @@ def _is_this(python: str) -> bool:
 
 
 def tasks_python(spark: SparkSession) -> str:
-    """Return the Python that tasks run: of a shipped packed environment, else as Spark itself chooses it.
+    """Return the path of the Python that tasks run.
 
-    Spark chooses by `PYSPARK_PYTHON` or `spark.pyspark.python`. With a local master and without `PYSPARK_PYTHON`, it is
-    this process's Python.
+    With a local master and without `PYSPARK_PYTHON`, it is this process's Python. On a cluster, it is the Python of a
+    packed environment that was shipped with `--archives`. Otherwise it is the Python that Spark chooses by
+    `PYSPARK_PYTHON` or `spark.pyspark.python`.
     """
     context = spark.sparkContext
-    if is_local(context):
+    if _is_local(context.master):
         return context.pythonExec if os.environ.get("PYSPARK_PYTHON") else sys.executable
-    shipped = (each for name in _ARCHIVES for each in (spark.conf.get(name, None) or "").split(","))
-    folder = next(filter(None, map(environment_folder, shipped)), None)
+    archives = (archive for name in _ARCHIVES for archive in (spark.conf.get(name, None) or "").split(","))
+    folder = next(filter(None, map(environment_folder, archives)), None)
     return f"./{folder}/bin/python" if folder else context.pythonExec
 
 

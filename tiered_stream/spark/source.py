@@ -8,7 +8,8 @@ modules when it needs them, so that Spark's lookup of the source stays fast.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -20,25 +21,16 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, StructType
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.observe.behind import behind
 from tiered_stream.observe.metrics import REPORT_TO
+from tiered_stream.observe.offset_lag import offset_lag
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
 from tiered_stream.options.remote_options import COLUMNS, METRICS_ADDRESS
-from tiered_stream.process.heap_and_gc import collect_old_rarely, collection_paused, settle_worker, share_heap
+from tiered_stream.process.heap_and_gc import collect_old_rarely, settle_worker, share_heap
 from tiered_stream.process.logs import show_log
 
 if TYPE_CHECKING:
@@ -53,34 +45,29 @@ if TYPE_CHECKING:
     from tiered_stream.plan.stream import StreamPlanner
 
 _NO_LIMIT = 2**63 - 1
-_OF_A_TABLE = {"path", "serialization.format"}
+_CATALOG_OPTIONS = {"path", "serialization.format"}
 """Options that Spark itself adds for a table of its catalog."""
 
-_FIELDS = [
-    StructField("key", BinaryType()),
-    StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
-]
-_HEADERS = StructField(
-    "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-)
+_HEADER = StructType().add("key", "string").add("value", "binary")
 
 
 def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
-    """Return the schema of Spark's `kafka` source, with `headers` last if wanted, reduced to `columns` if given."""
-    whole = StructType([*_FIELDS, _HEADERS] if include_headers else list(_FIELDS))
-    return whole if columns is None else StructType([whole[name] for name in columns])
+    """Return the schema of Spark's `kafka` source, with `headers` last if `include_headers` is true.
+
+    If `columns` is not None, the schema has only these columns, in their order.
+    """
+    schema = StructType().add("key", "binary").add("value", "binary").add("topic", "string").add("partition", "integer")
+    schema.add("offset", "long").add("timestamp", "timestamp").add("timestampType", "integer")
+    if include_headers:
+        schema.add("headers", ArrayType(_HEADER))
+    return schema if columns is None else StructType([schema[name] for name in columns])
 
 
 class SplitPartition(InputPartition):
-    """Input partition for Spark with one `Split`, and more addresses to which its task reports what reading cost.
+    """Input partition of Spark with one `Split`, and the addresses (`batch_log`) to which its task sends counters.
 
-    The addresses are here and not in the reader, because Spark pickles the reader in another process, which does not
-    have the planner's state. Only input partitions carry the planner's state to tasks.
+    The addresses are not in the reader, because Spark pickles the reader in another process, which does not have the
+    planner's state. Only input partitions carry the planner's state to tasks.
     """
 
     def __init__(self, split: Split, batch_log: tuple[str, ...] = ()) -> None:
@@ -97,7 +84,7 @@ class TieredStreamDataSource(DataSource):
         return "tiered_stream"
 
     def schema(self) -> StructType:
-        if self.options.keys() - _OF_A_TABLE:
+        if self.options.keys() - _CATALOG_OPTIONS:
             check_for_any_query(self.options)  # at `load()`, like Spark's source; more checks follow in `_parsed`
         columns = GivenOptions(self.options).read(COLUMNS)
         headers = self.options.get("includeHeaders", "false").lower() == "true" or "headers" in (columns or ())
@@ -114,7 +101,7 @@ class TieredStreamDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def _parsed(self, schema: StructType, *, streaming: bool) -> Options:
-        if not self.options.keys() - _OF_A_TABLE:
+        if not self.options.keys() - _CATALOG_OPTIONS:
             raise ConfigurationError(
                 "tiered_stream was given no options. Spark loses those of CREATE TABLE … USING tiered_stream OPTIONS "
                 "(…): write CREATE TEMPORARY VIEW … USING tiered_stream OPTIONS (…), which keeps them"
@@ -134,63 +121,65 @@ def register(spark: SparkSession) -> None:
     """
     from tiered_stream.spark.session import register_source
 
-    report_to = reports_address(spark)
+    report_to = report_address(spark)
     register_source(spark, _reporting_to(report_to) if report_to else TieredStreamDataSource)
 
 
-def reports_address(spark: SparkSession) -> str:
+def report_address(spark: SparkSession) -> str:
     """Return the address at which `report_queries` of this session receives metrics; empty if it was not called."""
     return spark.conf.get(REPORT_TO, "") or ""
 
 
-def reporting_to(address: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return the source's options with `address` added to the addresses to which tasks report metrics."""
+def with_report_address(address: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the source's options with `address` added to the option `remote.metrics.address`.
+
+    An empty `address` leaves the options unchanged.
+    """
     others = {name: value for name, value in options.items() if name.lower() != METRICS_ADDRESS.name}
-    given = [value for name, value in options.items() if name.lower() == METRICS_ADDRESS.name]
-    return others | {METRICS_ADDRESS.name: ",".join([*given, address])} if address else dict(options)
+    addresses = [value for name, value in options.items() if name.lower() == METRICS_ADDRESS.name]
+    return others | {METRICS_ADDRESS.name: ",".join([*addresses, address])} if address else dict(options)
 
 
 def _reporting_to(address: str) -> type[DataSource]:
-    """Return a subclass of the data source whose tasks also report metrics to `address`.
+    """Return a subclass of the data source whose tasks also send their counters to `address`.
 
     Spark pickles the class by value, because it is defined inside a function and not found in a module.
     """
 
     class ReportingDataSource(TieredStreamDataSource):
         def __init__(self, options: dict[str, str]) -> None:
-            super().__init__(CaseInsensitiveDict(reporting_to(address, options)))
+            super().__init__(CaseInsensitiveDict(with_report_address(address, options)))
 
     return ReportingDataSource
 
 
 def _checked(schema: StructType, options: Options) -> Options:
-    """Check that the user has set no schema of their own, and return the options.
+    """Return the options if `schema`, which Spark passes, is the source's own schema.
 
-    As an exception, the schema of a batch query may name some of the source's columns; they become `options.columns`.
+    In a batch query, `schema` may also have only some of the source's columns, which become `options.columns`.
 
     Raises:
-        ConfigurationError: the schema is another one.
+        ConfigurationError: the user has set another schema.
     """
-    own = spark_schema(options.include_headers, options.columns)
-    if schema == own:
+    source_schema = spark_schema(options.include_headers, options.columns)
+    if schema == source_schema:
         return options
-    if not options.streaming and _names_some_of(schema, own):
+    if not options.streaming and _selects_columns(schema, source_schema):
         return replace(options, columns=tuple(schema.names))
-    mend = "name columns in the option columns" if options.streaming else "name some of its columns, as they are there"
+    fix = "name columns in the option columns" if options.streaming else "name some of its columns, as they are there"
     raise ConfigurationError(
-        f"tiered_stream has a schema of its own, {own.simpleString()}; take .schema(…) away, or {mend}"
+        f"tiered_stream has a schema of its own, {source_schema.simpleString()}; take .schema(…) away, or {fix}"
     )
 
 
-def _names_some_of(schema: StructType, own: StructType) -> bool:
-    fields = {field.name: field for field in own}
+def _selects_columns(schema: StructType, source_schema: StructType) -> bool:
+    fields = {field.name: field for field in source_schema}
     distinct = 0 < len(schema.names) == len(set(schema.names))
     return distinct and all(fields.get(field.name) == field for field in schema)
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    with collection_paused():
-        from tiered_stream.read.split_reader import read_split
+    from tiered_stream.read.split_reader import read_split
 
     show_log()
     share_heap()
@@ -201,7 +190,7 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
 
 
 class BatchReader(DataSourceReader):
-    """Spark's reader of one batch query: plans the input partitions, and reads one of them in a task."""
+    """Spark's reader of one batch query: plans its input partitions on the driver, and reads one of them in a task."""
 
     pruning: Pruning | None = None
 
@@ -209,25 +198,21 @@ class BatchReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        with collection_paused():
-            from tiered_stream.locate.log_source import open_log_source
-            from tiered_stream.plan.batch import plan_batch
+        from tiered_stream.locate.log_source import open_log_source
+        from tiered_stream.plan.batch import plan_batch
 
-            show_log()
-            source = open_log_source(self.options)
-        try:
+        show_log()
+        with closing(open_log_source(self.options)) as source:
             splits = plan_batch(self.options, source, self.pruning)
-            # Without any input partition, Spark would make up one and read it.
-            return [SplitPartition(split) for split in splits] or [InputPartition(None)]
-        finally:
-            source.close()
+        # Without any input partition, Spark would make up one and read it.
+        return [SplitPartition(split) for split in splits] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.options) if isinstance(partition, SplitPartition) else iter(())
 
 
 class PruningBatchReader(BatchReader):
-    """Batch reader that uses the query's filters to leave out topics, partitions, offsets and times."""
+    """Batch reader that leaves out topics, partitions, offsets and times which the query's filters exclude."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options}  # executors need no planner
@@ -241,85 +226,89 @@ class PruningBatchReader(BatchReader):
         return filters
 
 
+@dataclass(frozen=True)
+class _OpenedStream:
+    """Objects that plan a streaming query in the driver's Python process."""
+
+    source: LogSource
+    planner: StreamPlanner
+    batch_log: BatchLog
+    group: GroupFollower | None
+    """Consumer group that follows the query; None: the options name no group."""
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark's stream reader of one streaming query: plans micro-batches, and reads one input partition in a task."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._opened: tuple[LogSource, StreamPlanner] | None = None
-        self._batch_log: BatchLog | None = None
-        self._group: GroupFollower | None = None
+        self._opened: _OpenedStream | None = None
         self._offsets = LastOffsets()
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need no planner, and its connections cannot be pickled.
-        return {"options": self.options, "_opened": None, "_batch_log": None, "_group": None, "_offsets": None}
+        return {"options": self.options, "_opened": None, "_offsets": None}
 
-    def _open(self) -> tuple[LogSource, StreamPlanner]:
+    def _open(self) -> _OpenedStream:
         if self._opened is None:
-            with collection_paused():
-                from tiered_stream.locate.log_source import open_log_source
-                from tiered_stream.observe.driver_log import BatchLog
-                from tiered_stream.plan.stream import StreamPlanner
+            from tiered_stream.locate.log_source import open_log_source
+            from tiered_stream.observe.driver_log import BatchLog
+            from tiered_stream.plan.stream import StreamPlanner
 
-                show_log()
-                collect_old_rarely()
-                source = open_log_source(self.options)
-                self._opened = source, StreamPlanner(self.options, source.offset_reader, source.locator)
-                self._batch_log = BatchLog()
-                self._group = self._opened_group()
+            show_log()
+            collect_old_rarely()
+            source, group = open_log_source(self.options), None
+            planner = StreamPlanner(self.options, source.offset_reader, source.locator)
+            if self.options.commit_group_id is not None:
+                from tiered_stream.plan.group_follower import open_group
+
+                group = open_group(self.options.kafka, self.options.commit_group_id)
+            self._opened = _OpenedStream(source, planner, BatchLog(), group)
         return self._opened
 
-    def _opened_group(self) -> GroupFollower | None:
-        if self.options.commit_group_id is None:
-            return None
-        from tiered_stream.plan.group_follower import open_group
-
-        return open_group(self.options.kafka, self.options.commit_group_id)
-
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        initial = self._open()[1].initial()
-        if self._group is not None:
-            self._group.begin(initial)
+        opened = self._open()
+        initial = opened.planner.initial()
+        if opened.group is not None:
+            opened.group.begin(initial)
         return self._offsets.to_dict(initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         # Always a limit, so that Spark asks for all available data only if it ignores limits (`Trigger.Once`).
-        most = self.options.max_offsets_per_trigger
-        return ReadMaxRows(_NO_LIMIT if most is None else most)
+        limit = self.options.max_offsets_per_trigger
+        return ReadMaxRows(_NO_LIMIT if limit is None else limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._open()[1].prepare_for_available_now()
+        self._open().planner.prepare_for_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         # The planner applies the limits itself, including `minOffsetsPerTrigger`.
-        planner, done = self._open()[1], self._offsets.from_dict(start)
-        if self._batch_log is not None:
-            self._batch_log.lag = behind(done, planner.latest() or {})
-        end = planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
-        if self._group is not None:
+        opened, done = self._open(), self._offsets.from_dict(start)
+        opened.batch_log.lag = offset_lag(done, opened.planner.latest() or {})
+        end = opened.planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
+        if opened.group is not None:
             # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
-            self._group.follow(done)
-            if end == done and planner.available_now:
-                self._group.settle()
+            opened.group.follow(done)
+            if end == done and opened.planner.available_now:
+                opened.group.settle()
         return self._offsets.to_dict(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        latest = self._opened[1].latest() if self._opened else None
+        latest = self._opened.planner.latest() if self._opened else None
         return self._offsets.to_dict(latest) if latest else None
 
     @property
     def batch_log(self) -> tuple[str, ...]:
-        """Addresses at which the planner receives what tasks report about their reads; empty before the first plan."""
-        return () if self._batch_log is None else (self._batch_log.address,)
+        """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple; empty before any plan."""
+        return () if self._opened is None else (self._opened.batch_log.address,)
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
         """Return the splits of the micro-batch from offsets `start` (inclusive) to `end` (exclusive)."""
         from tiered_stream.plan.splits import splits_for
 
-        log, planner = self._open()
-        ranges = planner.ranges(self._offsets.from_dict(start), self._offsets.from_dict(end))
-        return splits_for(ranges, self.options, log.locator, planner.topic_ids)
+        opened = self._open()
+        ranges = opened.planner.ranges(self._offsets.from_dict(start), self._offsets.from_dict(end))
+        return splits_for(ranges, self.options, opened.source.locator, opened.planner.topic_ids)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [SplitPartition(split, self.batch_log) for split in self.splits(start, end)]
@@ -328,20 +317,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self.options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        if self._batch_log is not None:
-            self._batch_log.tell()
+        if self._opened is not None:
+            self._opened.batch_log.report()
 
     def stop(self) -> None:
         if self._opened is not None:
-            self._opened[0].close()
-        if self._batch_log is not None:
-            self._batch_log.close()
+            self._opened.source.close()
+            self._opened.batch_log.close()
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Stream reader that raises the error in the user's options when Spark first calls it.
+    """Stream reader for invalid options, which raises their ConfigurationError when Spark first calls it.
 
-    If the error were raised when the reader is made, pyspark's runner would try to stop the missing reader, and its
+    If `streamReader` raised the error, pyspark's runner would try to stop the missing reader, and its
     UnboundLocalError would hide the reason.
     """
 

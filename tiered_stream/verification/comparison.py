@@ -1,12 +1,14 @@
-"""Comparison of topic and table by sums of row hashes: all records are read once, and none leaves its task.
+"""Comparison of topic and table by sums of row hashes.
 
-For a partition that differs, the first differing bucket of offsets is read again row by row, and then one record.
+All records are read once, in tasks that return only sums for each bucket of 65,536 offsets. For a partition that
+differs, the row hashes of the first differing bucket are read, and then the first differing record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import orjson
@@ -22,10 +24,10 @@ from tiered_stream.verification.scope import Bounds, Scope, VerifiedTable, narro
 from tiered_stream.verification.sums_source import SOURCE
 from tiered_stream.verification.verify_report import ColumnDifference, Difference, Kind
 
-MOST_CONDITIONS = 200
-"""Maximum number of partitions for which a filter has each partition's offsets, so that Delta can skip files.
+MAX_CONDITIONS = 200
+"""Maximum number of partitions in a filter that has the offsets of each partition, so that Delta can skip files.
 
-For more partitions, the filter has one offset range for all of them.
+With more partitions, the filter has one offset range for all of them.
 """
 AT_ONCE = 32
 """Number of partitions whose differing buckets are read again in one Spark query."""
@@ -42,7 +44,7 @@ _KIND = """CASE
     WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
 END"""
 _WINDOW = 64
-"""Number of a value's bytes that are sent to the driver, around the first differing byte."""
+"""Number of bytes of a value that are sent to the driver, from shortly before the first differing byte on."""
 _SHOWN = 24
 _TEXTS = {
     "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
@@ -56,7 +58,8 @@ _TEXTS = {
 class Sides:
     """The two sides of a comparison, topic and table, as DataFrames of records, hashes or sums.
 
-    `times`: compare only records with these timestamps; None: all.
+    `settings` are the options of the source. Only records with timestamps within `times` are compared; None: all
+    records.
     """
 
     spark: SparkSession
@@ -65,14 +68,17 @@ class Sides:
     times: TimeRange | None
 
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
-        """Return the topic's rows in the ranges, as one of our Spark sources (`source`) gives them."""
+        """Return the rows that the Spark source named `source` gives for the topic's offset ranges."""
         headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
-        given = {**narrowed(self.settings, ranges), **headers, **options}
-        return self.spark.read.format(source).options(**given).load()
+        batch_options = {**narrowed(self.settings, ranges), **headers, **options}
+        return self.spark.read.format(source).options(**batch_options).load()
 
-    def topic_hashed(self, ranges: Ranges, *, each_row: bool) -> DataFrame:
-        """Return the topic's sums of row hashes, or its row hashes if `each_row`; a bucket may have several sums."""
-        hashing = Hashing(self.table.columns, self.times, each_row)
+    def topic_hashed(self, ranges: Ranges, *, by_row: bool) -> DataFrame:
+        """Return the topic's sums of row hashes by bucket, or a hash for each row if `by_row` is true.
+
+        Several rows of the result may have sums of the same bucket, which must be added up.
+        """
+        hashing = Hashing(self.table.columns, self.times, by_row)
         return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
 
     def table_rows(self, condition: str) -> DataFrame:
@@ -81,12 +87,12 @@ class Sides:
         return rows if self.times is None else rows.where(timestamps_within(self.times))
 
     def table_sums(self, scope: Scope) -> DataFrame:
-        """Return the table's sums of row hashes by bucket, each with its `lowest` and `highest` offset.
+        """Return the table's sums of row hashes by bucket, with the bucket's `lowest` and `highest` offset.
 
-        If the scope depends on the table, sums of rows outside of the scope are included, with a null bucket.
+        If the scope depends on the table, rows outside of the scope are summed too, under the bucket null.
         """
         bounds = scope.table_bounds()
-        condition = _of_topics(bounds) if scope.needs_table else within(bounds)
+        condition = _within_topics(bounds) if scope.needs_table else within(bounds)
         rows = self.table_rows(condition).join(
             sql.broadcast(_bounds_frame(self.spark, bounds)),
             ["topic", "partition"],
@@ -104,11 +110,14 @@ class Sides:
 
 
 def within(bounds: Bounds) -> str:
-    """Return an SQL condition for rows within the bounds; with many partitions, it also holds for some other rows."""
-    if len(bounds) <= MOST_CONDITIONS:
+    """Return an SQL condition that holds for the rows within the bounds.
+
+    With more than `MAX_CONDITIONS` partitions, the condition also holds for some rows outside of the bounds.
+    """
+    if len(bounds) <= MAX_CONDITIONS:
         return exactly_within(bounds)
     low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
-    return f"{_of_topics(bounds)} AND offset >= {low} AND offset < {high}"
+    return f"{_within_topics(bounds)} AND offset >= {low} AND offset < {high}"
 
 
 def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
@@ -123,7 +132,9 @@ def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
         condition = f"({number} = {partition.partition} AND {offset} >= {start} AND {offset} < {end})"
         topics.setdefault(partition.topic, []).append(condition)
     topic = _identifier(names["topic"])
-    return " OR ".join(f"({topic} = {_quoted(each)} AND ({' OR '.join(some)}))" for each, some in topics.items())
+    return " OR ".join(
+        f"({topic} = {_quoted(name)} AND ({' OR '.join(conditions)}))" for name, conditions in topics.items()
+    )
 
 
 def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) -> str:
@@ -137,8 +148,8 @@ def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) ->
     return f"{timestamp} >= timestamp_millis({times.from_ms}){end}"
 
 
-def _of_topics(partitions: Iterable[TopicPartition]) -> str:
-    return f"topic IN ({', '.join(_quoted(topic) for topic in sorted({each.topic for each in partitions}))})"
+def _within_topics(partitions: Iterable[TopicPartition]) -> str:
+    return f"topic IN ({', '.join(_quoted(topic) for topic in sorted({partition.topic for partition in partitions}))})"
 
 
 def _identifier(name: str) -> str:
@@ -164,9 +175,11 @@ def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Result for one partition: numbers of compared records, of table rows outside of the scope, and differing buckets.
+    """Result of the comparison of one partition's sums.
 
-    `first` and `last` are the first and the last bucket that differ; None: no bucket differs.
+    `topic_records` and `table_records` are numbers of compared records, and `table_outside` is the number of table rows
+    outside of the scope. `differing` is the number of buckets that differ, and `first` and `last` are the first and the
+    last such bucket; None: no bucket differs.
     """
 
     topic_records: int = 0
@@ -212,47 +225,50 @@ def first_differences(
 ) -> dict[TopicPartition, Difference]:
     """Return the first difference of each partition whose sums differ.
 
-    It reads the first differing bucket of each partition again on both sides, within the table's `bounds` and the
+    The first differing bucket of each partition is read again on both sides, within the table's `bounds` and the
     topic's `offsets`. A partition is left out if nothing differs any more.
     """
-    firsts = {each: compared.first * BUCKET for each, compared in sums.items() if compared.first is not None}
-    table, topic = {}, {}
-    for partition, first in firsts.items():
-        start, stop = bounds[partition]
-        table[partition] = max(first, start), min(first + BUCKET, stop)
-        topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, first + BUCKET)))
-    found: dict[TopicPartition, Difference] = {}
+    firsts = {partition: compared.first * BUCKET for partition, compared in sums.items() if compared.first is not None}
+    differences: dict[TopicPartition, Difference] = {}
     partitions = sorted(firsts)
-    for at in range(0, len(partitions), AT_ONCE):
-        some = partitions[at : at + AT_ONCE]
-        found |= _differences(sides, {each: topic[each] for each in some}, {each: table[each] for each in some})
-    return found
+    for begin in range(0, len(partitions), AT_ONCE):
+        table, topic = {}, {}
+        for partition in partitions[begin : begin + AT_ONCE]:
+            first, (start, stop) = firsts[partition], bounds[partition]
+            table[partition] = max(first, start), min(first + BUCKET, stop)
+            topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, first + BUCKET)))
+        differences |= _differences(sides, topic, table)
+    return differences
 
 
 def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
-    ours = _by_offset(sides.topic_hashed(topic, each_row=True), "topic_")
+    """Return the first difference of each partition, by row hashes of the topic's and the table's offsets."""
+    ours = _by_offset(sides.topic_hashed(topic, by_row=True), "topic_")
     hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
     joined = ours.join(_by_offset(hashed, ""), _ROW_KEYS, "full_outer")
     differing = joined.withColumn("kind", sql.expr(_KIND)).where("kind IS NOT NULL")
     counts = [sql.expr(f"count_if(kind = '{kind.value}') AS {kind.value}") for kind in Kind]
-    first = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
-    rows = differing.groupBy(*_ROW_KEYS[:2]).agg(first, *counts).collect()
+    first_of = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
+    rows = differing.groupBy(*_ROW_KEYS[:2]).agg(first_of, *counts).collect()
     firsts = {_partition(row): row["first"] for row in rows}
-    different = {each: found["offset"] for each, found in firsts.items() if found["kind"] == Kind.DIFFERENT.value}
+    different = {
+        partition: first["offset"] for partition, first in firsts.items() if first["kind"] == Kind.DIFFERENT.value
+    }
     columns = _column_differences(sides, different) if different else {}
     return {
         partition: Difference(
-            found["offset"],
-            Kind(found["kind"]),
-            found["copies"],
+            first["offset"],
+            Kind(first["kind"]),
+            first["copies"],
             columns.get(partition, ()),
             tuple((kind, row[kind.value]) for kind in Kind if row[kind.value]),
         )
-        for row, (partition, found) in zip(rows, firsts.items(), strict=True)
+        for row, (partition, first) in zip(rows, firsts.items(), strict=True)
     }
 
 
 def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
+    """Return the number, least and greatest of each offset's row hashes, in columns named `prefix` and a name."""
     return rows.groupBy(*_ROW_KEYS).agg(
         sql.count("*").alias(f"{prefix}copies"),
         sql.min("hash").alias(f"{prefix}least_hash"),
@@ -266,7 +282,7 @@ def _column_differences(
     """Return the columns that differ in one record of each partition.
 
     Args:
-        offsets: offset of the record by partition; topic and table have one row each of it.
+        offsets: the record's offset, by partition; topic and table have one row each of this offset.
     """
     columns = sides.table.columns
     ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
@@ -274,33 +290,36 @@ def _column_differences(
     ours = _texts(sides.topic_rows("tiered_stream", ranges), columns, "topic_")
     theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
     rows = ours.join(theirs, _ROW_KEYS).selectExpr(*_ROW_KEYS, *map(_window, columns)).collect()
-    return {_partition(row): tuple(_shown(name, row[name]) for name in columns if row[name]) for row in rows}
+    return {
+        _partition(row): tuple(_column_difference(name, row[name]) for name in columns if row[name]) for row in rows
+    }
 
 
 def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
+    """Return the columns as bytes, in columns whose names begin with `prefix`."""
     return rows.selectExpr(*_ROW_KEYS, *(f"{_TEXTS[name]} AS {prefix}{name}" for name in columns))
 
 
 def _window(column: str) -> str:
-    """Return an SQL expression: null if a column is equal on both sides, else the sizes and first differing bytes."""
+    """Return an SQL expression: null if a column is equal on both sides, else its sizes and first differing bytes."""
     ours, theirs = f"topic_{column}", f"table_{column}"
     longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
     topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
-    at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), start -> NOT {topic} <=> {table}), 1)"
-    there = f"transform(array({at}), start -> struct(start, {topic} AS topic, {table} AS table))[0]"
+    start_at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), start -> NOT {topic} <=> {table}), 1)"
+    windows = f"transform(array({start_at}), start -> struct(start, {topic} AS topic, {table} AS table))[0]"
     sizes = f"octet_length({ours}) AS topic_size, octet_length({theirs}) AS table_size"
-    return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({there} AS there, {sizes}) END AS {column}"
+    return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({windows} AS windows, {sizes}) END AS {column}"
 
 
-def _shown(column: str, found: Row) -> ColumnDifference:
-    there = found["there"]
-    topic, table = (None if window is None else bytes(window) for window in (there["topic"], there["table"]))
+def _column_difference(column: str, row: Row) -> ColumnDifference:
+    windows = row["windows"]
+    topic, table = (None if window is None else bytes(window) for window in (windows["topic"], windows["table"]))
     if column == "timestamp":
         return ColumnDifference(column, _time(topic), _time(table))
-    pairs = enumerate(zip(topic or b"", table or b"", strict=False))
-    same = next((at for at, (one, other) in pairs if one != other), min(len(topic or b""), len(table or b"")))
-    topic_value = _bytes(topic, found["topic_size"], there["start"], same)
-    return ColumnDifference(column, topic_value, _bytes(table, found["table_size"], there["start"], same))
+    pairs = zip(topic or b"", table or b"", strict=False)
+    same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    topic_value = _bytes(topic, row["topic_size"], windows["start"], same)
+    return ColumnDifference(column, topic_value, _bytes(table, row["table_size"], windows["start"], same))
 
 
 def _time(text: bytes | None) -> str:

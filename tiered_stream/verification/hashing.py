@@ -1,4 +1,4 @@
-"""What tasks hash, as an option of the source of sums, and the columns that they answer with."""
+"""Option of the source `tiered_stream_sums` that says what its tasks hash, and the columns of its rows."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import orjson
 from tiered_stream.options.positions import TimeRange
 
 HASHING = "verify.hashing"
-"""Option that says what is hashed; its value comes from `Hashing.to_json`."""
+"""Name of the option; its value is the JSON of `Hashing`."""
 SUMS = ("topic", "partition", "bucket", "records", "high", "low")
-"""Columns of a row of sums, for one bucket of offsets (see `row_hash.bucket_sums`).
+"""Columns of a row with the sums of one bucket of offsets (see `row_hash.bucket_sums`).
 
-Several tasks may give rows of the same bucket, which must be added up.
+Several tasks may return rows of the same bucket, which must be added up.
 """
 HASHES = ("topic", "partition", "offset", "hash")
 
 
 @dataclass(frozen=True, slots=True)
 class Hashing:
-    """Choice of what is hashed: the offset and `columns`, for rows whose timestamp is in `times` (None: all rows).
+    """Choice of what tasks hash: the offset and `columns` of rows with timestamps within `times` (None: all rows).
 
-    `each_row`: return a hash for each row instead of sums.
+    If `by_row` is true, tasks return a hash for each row instead of sums.
     """
 
     columns: tuple[str, ...]
     times: TimeRange | None = None
-    each_row: bool = False
+    by_row: bool = False
 
     @property
-    def answer(self) -> tuple[str, ...]:
-        """Return the names of the result's columns; all but the first two are 64-bit integers."""
-        return HASHES if self.each_row else SUMS
+    def result_columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that tasks return; all but the first two are 64-bit integers."""
+        return HASHES if self.by_row else SUMS
 
     def to_json(self) -> str:
         """Return the value of the source's option `HASHING`."""
@@ -41,6 +41,6 @@ class Hashing:
     @classmethod
     def from_json(cls, text: str) -> Hashing:
         """Parse the value of the option `HASHING`; the inverse of `to_json`."""
-        given = orjson.loads(text)
-        times = given["times"]
-        return cls(tuple(given["columns"]), None if times is None else TimeRange(**times), given["each_row"])
+        values = orjson.loads(text)
+        times = values["times"]
+        return cls(tuple(values["columns"]), None if times is None else TimeRange(**times), values["by_row"])

@@ -25,7 +25,7 @@ from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.command_settings import ENDS, POSITIONS, STARTS, gives, without
 from tiered_stream.options.offset_json import offsets_to_json
-from tiered_stream.options.offset_ranges import Ranges, ends_of, starting_at
+from tiered_stream.options.offset_ranges import Ranges, ends_of, ranges_between, starting_at
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.types import Queries
@@ -36,8 +36,8 @@ from tiered_stream.spark.source import spark_schema
 
 NO_END = 2**63 - 1
 
-_FAIL = spark.FAIL_ON_DATA_LOSS.name
-_OF_STREAMS = tuple(option.name for option in OPTIONS if option.queries is Queries.STREAMING)
+_FAIL_ON_DATA_LOSS = spark.FAIL_ON_DATA_LOSS.name
+_STREAM_OPTIONS = tuple(option.name for option in OPTIONS if option.queries is Queries.STREAMING)
 
 Bounds = Mapping[TopicPartition, tuple[int, int]]
 """Start and end offset (exclusive) by partition. They may be negative, because a table may have any offsets."""
@@ -46,14 +46,15 @@ _NEEDED = ("topic", "partition", "offset")
 _TYPES: Mapping[str, type[DataType]] = {
     "partition": LongType, "offset": IntegerType, "key": StringType, "value": StringType,
 }  # fmt: skip
-"""Other type that a table's column may have than the source's column of that name."""
+"""Type that a table's column may have instead of the type of the source's column with the same name."""
 
 
 @dataclass(frozen=True)
 class VerifiedTable:
     """Delta table at one `version`, with columns as the source names and types them.
 
-    `rows` has the columns `topic`, `partition` and `offset`, and `columns`: the columns of `HASHED` that the table has.
+    `columns` are the names in `HASHED` that the table has as columns. `rows` has these columns, and `topic`,
+    `partition` and `offset`.
     """
 
     name: str
@@ -63,7 +64,7 @@ class VerifiedTable:
 
 
 def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> VerifiedTable:
-    """Return a table, pinned to its latest version so that later commits are not seen.
+    """Return the table at its latest version, so that later commits are not read.
 
     Args:
         table: a path (it has a slash in it), or a name in the catalog.
@@ -80,16 +81,16 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
     with spark_errors(table, "read"):
         version, rows = _latest(spark, address)
         columns = {column.lower(): column for column in rows.columns}
-    found = {name: columns[own.lower()] for name, own in names.items() if own.lower() in columns}
-    present = [name for name in (*_NEEDED, *HASHED) if name in found]
-    types = {name: _cast(table, name, rows.schema[found[name]].dataType) for name in present}
+    own_names = {name: columns[own.lower()] for name, own in names.items() if own.lower() in columns}
+    present = [name for name in (*_NEEDED, *HASHED) if name in own_names]
+    types = {name: _cast(table, name, rows.schema[own_names[name]].dataType) for name in present}
     missing = [name for name in _NEEDED if name not in present]
     if missing or len(present) == len(_NEEDED):
         raise ConfigurationError(
             f"the table {table} cannot be compared: it has no column {' and '.join(missing) or ' or '.join(HASHED)}; "
             "it must have the name that it has in the source, or that ingest.kafkaColumns gives it"
         )
-    named = [rows[f"`{found[name]}`"].cast(kind).alias(name) for name, kind in types.items()]
+    named = [rows[f"`{own_names[name]}`"].cast(kind).alias(name) for name, kind in types.items()]
     return VerifiedTable(str(address), version, tuple(present[len(_NEEDED) :]), rows.select(*named))
 
 
@@ -104,47 +105,56 @@ def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]
     return latest["version"], rows
 
 
-def _cast(table: str, name: str, kind: DataType) -> DataType:
-    """Return the source's type, to which a table's column is cast; the table may have key and value as text.
+def _cast(table: str, name: str, table_type: DataType) -> DataType:
+    """Return the source's type of the column `name`, to which the table's column is cast.
 
-    Text becomes bytes without a change, because Spark keeps bytes in a text even if they are not UTF-8.
+    The table may have key and value as text. Text becomes bytes without a change, because Spark keeps bytes in a text
+    even if they are not UTF-8.
 
     Raises:
         ConfigurationError: a column of this type may differ from what the record had.
     """
-    wanted = spark_schema(include_headers=True)[name].dataType
-    allowed = (type(wanted), _TYPES.get(name, type(wanted)))
-    if not isinstance(kind, allowed) or (name == "headers" and kind.simpleString() != wanted.simpleString()):
+    source_type = spark_schema(include_headers=True)[name].dataType
+    allowed = (type(source_type), _TYPES.get(name, type(source_type)))
+    if not isinstance(table_type, allowed) or (
+        name == "headers" and table_type.simpleString() != source_type.simpleString()
+    ):
         raise ConfigurationError(
-            f"the table {table} cannot be compared: it has {name} as {kind.simpleString()}, "
-            f"and records have it as {wanted.simpleString()}"
+            f"the table {table} cannot be compared: it has {name} as {table_type.simpleString()}, "
+            f"and records have it as {source_type.simpleString()}"
         )
-    return wanted
+    return source_type
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Offset ranges of the partitions' logs, and the `given` ranges to compare, by default the whole logs."""
+    """Offset ranges of the logs, and the `requested` ranges among them, which the options or the caller choose.
+
+    `has_start` and `has_end` say whether the options name a start and an end. Without them, the table decides where the
+    comparison begins and ends.
+    """
 
     logs: Ranges
-    given: Ranges
-    start_is_given: bool
-    end_is_given: bool
+    requested: Ranges
+    has_start: bool
+    has_end: bool
     assigned: bool
     """True if the partitions are given by `assign`, so that the topics' other partitions are ignored."""
     archive: bool
     """True if the logs come from an archive, which may end before the table does."""
 
     def table_bounds(self) -> Bounds:
-        """Return start and end offset, by partition, of the table's rows that are compared."""
+        """Return start and end offset of the table's rows that are compared, by partition."""
         # The logs' ends were looked up after the table's version, so rows beyond them are in no log: they are extra.
-        ends = self.end_is_given or self.archive
-        return {partition: (given.start, given.end if ends else NO_END) for partition, given in self.given.items()}
+        ends = self.has_end or self.archive
+        return {
+            partition: (offsets.start, offsets.end if ends else NO_END) for partition, offsets in self.requested.items()
+        }
 
     @property
     def needs_table(self) -> bool:
-        """Return whether the ranges to compare depend on which offsets the table has."""
-        return not (self.start_is_given and self.end_is_given)
+        """Return true if the ranges to compare depend on the offsets that the table has."""
+        return not (self.has_start and self.has_end)
 
     def compared(self, table: Ranges) -> dict[TopicPartition, OffsetRange]:
         """Return the offset ranges to compare, by partition.
@@ -152,14 +162,16 @@ class Scope:
         Args:
             table: lowest to highest offset of each partition that the table has within `table_bounds`.
         """
-        return {partition: self._compared(given, table.get(partition)) for partition, given in self.given.items()}
+        return {
+            partition: self._compared(offsets, table.get(partition)) for partition, offsets in self.requested.items()
+        }
 
-    def _compared(self, given: OffsetRange, table: OffsetRange | None) -> OffsetRange:
+    def _compared(self, requested: OffsetRange, table: OffsetRange | None) -> OffsetRange:
         if table is None:
-            # The table has no row of the partition. With a given start, that means that all rows are missing.
-            return given if self.start_is_given else OffsetRange(given.end, given.end)
-        start = given.start if self.start_is_given else max(given.start, min(table.start, given.end))
-        end = given.end if self.end_is_given else max(start, min(table.end, given.end))
+            # The table has no row of the partition. If the options name a start, all rows are missing.
+            return requested if self.has_start else OffsetRange(requested.end, requested.end)
+        start = requested.start if self.has_start else max(requested.start, min(table.start, requested.end))
+        end = requested.end if self.has_end else max(start, min(table.end, requested.end))
         return OffsetRange(start, end)
 
 
@@ -178,17 +190,17 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     elif _start_has_moved(settings):
         settings = without(settings, [spark.STARTING_OFFSETS.name])
     # Offsets that the logs no longer hold are left out with a warning. Offsets that are lost later fail the read.
-    batch = {**without(settings, (*_OF_STREAMS, _FAIL)), _FAIL: "false"}
+    batch = {**without(settings, (*_STREAM_OPTIONS, _FAIL_ON_DATA_LOSS)), _FAIL_ON_DATA_LOSS: "false"}
     options = parse_options(batch, streaming=False)
     with closing(open_log_source(options)) as source:
         lookup = OffsetLookup.of(options, source.offset_reader)
-        wanted, bounds = batch_ranges(options, lookup), lookup.bounds({}, {})
-    logs = {each: OffsetRange(first, max(first, bounds.latest[each])) for each, first in bounds.earliest.items()}
+        requested, bounds = batch_ranges(options, lookup), lookup.bounds({}, {})
+    logs = ranges_between(bounds.earliest, {partition: bounds.latest[partition] for partition in bounds.earliest})
     return Scope(
         logs,
-        {partition: offsets for partition, offsets in wanted.items() if partition in logs},
-        start_is_given=gives(settings, STARTS),
-        end_is_given=gives(settings, ENDS),
+        {partition: offsets for partition, offsets in requested.items() if partition in logs},
+        has_start=gives(settings, STARTS),
+        has_end=gives(settings, ENDS),
         assigned=gives(settings, [spark.ASSIGN.name]),
         archive=options.locator is LocatorName.ARCHIVE,
     )
@@ -197,14 +209,14 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
 def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     """Return the options of a batch query that reads exactly these ranges, and fails if a record is lost."""
     ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
-    return without(settings, (*POSITIONS, *_OF_STREAMS, _FAIL)) | starting_at(ranges) | ends
+    return without(settings, (*POSITIONS, *_STREAM_OPTIONS, _FAIL_ON_DATA_LOSS)) | starting_at(ranges) | ends
 
 
 def _start_has_moved(settings: Mapping[str, str]) -> bool:
-    """Return whether the options start at a position that has moved since the stream began: `latest` or a group's.
+    """Return true if the options start at `latest` or at a group's offsets, which have moved since the stream began.
 
-    In that case the table shows where the stream began.
+    Then only the table shows where the stream began.
     """
-    given = {name.lower(): value for name, value in settings.items()}
-    start = given.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower()
+    values = {name.lower(): value for name, value in settings.items()}
+    start = values.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower()
     return start == "latest" or start.startswith(spark.GROUP)

@@ -36,21 +36,22 @@ class StorageDifference:
     segment: str | None = None
 
     def __str__(self) -> str:
-        how = {
+        texts = {
             Kind.MISSING: f"offset {self.offset} is at the broker, and not in the storage",
             Kind.EXTRA: f"offset {self.offset} is in the storage, and not at the broker",
             Kind.DIFFERENT: f"offset {self.offset}: {self.detail}",
             Kind.UNREADABLE: f"from offset {self.offset} on the storage does not give them: {self.detail}",
         }
-        return how[self.kind] + (f" ({self.segment})" if self.segment else "")
+        return texts[self.kind] + (f" ({self.segment})" if self.segment else "")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionComparison:
-    """Result of comparing one partition: `asked` are the requested offsets, `compared` the tiered part of them.
+    """Result of the comparison of one partition.
 
-    The broker has `on_disk` of the compared offsets on its own disk, and fetches the others from the storage itself.
-    `records` is the number of the broker's records. `differing_buckets` counts buckets of 65,536 offsets.
+    `asked` are the requested offsets, and `compared` the tiered offsets among them. `on_disk` is the number of compared
+    offsets that the broker has on its own disk; it fetches the other offsets from the storage. `records` is the number
+    of the broker's records, and `differing_buckets` the number of buckets of 65,536 offsets that differ.
     """
 
     partition: TopicPartition
@@ -71,8 +72,8 @@ class PartitionComparison:
         """Number of offsets that were compared."""
         return sum(map(len, self.compared))
 
-    def found(self) -> str:
-        """Return a description of the difference in this partition."""
+    def describe(self) -> str:
+        """Return a sentence about the first difference in this partition."""
         return str(self.first or f"{self.differing_buckets} buckets differed when they were first read, and then not")
 
 
@@ -85,25 +86,25 @@ class StorageReport:
     @property
     def equal(self) -> bool:
         """True if no difference was found in any partition."""
-        return all(each.equal for each in self.partitions)
+        return all(result.equal for result in self.partitions)
 
     @property
     def records(self) -> int:
         """Number of the brokers' records that were compared."""
-        return sum(each.records for each in self.partitions)
+        return sum(result.records for result in self.partitions)
 
     def summary(self) -> str:
-        """Return the verdict in one line."""
+        """Return the result of the whole comparison in one line."""
         if self.equal:
             return f"the storage gives what the brokers give: {self.records:,} records compared"
-        wrong = ", ".join(str(each.partition) for each in self.partitions if not each.equal)
+        wrong = ", ".join(str(result.partition) for result in self.partitions if not result.equal)
         return f"the storage differs from the brokers in {wrong}: {self.records:,} records compared"
 
     def to_json(self) -> str:
         """Return the whole report as JSON."""
-        partitions = [asdict(each) | {"equal": each.equal} for each in self.partitions]
-        found = {"partitions": partitions, "equal": self.equal, "records": self.records}
-        return orjson.dumps(found, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
+        partitions = [asdict(result) | {"equal": result.equal} for result in self.partitions]
+        figures = {"partitions": partitions, "equal": self.equal, "records": self.records}
+        return orjson.dumps(figures, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
 
 
 def render_storage(report: StorageReport) -> RenderableType:
@@ -112,17 +113,19 @@ def render_storage(report: StorageReport) -> RenderableType:
     for column in ("records", "offsets on brokers' disks"):
         table.add_column(column, justify="right")
     table.add_column("found")
-    for each in report.partitions:
-        compared = ", ".join(f"{part.start:,} to {part.end - 1:,}" for part in each.compared)
-        compared = compared or ("none is tiered" if each.equal else "none")
-        verdict = Text("equal") if each.equal else Text("differs", "red")
-        table.add_row(str(each.partition), compared, f"{each.records:,}", f"{each.on_disk:,}", verdict)
+    for result in report.partitions:
+        compared = ", ".join(f"{part.start:,} to {part.end - 1:,}" for part in result.compared)
+        compared = compared or ("none is tiered" if result.equal else "none")
+        verdict = Text("equal") if result.equal else Text("differs", "red")
+        table.add_row(str(result.partition), compared, f"{result.records:,}", f"{result.on_disk:,}", verdict)
     return Group(table, *_lines(report))
 
 
 def _lines(report: StorageReport) -> Iterator[Text]:
-    yield from (Text(f"{each.partition}: {each.found()}", "red") for each in report.partitions if not each.equal)
-    if any(each.on_disk < each.offsets for each in report.partitions):
+    yield from (
+        Text(f"{result.partition}: {result.describe()}", "red") for result in report.partitions if not result.equal
+    )
+    if any(result.on_disk < result.offsets for result in report.partitions):
         yield Text(
             "What is not on brokers' disks, the brokers fetched from the same storage: that shows that it is read as "
             "they read it, and not that it is what was produced."

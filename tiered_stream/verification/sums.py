@@ -15,34 +15,38 @@ from tiered_stream.records.arrow import repeated_int32, repeated_text
 from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
 from tiered_stream.verification.hashing import Hashing
 
-MOST_WAITING = 65_536
-"""Number of sums that are collected before they are yielded. In a log that is nearly all gaps, a sum is of one row."""
+MAX_WAITING = 65_536
+"""Number of sums in one batch for the JVM. In a log that has nearly only gaps, a sum is over one row."""
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
-    """Read a split and yield batches with the columns `hashing.answer`: sums of row hashes, or a hash for each row.
+    """Read a split and yield batches with the columns `hashing.result_columns`.
+
+    A row of a batch has the sums of row hashes of one bucket of offsets, or the hash of one record.
 
     Raises:
         TieredStreamError: the split cannot be read (see `read.read_split`).
     """
     reader, partition = SplitReader(split, options, BATCH_ROWS), split.topic_partition
     batches = within_times(reader.batches(), hashing.times)
-    found = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
-    for columns in found if hashing.each_row else together(bucket_sums(*each) for each in found):
+    hashed = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
+    for columns in hashed if hashing.by_row else together(bucket_sums(*row_columns) for row_columns in hashed):
         count = len(columns[0])
-        same = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
-        yield pa.RecordBatch.from_arrays([*same, *map(pa.array, columns)], names=list(hashing.answer))
+        partition_columns = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
+        yield pa.RecordBatch.from_arrays(
+            [*partition_columns, *map(pa.array, columns)], names=list(hashing.result_columns)
+        )
     send(reader.metrics, options.metrics_addresses)
 
 
 def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:
-    """Join `parts` (tuples of columns) into few large ones, because each batch costs a transfer to the JVM."""
+    """Join tuples of columns into few tuples of at least `MAX_WAITING` rows, because each batch costs a transfer."""
     waiting: list[tuple[Numbers, ...]] = []
     size = 0
     for part in parts:
         waiting.append(part)
         size += len(part[0])
-        if size >= MOST_WAITING:
+        if size >= MAX_WAITING:
             yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
             waiting, size = [], 0
     if size:

@@ -1,4 +1,4 @@
-"""Spark source whose tasks hash a topic's records: planned like `tiered_stream`, but its rows are sums or hashes."""
+"""Spark source that is planned like `tiered_stream`, but whose tasks return sums of row hashes, or row hashes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ SOURCE = "tiered_stream_sums"
 
 
 class SumsDataSource(DataSource):
-    """Spark data source that returns sums of row hashes or row hashes; only `replay.verification` uses it."""
+    """Spark data source that returns sums of row hashes or row hashes; only `comparison.py` uses it."""
 
     @classmethod
     def name(cls) -> str:
         return SOURCE
 
     def schema(self) -> StructType:
-        answer = self._hashing().answer
-        types = (StringType(), IntegerType(), *[LongType()] * (len(answer) - 2))
-        return StructType([StructField(name, kind) for name, kind in zip(answer, types, strict=True)])
+        columns = self._hashing().result_columns
+        types = (StringType(), IntegerType(), *[LongType()] * (len(columns) - 2))
+        return StructType([StructField(name, kind) for name, kind in zip(columns, types, strict=True)])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return SumsReader(parse_options(self.options, streaming=False), self._hashing())

@@ -19,7 +19,7 @@ class Kind(Enum):
 
     MISSING = "missing"
     EXTRA = "extra"
-    DOUBLED = "doubled"
+    DUPLICATE = "doubled"
     DIFFERENT = "different"
 
 
@@ -36,8 +36,8 @@ class ColumnDifference:
 class Difference:
     """First offset of a partition at which the table differs from the topic.
 
-    `copies`: number of rows that the table has of this offset. `counts`: number of differing offsets of each kind in
-    the same bucket of 65,536 offsets.
+    `copies` is the number of the table's rows with this offset. `columns` are the columns that differ, if `kind` is
+    DIFFERENT. `counts` has the number of differing offsets of each kind in the same bucket of 65,536 offsets.
     """
 
     offset: int
@@ -47,23 +47,25 @@ class Difference:
     counts: tuple[tuple[Kind, int], ...]
 
     def __str__(self) -> str:
-        columns = (f"{each.column} is {each.topic} in the topic, {each.table} in the table" for each in self.columns)
-        how = {
+        columns = (
+            f"{column.column} is {column.topic} in the topic, {column.table} in the table" for column in self.columns
+        )
+        texts = {
             Kind.MISSING: " is missing from the table",
             Kind.EXTRA: " is in the table, and not in the topic",
-            Kind.DOUBLED: f" is {self.copies} times in the table",
+            Kind.DUPLICATE: f" is {self.copies} times in the table",
             Kind.DIFFERENT: f": {'; '.join(columns)}",
         }
-        return f"offset {self.offset}{how[self.kind]}"
+        return f"offset {self.offset}{texts[self.kind]}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
     """Result of the comparison of one partition.
 
-    `log` has the offsets that the topic holds now, and `offsets` the part of them that was compared. `topic_records`
-    and `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
-    `offsets`. `differing` has the offsets from the first to the last bucket that differs, in whole buckets.
+    `log` are the offsets that the topic has now, and `offsets` the compared offsets among them. `topic_records` and
+    `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
+    `offsets`. `differing` are the offsets from the first to the last bucket that differs, in whole buckets.
     """
 
     partition: TopicPartition
@@ -78,7 +80,7 @@ class PartitionReport:
 
     @property
     def equal(self) -> bool:
-        """Return whether table and topic are equal in the compared offsets."""
+        """Return true if table and topic are equal in the compared offsets."""
         return self.differing_buckets == 0
 
     def not_compared(self) -> Iterator[str]:
@@ -90,8 +92,8 @@ class PartitionReport:
         if self.table_outside:
             yield f"{self.table_outside:,} rows of the table"
 
-    def found(self) -> str:
-        """Return the result as one sentence: equal, or the first difference."""
+    def describe(self) -> str:
+        """Return `equal`, or a sentence about the first difference."""
         if self.equal:
             return "equal"
         assert self.differing is not None
@@ -108,8 +110,8 @@ class PartitionReport:
 class VerifyReport:
     """Result of the comparison of a table, at `version`, with its topics.
 
-    `columns` were compared in addition to the offset; `left_out` are columns that the table does not have. `not_read`:
-    partitions that the table has rows of but the topics do not have, each with the number of rows.
+    `columns` were compared in addition to the offset, and `left_out` were not, because the table does not have them.
+    `not_read` has the partitions of which only the table has rows, each with the number of rows.
     """
 
     table: str
@@ -121,20 +123,20 @@ class VerifyReport:
 
     @property
     def equal(self) -> bool:
-        """Return whether no partition differs, and the table has no rows of other partitions."""
-        return all(each.equal for each in self.partitions) and not self.not_read
+        """Return true if no partition differs, and the table has no rows of other partitions."""
+        return all(report.equal for report in self.partitions) and not self.not_read
 
     @property
     def records(self) -> int:
-        """Return how many of the topics' records were compared."""
-        return sum(each.topic_records for each in self.partitions)
+        """Return the number of the topics' records that were compared."""
+        return sum(report.topic_records for report in self.partitions)
 
     def summary(self) -> str:
         """Return the result as one line."""
         where = f"{self.table} (version {self.version})"
         if self.equal:
             return f"{where} is equal to its topics: {self.records:,} records compared"
-        wrong = [each.partition for each in self.partitions if not each.equal]
+        wrong = [report.partition for report in self.partitions if not report.equal]
         wrong += [partition for partition, _ in self.not_read]
         return f"{where} differs from its topics in {', '.join(map(str, wrong))}: {self.records:,} records compared"
 
@@ -144,30 +146,32 @@ class VerifyReport:
             yield f"not compared, because the table has no such column: {', '.join(self.left_out)}"
         for partition, rows in self.not_read:
             yield f"{partition}: {rows:,} rows in the table, of a partition that the topic does not have"
-        for each in self.partitions:
-            outside = list(each.not_compared())
+        for report in self.partitions:
+            outside = list(report.not_compared())
             if outside:
-                yield f"{each.partition}: not compared: {'; '.join(outside)}"
+                yield f"{report.partition}: not compared: {'; '.join(outside)}"
 
     def to_json(self) -> str:
         """Return the whole report as JSON."""
-        partitions = [asdict(each) | {"equal": each.equal} for each in self.partitions]
-        found = asdict(self) | {"partitions": partitions, "equal": self.equal, "records": self.records}
-        return orjson.dumps(found, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
+        partitions = [asdict(report) | {"equal": report.equal} for report in self.partitions]
+        figures = asdict(self) | {"partitions": partitions, "equal": self.equal, "records": self.records}
+        return orjson.dumps(figures, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
 
 
 def render(report: VerifyReport) -> RenderableType:
-    """Return the report as a table and lines for a terminal."""
+    """Render the report as a table and lines for a terminal."""
     table = Table("partition", title=f"{report.table}, version {report.version}")
     for column in ("offsets compared", "records in the topic", "in the table"):
         table.add_column(column, justify="right")
     table.add_column("found")
-    for each in report.partitions:
-        compared = f"{each.offsets.start:,} to {each.offsets.end - 1:,}" if len(each.offsets) else "none"
-        style = "" if each.equal else "red"
-        counts = f"{each.topic_records:,}", f"{each.table_records:,}"
-        table.add_row(str(each.partition), compared, *counts, Text("equal" if each.equal else "differs", style))
+    for entry in report.partitions:
+        compared = f"{entry.offsets.start:,} to {entry.offsets.end - 1:,}" if len(entry.offsets) else "none"
+        style = "" if entry.equal else "red"
+        counts = f"{entry.topic_records:,}", f"{entry.table_records:,}"
+        table.add_row(str(entry.partition), compared, *counts, Text("equal" if entry.equal else "differs", style))
     # Differences get lines of their own, because a narrow table column would break them apart.
-    found = [Text(f"{each.partition}: {each.found()}", "red") for each in report.partitions if not each.equal]
+    differences = [
+        Text(f"{entry.partition}: {entry.describe()}", "red") for entry in report.partitions if not entry.equal
+    ]
     notes = [Text(note, "yellow") for note in report.notes()]
-    return Group(table, *found, *notes, Text(report.summary(), "green" if report.equal else "red"))
+    return Group(table, *differences, *notes, Text(report.summary(), "green" if report.equal else "red"))

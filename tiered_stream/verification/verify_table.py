@@ -66,26 +66,28 @@ def verify(
     register(spark)
     register_source(spark, SumsDataSource)
     sides = Sides(spark, settings, verified, times)
-    sums, offsets = _compared(sides, scope) if scope.given else ({}, {})
+    sums, offsets = _compared(sides, scope) if scope.requested else ({}, {})
     firsts = first_differences(sides, scope.table_bounds(), sums, offsets)
 
     def report(partition: TopicPartition) -> PartitionReport:
-        found, log, compared = sums.get(partition, Compared()), scope.logs[partition], offsets[partition]
-        counts = found.topic_records, found.table_records, found.table_outside, found.differing
-        return PartitionReport(partition, log, compared, *counts, found.differing_offsets, firsts.get(partition))
+        figures, log, compared = sums.get(partition, Compared()), scope.logs[partition], offsets[partition]
+        counts = figures.topic_records, figures.table_records, figures.table_outside, figures.differing
+        return PartitionReport(partition, log, compared, *counts, figures.differing_offsets, firsts.get(partition))
 
     return VerifyReport(
         table=verified.name,
         version=verified.version,
         columns=verified.columns,
         left_out=tuple(name for name in HASHED if name not in verified.columns),
-        partitions=tuple(map(report, sorted(scope.given))),
-        not_read=tuple((each, sums[each].table_outside) for each in sorted(sums.keys() - scope.given.keys())),
+        partitions=tuple(map(report, sorted(scope.requested))),
+        not_read=tuple(
+            (partition, sums[partition].table_outside) for partition in sorted(sums.keys() - scope.requested.keys())
+        ),
     )
 
 
 def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
-    """Return the topics to compare; for a `subscribePattern`, only the matching topics with settings of their own."""
+    """Return the topics to compare; for `subscribePattern`, only the matching topics with `ingest.topic.*` settings."""
     if ranges is not None:
         return {partition.topic for partition in ranges}
     subscription = parse_subscription(options)
@@ -97,29 +99,29 @@ def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
 
 
 def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
-    """Return the table's columns that hold a record's parts, by Kafka's name (see `row_schema.record_columns`).
+    """Return the names of the table's columns with a record's key, value and so on, by Kafka's name for them.
 
     Raises:
         ConfigurationError: the settings of two topics name different columns.
     """
-    found = {topic: record_columns(settings_of_topics(options, [topic])) for topic in sorted(topics)}
-    first = next(iter(found), None)
-    other = next((topic for topic, columns in found.items() if columns != found[first or ""]), None)
+    by_topic = {topic: record_columns(settings_of_topics(options, [topic])) for topic in sorted(topics)}
+    first = next(iter(by_topic), None)
+    other = next((topic for topic, columns in by_topic.items() if columns != by_topic[first or ""]), None)
     if other is not None:
         raise ConfigurationError(
             f"topics {first} and {other} have records in columns of different names ({TOPIC_PREFIX}NAME.*): verify "
             "each topic by itself"
         )
-    return record_columns(shared_settings(options)) if first is None else found[first]
+    return record_columns(shared_settings(options)) if first is None else by_topic[first]
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
-    """Compare the sums of topic and table; return the results and the topics' offset ranges that were read."""
+    """Compare the sums of topic and table; return the results and the topic's offset ranges, by partition."""
     table = sides.table_sums(scope)
     if scope.needs_table:
         table.persist()  # the few sums are needed twice, but the table is read only once
     try:
         offsets = scope.compared(table_ends(table) if scope.needs_table else {})
-        return compare(sides.topic_hashed(offsets, each_row=False), table), offsets
+        return compare(sides.topic_hashed(offsets, by_row=False), table), offsets
     finally:
         table.unpersist()

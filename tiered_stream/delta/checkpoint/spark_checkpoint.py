@@ -149,6 +149,24 @@ class SparkCheckpoint:
         """Return the last micro-batch that was begun, done or not; None: there is none."""
         return self._last(_OFFSETS)
 
+    def last_ends(self) -> tuple[int, BatchEnds] | None:
+        """Return the last committed micro-batch's id and where it ends; None: no micro-batch is committed.
+
+        Raises:
+            UnsupportedDataError: the file has a version that is not known here.
+            CorruptDataError: the file is damaged, too large, or missing.
+        """
+        batch_id = self.last_committed()
+        if batch_id is None:
+            return None
+        ends = self.ends(batch_id)
+        if ends is None:
+            raise CorruptDataError(
+                f"the checkpoint {self._folder.folder}: batch {batch_id} is committed, but {_OFFSETS}/{batch_id} is "
+                "missing: bring it back"
+            )
+        return batch_id, ends
+
     def ends(self, batch_id: int) -> BatchEnds | None:
         """Return where a micro-batch ends; None: Spark has deleted the file, or has not written it yet.
 

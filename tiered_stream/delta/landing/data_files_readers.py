@@ -35,7 +35,7 @@ from tiered_stream.formats.rows.table_rules import TableRules
 from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.process.heap_and_gc import collection_paused, settle_worker, share_heap
+from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader, SplitPartition, StreamReader
 
 SMALLEST_TASK_BYTES = 8 << 20
@@ -120,10 +120,9 @@ class TasksWrite:
             return ()
 
     def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-        with collection_paused():
-            from tiered_stream.delta.write.row_transform import TableRows, Transaction
-            from tiered_stream.delta.write.task_writer import TaskTables, write_splits
-            from tiered_stream.observe.metrics import micro_batch, send
+        from tiered_stream.delta.write.row_transform import TableRows, Transaction
+        from tiered_stream.delta.write.task_writer import TaskTables, write_splits
+        from tiered_stream.observe.metrics import current_micro_batch, send
 
         share_heap()
         if not isinstance(partition, FilesPartition):
@@ -132,7 +131,7 @@ class TasksWrite:
         task = context.partitionId() if context else 0
         tables = TaskTables(partition.held, self.only, self.park and self.only is None)
         told = {topic: replace(how, registry=self.routing.rows[""].registry) for topic, how in partition.rows.items()}
-        (query, batch), (name, number) = micro_batch() or (None, None), self.transaction
+        (query, batch), (name, number) = current_micro_batch() or (None, None), self.transaction
         of_batch = Transaction(name or query, batch if number is None else number)
         rows = TableRows(replace(self.routing, rows={**self.routing.rows, **told}), partition.rules, of_batch)
         written = write_splits(partition.splits, options, rows, task, tables)

@@ -10,7 +10,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.write.data_files import spark_file_schema
-from tiered_stream.process.heap_and_gc import collection_paused
 
 SOURCE = "tiered_stream_files"
 
@@ -26,13 +25,11 @@ class FilesDataSource(DataSource):
         return spark_file_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with collection_paused():
-            from tiered_stream.delta.landing.data_files_readers import FilesBatchReader
+        from tiered_stream.delta.landing.data_files_readers import FilesBatchReader
 
         return FilesBatchReader.asked(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        with collection_paused():
-            from tiered_stream.delta.landing.data_files_readers import FilesReader
+        from tiered_stream.delta.landing.data_files_readers import FilesReader
 
         return FilesReader.asked(self.options)

@@ -53,7 +53,7 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.spark.session import is_connect, register_source
-from tiered_stream.spark.source import reporting_to, reports_address
+from tiered_stream.spark.source import report_address, with_report_address
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.batch_commit import TableCommits
@@ -183,7 +183,7 @@ class Landing:
         tasks = (self.bounded and self.bounded.tasks) or self.spark.sparkContext.defaultParallelism
         files, bounded = replace(self.files, tasks=tasks), self.bounded
         register_source(self.spark, FilesDataSource)
-        settings = reporting_to(reports_address(self.spark), self.settings)
+        settings = with_report_address(report_address(self.spark), self.settings)
         places = dead_letter_place(self.spark, self.settings)
         route = Route(".*", str(self.address), files.uri)
         routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places, has_rules=True)
@@ -259,7 +259,7 @@ class TopicsLanding:
         log.info("the %s lane: %s", self.lane.value, self.reason)
         register_source(self.spark, FilesDataSource)
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)
-        settings = reporting_to(reports_address(self.spark), self.routing.settings)
+        settings = with_report_address(report_address(self.spark), self.routing.settings)
         routing = replace(self.routing, files=files, settings=settings)
         query = tables_query(self.spark, routing, self.run.checkpoint)
         most_dead = row_settings(routing.settings).max_dead_letters

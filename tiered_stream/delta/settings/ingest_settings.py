@@ -234,6 +234,11 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
             raise unknown_setting(name, candidates)
 
 
+def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings among `JOB_SETTINGS`; upper and lower case of the given names are the same."""
+    return {name: value for name in JOB_SETTINGS for given, value in settings.items() if given.lower() == name.lower()}
+
+
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the options of `format("tiered_stream")` among the settings: all except `ingest.*`."""
     return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tiered_stream.doctor.broker_mends import asking_mends, kafka_tool, login_mends
+from tiered_stream.doctor.broker_fixes import kafka_tool, login_fixes, request_fixes
 from tiered_stream.errors import BrokerAuthorizationError
 
 SERVERS = {"bootstrap.servers": "one:9098, two:9098"}
@@ -29,18 +29,18 @@ def by(mechanism: str) -> dict[str, str]:
 def test_a_refused_login_is_mended_by_what_the_mechanism_goes_by(
     kafka: Mapping[str, str], mend: str, other: str
 ) -> None:
-    said = login_mends(kafka)[BrokerAuthorizationError]
+    said = login_fixes(kafka)[BrokerAuthorizationError]
     assert mend in said and other not in said
 
 
 def test_a_command_for_kafkas_tools_can_be_run_as_it_is_given() -> None:
-    grant = asking_mends(SERVERS)[BrokerAuthorizationError]
+    grant = request_fixes(SERVERS)[BrokerAuthorizationError]
     assert "kafka-acls --bootstrap-server one:9098,two:9098 --add " in grant
-    secured = asking_mends(by("PLAIN"))[BrokerAuthorizationError]
+    secured = request_fixes(by("PLAIN"))[BrokerAuthorizationError]
     assert "kafka-acls --bootstrap-server one:9098,two:9098 --command-config FILE --add " in secured
     assert kafka_tool("kafka-configs", {}, "--alter") == "kafka-configs --bootstrap-server HOST:PORT --alter"
 
 
 def test_where_iam_grants_no_acl_is_advised() -> None:
-    grant = asking_mends(by("AWS_MSK_IAM"))[BrokerAuthorizationError]
+    grant = request_fixes(by("AWS_MSK_IAM"))[BrokerAuthorizationError]
     assert "kafka-cluster:ReadData" in grant and "kafka-acls" not in grant

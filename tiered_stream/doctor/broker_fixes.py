@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
-from tiered_stream.doctor.finding import Mends
+from tiered_stream.doctor.finding import Fixes
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, UnknownTopicError
 
 _NAME_AND_PASSWORD = "correct username and password in kafka.sasl.jaas.config"  # noqa: S105 - no password
-_OF_LOGINS = {
+_LOGIN_FIXES = {
     "PLAIN": _NAME_AND_PASSWORD,
     "SCRAM-SHA-256": _NAME_AND_PASSWORD,
     "SCRAM-SHA-512": _NAME_AND_PASSWORD,
@@ -21,11 +21,13 @@ _OF_LOGINS = {
 }
 
 
-def login_mends(kafka: Mapping[str, str]) -> Mends:
-    """Return advice on a failed login by error class; `kafka` are the client properties without the prefix `kafka.`."""
+def login_fixes(kafka: Mapping[str, str]) -> Fixes:
+    """Return advice on failed logins, by error class; `kafka` are the client properties without the prefix `kafka.`."""
     mechanism = _mechanism(kafka)
     # Without SASL, the broker refuses the client's certificate.
-    refused = _OF_LOGINS.get(mechanism or "", "give a client certificate that brokers accept, in kafka.ssl.keystore.*")
+    refused = _LOGIN_FIXES.get(
+        mechanism or "", "give a client certificate that brokers accept, in kafka.ssl.keystore.*"
+    )
     return {
         BrokerAuthorizationError: f"{refused}; if that is right, kafka.security.protocol and kafka.sasl.mechanism",
         ConfigurationError: "correct kafka.ssl.*: the authority to trust, or a client certificate that the broker asks "
@@ -34,8 +36,8 @@ def login_mends(kafka: Mapping[str, str]) -> Mends:
     }
 
 
-def asking_mends(kafka: Mapping[str, str]) -> Mends:
-    """Return advice on failed requests for topics and records, by error class."""
+def request_fixes(kafka: Mapping[str, str]) -> Fixes:
+    """Return advice on failed requests for topics and records, by error class; `kafka` is as for `login_fixes`."""
     acl = kafka_tool("kafka-acls", kafka, "--add --allow-principal User:NAME --operation READ --operation DESCRIBE "
                      "--topic NAME")  # fmt: skip
     granted = f"grant it, e.g. {acl}"
@@ -61,12 +63,13 @@ def kafka_tool(tool: str, kafka: Mapping[str, str], arguments: str) -> str:
 
 
 def _protocol(kafka: Mapping[str, str]) -> str:
-    return _given(kafka, "security.protocol")
+    return _property(kafka, "security.protocol")
 
 
 def _mechanism(kafka: Mapping[str, str]) -> str | None:
-    return _given(kafka, "sasl.mechanism") if _protocol(kafka).startswith("SASL") else None
+    return _property(kafka, "sasl.mechanism") if _protocol(kafka).startswith("SASL") else None
 
 
-def _given(kafka: Mapping[str, str], name: str) -> str:
+def _property(kafka: Mapping[str, str], name: str) -> str:
+    """Return a client property, or Kafka's default for it, in upper case."""
     return kafka.get(name, CLIENT_PROPERTIES[name].default).strip().upper()

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.stack.processes import LONG
 from tiered_stream.cli import app
-from tiered_stream.cli.pyspark_zip import compile_archive, find_archives, loaded_modules
+from tiered_stream.pythons.pyspark_archives import compile_archive, find_archives, loaded_modules
 from tiered_stream.records import compiled
 
 MODULES = ["pyspark/__init__.py", "pyspark/daemon.py", "pyspark/worker.py"]

@@ -50,14 +50,14 @@ def find_archives() -> tuple[Path, ...]:
     home = next(filter(None, homes), None)
     if home is None:
         raise ConfigurationError("no Spark is here: SPARK_HOME is not set, and pyspark is not installed")
-    found = Path(home, "python", "lib", "pyspark.zip")
-    if not found.is_file():
-        raise ConfigurationError(f"{found} does not exist: is {home} a Spark installation (SPARK_HOME)?")
-    return found, *sorted(found.parent.glob("py4j-*.zip"))
+    archive = Path(home, "python", "lib", "pyspark.zip")
+    if not archive.is_file():
+        raise ConfigurationError(f"{archive} does not exist: is {home} a Spark installation (SPARK_HOME)?")
+    return archive, *sorted(archive.parent.glob("py4j-*.zip"))
 
 
 def loaded_modules(archives: Sequence[Path]) -> dict[Path, list[str]]:
-    """Return, for each archive, the files of the modules in it that Spark's Python processes import at their start."""
+    """Return, by archive, the files in it (`package/module.py`) that Spark's Python processes import at their start."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, archives))}
     command = [sys.executable, "-c", _LIST_LOADED, *_PROCESSES]
     listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")
@@ -70,7 +70,7 @@ def _names_in(archive: Path, files: Iterable[str]) -> list[str]:
 
 
 def compile_archive(archive: Path, modules: Iterable[str]) -> int:
-    """Add bytecode of the modules (`package/module.py`) without bytecode to the archive; return how many were added.
+    """Add bytecode to the archive for those of its files `modules` that have none; return the number of added files.
 
     Existing entries keep their place, so processes that use the archive are not disturbed. The bytecode contains time
     and size of its source, like Python's `.pyc` files, and Python ignores it if the source differs.
@@ -80,21 +80,22 @@ def compile_archive(archive: Path, modules: Iterable[str]) -> int:
     """
     with TemporaryDirectory(dir=archive.parent) as folder:
         # The archive is replaced as a whole, so that no process ever reads a half-written one.
-        whole = Path(folder, archive.name)
-        shutil.copy2(archive, whole)
-        with zipfile.ZipFile(whole, "a") as opened:
-            there = set(opened.namelist())
-            sources = [name for name in modules if f"{name}c" not in there]
-            compiled = sum(_add(opened, name, archive, folder) for name in sources)
+        copy = Path(folder, archive.name)
+        shutil.copy2(archive, copy)
+        with zipfile.ZipFile(copy, "a") as zip_file:
+            entries = set(zip_file.namelist())
+            sources = [name for name in modules if f"{name}c" not in entries]
+            compiled = sum(_add(zip_file, name, archive, folder) for name in sources)
         if compiled:
-            os.replace(whole, archive)
+            os.replace(copy, archive)
     return compiled
 
 
-def _add(opened: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
-    source = opened.extract(name, folder)
+def _add(zip_file: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
+    """Compile the archive's file `name` in `folder` and add its bytecode; return false if it does not compile."""
+    source = zip_file.extract(name, folder)
     # A ZIP file has local times without a zone; zipimport reads them in the same way.
-    modified = time.mktime((*opened.getinfo(name).date_time, -1, -1, -1))
+    modified = time.mktime((*zip_file.getinfo(name).date_time, -1, -1, -1))
     os.utime(source, (modified, modified))
     try:
         compile(
@@ -103,5 +104,5 @@ def _add(opened: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool
         )  # fmt: skip
     except PyCompileError:
         return False  # the import of the module reports the error
-    opened.write(f"{source}c", f"{name}c")
+    zip_file.write(f"{source}c", f"{name}c")
     return True

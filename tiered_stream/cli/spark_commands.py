@@ -1,0 +1,190 @@
+"""Programs of the commands `replay` and `verify`, which run in a Spark session, and return an exit code."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tiered_stream import errors
+from tiered_stream.cli.arguments import (
+    DIFFERS,
+    FAILED,
+    REFUSED,
+    STOPPED,
+    PriceArguments,
+    SettingsArguments,
+    SparkArguments,
+    show,
+)
+from tiered_stream.cli.replay_arguments import ReplayCommand
+from tiered_stream.delta.catalog.session_builder import session_builder
+from tiered_stream.delta.landing.landing_by_topic import lands_in
+from tiered_stream.delta.schema.routing import TOPIC
+from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, JOB_SETTINGS, LANE, TABLE, job_settings
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.observe.metrics import describe
+from tiered_stream.observe.standard_output import open_console
+from tiered_stream.options.command_settings import without
+from tiered_stream.plan.read_cost import priced
+from tiered_stream.replay.estimate import render
+from tiered_stream.replay.follow import follower
+from tiered_stream.replay.run_replay import Replay, plan_replay
+from tiered_stream.replay.target import Target
+from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
+from tiered_stream.replay.times import parse_range, show_range
+from tiered_stream.verification.verify_report import render as render_verified
+from tiered_stream.verification.verify_table import verify
+
+log = logging.getLogger(__name__)
+
+ERRORS = (errors.TieredStreamError, PySparkException, Py4JError)
+WRONG_INPUT = (
+    ConfigurationError, errors.UnknownTopicError, errors.BrokerAuthorizationError, errors.DataLossError,
+)  # fmt: skip
+"""Errors for which the exit code is REFUSED, if they are raised before anything is written."""
+
+
+@contextmanager
+def spark_session(name: str, arguments: SparkArguments) -> Iterator[SparkSession]:
+    """Open a Spark session for the block: spark-submit's session, or a local one with Delta.
+
+    Raises:
+        ConfigurationError: as `session_builder`.
+    """
+    spark = session_builder(name, arguments.properties_file, arguments.spark_conf).getOrCreate()
+    try:
+        yield spark
+    finally:
+        try:
+            spark.stop()
+        except (Py4JError, OSError) as error:
+            log.info("Spark could not be stopped, it is gone: %s", error)
+
+
+def run_replay(
+    command: ReplayCommand, settings: SettingsArguments, prices: PriceArguments, spark_arguments: SparkArguments
+) -> int:
+    """Run the command `replay`, print its errors, and return the exit code."""
+    console, replay = open_console(stderr=command.json), None
+    try:
+        job, now_ms = settings.all_settings(), time.time_ns() // 1_000_000
+        parse_range(command.from_time, command.to_time, now_ms)  # refuse wrong times before Spark starts
+        with spark_session("replay", spark_arguments) as spark:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            replay = _planned(spark, command, job, now_ms)
+            if command.dry_run:
+                return _dry_run(replay, command, prices, console)
+            return _run(replay, console, then_verify=command.verify)
+    except KeyboardInterrupt:
+        name = f" (its name is {replay.plan.name})" if replay else ""
+        console.print(f"stopped; what was committed stays. To go on, give the same command again{name}", markup=False)
+        return STOPPED
+    except ERRORS as error:
+        code = _failed(console, error, (ConfigurationError,) if replay else WRONG_INPUT)
+        if replay and code == FAILED:
+            console.print("To go on, give the same command again", markup=False)
+        return code
+
+
+def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: SparkArguments, *, json: bool) -> int:
+    """Run the command `verify`, print its report or errors, and return the exit code.
+
+    Without a `table`, the table of the ingest job's settings is verified.
+    """
+    console = open_console(stderr=json)
+    try:
+        job = settings.all_settings()
+        table = table or _job_setting(job, TABLE)
+        if table is None:
+            raise ConfigurationError("say by --table what to verify: a path, or a name in the catalog")
+        with spark_session("verify", spark_arguments) as spark:
+            report = verify(spark, options=without(job, JOB_SETTINGS), table=table)
+    except KeyboardInterrupt:
+        console.print("stopped; nothing is known of the table yet")
+        return STOPPED
+    except ERRORS as error:
+        return _failed(console, error, WRONG_INPUT)
+    show(report.to_json() if json else render_verified(report))
+    return 0 if report.equal else DIFFERS
+
+
+def _failed(console: Console, error: Exception, refused: tuple[type[Exception], ...]) -> int:
+    console.print(str(error), style="red", markup=False)
+    return REFUSED if isinstance(error, refused) else FAILED
+
+
+def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str, str], now_ms: int) -> Replay:
+    into = command.into or _job_setting(settings, TABLE)
+    if into is None:
+        raise ConfigurationError(
+            "say by --into where the records are to go: a Delta table by its path or its name in the catalog, "
+            "kafka:TOPIC, or parquet:FOLDER"
+        )
+    # The lane in the file is meant for the job's own table only.
+    lane = command.lane or (None if command.into else _job_setting(settings, LANE)) or "auto"
+    options = with_byte_rate(spark, without(settings, JOB_SETTINGS), command.max_bytes_per_second, command.tasks)
+    target = target_of(spark, into, options, lane=lane, tasks=command.tasks)
+    replay = plan_replay(
+        spark, options=options, target=target, from_time=command.from_time, to_time=command.to_time, name=command.name,
+        checkpoint=command.checkpoint, exact=command.exact, replace=command.replace, now_ms=now_ms,
+        query_checkpoint=_query_checkpoint(spark, settings, target),
+    )  # fmt: skip
+    if command.verify and not replay.verifiable:
+        raise ConfigurationError(f"--verify is for a Delta table, and the target is {replay.target.described}")
+    return replay
+
+
+def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: Target) -> str | None:
+    """Return the checkpoint of the ingest job in the settings if the target is one of its tables, else None.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+        TableError: Spark cannot reach the catalog.
+    """
+    job = job_settings(settings)
+    checkpoint, table = job.get(CHECKPOINT), job.get(TABLE)
+    if not checkpoint or not table or not isinstance(target, DeltaTarget):
+        return None
+    return checkpoint if lands_in(spark, settings, table, target.place) else None
+
+
+def _dry_run(replay: Replay, command: ReplayCommand, prices: PriceArguments, console: Console) -> int:
+    prices_paid = priced(prices.get_price, prices.gib_price)
+    estimate = replay.estimate(command.tasks, command.max_bytes_per_second, prices_paid)
+    show(estimate.to_json() if command.json else render(estimate))
+    if not command.json:
+        console.print("Nothing was read or written: this was a dry run", markup=False)
+    return 0
+
+
+def _run(replay: Replay, console: Console, *, then_verify: bool) -> int:
+    plan = replay.plan
+
+    def report_line(line: str) -> None:
+        console.print(f"replay {plan.name} ({show_range(plan.times)}): {line}", markup=False)
+
+    report_line(f"{plan.offsets:,} offsets of {len(plan.ranges)} partitions into {replay.target.described}")
+    finished = replay.run(follower(console), report_line)
+    if finished.finished_before:
+        report_line("has finished before, and nothing was done. To run it once more, give it another --name")
+    else:
+        report_line(f"finished: {finished.records:,} records, {describe(finished.metrics)}")
+    if not then_verify:
+        return 0
+    verified = replay.verify()
+    console.print(render_verified(verified))
+    return 0 if verified.equal else DIFFERS
+
+
+def _job_setting(settings: Mapping[str, str], name: str) -> str | None:
+    """Return a setting of the ingest job; None if it is not set, or has `{topic}` for one table of each topic."""
+    value = job_settings(settings).get(name)
+    return None if not value or TOPIC in value else value
