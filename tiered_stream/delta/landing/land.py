@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,10 +18,8 @@ from tiered_stream.delta.catalog.address import TableAddress, find_address, make
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, query_id_of
-from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.dead_letters import DeadLetterCommits, check_files
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.landing.landing_by_topic import (
     TopicTables,
@@ -33,8 +30,8 @@ from tiered_stream.delta.landing.landing_by_topic import (
 )
 from tiered_stream.delta.landing.spark_lane import SparkLane
 from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
-from tiered_stream.delta.landing.suitability import Suitability, fitted, look_at, reach
-from tiered_stream.delta.requirements.lane import Lane, TableDescription, left_out, table_rules
+from tiered_stream.delta.landing.suitability import Suitability, fitted, look_at, open_commits, reach
+from tiered_stream.delta.requirements.lane import Lane, TableDescription, left_out
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, time_zone
 from tiered_stream.delta.settings.ingest_settings import (
@@ -46,7 +43,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     table_files,
     table_properties,
 )
-from tiered_stream.delta.settings.row_settings import evolution_of, infers, row_settings
+from tiered_stream.delta.settings.row_settings import infers, row_settings
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -105,11 +102,12 @@ def plan_query(
 ) -> Landing | TopicsLanding:
     """Plan the query that `land` would start, without starting it; arguments and errors are those of `land`.
 
-    A query for many tables opens none of them yet. A missing table may be created only when the query starts.
+    A query for many tables opens none of them yet. A missing table of a query for one table is created.
     """
     if not is_by_topic(options, table):
-        run = QueryRun(checkpoint, trigger, name)
-        return _plan_landing(spark, options, table, run, lane, None, makes_later=True)
+        return plan_landing(
+            spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
+        )
     check_settings(options, lane)
     check_file_system(spark, "the checkpoint", checkpoint)
     return TopicsLanding(spark, plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
@@ -128,8 +126,6 @@ class Landing:
     bounded: BoundedRun | None
     found: Suitability
     rows: Mapping[str, RowFormat]
-    again: Callable[[], Landing]
-    """Function that plans the query again, after the table was created."""
 
     @property
     def lane(self) -> Lane:
@@ -158,28 +154,7 @@ class Landing:
         return lane.start()
 
     def _start_direct(self) -> StreamingQuery:
-        commits: Future[TableCommits] = Future()
-        if self.found.make is None:
-            commits.set_result(self._commits())
-            return self._start_query(commits)
-        query = self._start_query(commits)
-        try:
-            # The table is created while Spark starts the query's planner, a Python process.
-            made = self.found.make()
-            if made.why_not is None and made.rows == self.found.rows:
-                commits.set_result(replace(self, found=made)._commits())
-                return query
-        except BaseException as error:
-            commits.set_exception(error)
-            query.stop()
-            raise
-        log.info("%s: it is not as it was to be made, so the query starts anew", self.address)
-        commits.cancel()
-        query.stop()
-        return self.again().start()
-
-    def _start_query(self, commits: Future[TableCommits]) -> StreamingQuery:
-        """Start the query in the direct lane; no task runs before `commits` has a result."""
+        table = self._commits()
         tasks = (self.bounded and self.bounded.tasks) or self.spark.sparkContext.defaultParallelism
         files, bounded = replace(self.files, tasks=tasks), self.bounded
         register_source(self.spark, FilesDataSource)
@@ -194,7 +169,6 @@ class Landing:
         dead_letters = self._dead_letters(routing)
 
         def commit(batch: DataFrame, batch_id: int) -> None:
-            table = commits.result()
             query_id = bounded.transaction_id if bounded else query_id_of(batch)
             if table.is_committed(query_id, batch_id):
                 log.info("%s: batch %d is in the table already", self.address, batch_id)
@@ -211,25 +185,11 @@ class Landing:
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
 
     def _commits(self) -> TableCommits:
-        from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits, on_gap
+        from tiered_stream.delta.commit.batch_commit import on_gap
 
-        table, committer = self.found.table, self.found.committer
-        assert table is not None
-        assert committer is not None
         fail = parse_options(source_options(self.settings), streaming=True).fail_on_data_loss
-        grow = growth_of(self.spark, self.address, self.files, committer, evolution_of(self.settings))
-        planned = LandingTable(
-            self.files,
-            self.schema,
-            table.table_id,
-            committer.why_not_direct,
-            fail,
-            table_rules(table),
-            grow,
-            compaction_of(self.spark, self.address, self.files, committer),
-        )
         gap = on_gap(self.spark, self.run.checkpoint, str(self.address), fail=fail)
-        return TableCommits(committer.open(self.spark, self.address, self.files), planned, gap)
+        return open_commits(self.spark, self.address, self.files, self.schema, self.found, gap, fail_on_data_loss=fail)
 
     def _dead_letters(self, routing: Routing) -> DeadLetterCommits | None:
         target = routing.dead_letters(TableTarget(str(self.address), self.files, self.schema, self.settings))
@@ -312,41 +272,17 @@ def plan_landing(
 
     Arguments and errors are those of `land`; `bounded` describes a run that has an end.
     """
-    run = QueryRun(checkpoint, trigger, name)
-    return _plan_landing(spark, options, table, run, lane, bounded, makes_later=False)
-
-
-def _plan_landing(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    table: str,
-    run: QueryRun,
-    lane: str,
-    bounded: BoundedRun | None,
-    *,
-    makes_later: bool,
-) -> Landing:
-    """Plan a query for one table: choose the lane, and create the table if it is missing.
-
-    `makes_later`: if Spark has to create the table for the direct lane, it is created only when the query starts.
-    """
-    again = partial(_plan_landing, spark, options, table, run, lane, bounded, makes_later=False)
     parsed = check_settings(options, lane)
     replaces = bounded is not None and bounded.replace_where is not None
     if replaces and lane == "direct":
         raise ConfigurationError(
             "the direct lane only appends: rows are replaced in the Spark lane. Use lane auto or spark."
         )
-    check_file_system(spark, "the checkpoint", run.checkpoint)
+    check_file_system(spark, "the checkpoint", checkpoint)
     address = find_address(spark, table)
-    files = table_files(options)
     if infers(options):
-        # Imported here, because the import brings the record readers (0.4 s), which most jobs' drivers do not need.
-        from tiered_stream.delta.landing.inferred_schema import with_inferred
-
-        storage, _ = reach(spark, address.uri or "", options)
-        known = _description(spark, address, replace(files, uri=address.uri, storage=storage)) if address.uri else None
-        options = with_inferred(options, known, include_headers=parsed.include_headers)
+        options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)
+    files = table_files(options)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
     schema = shared_columns(rows.values(), files.day_column)
     make = partial(
@@ -364,8 +300,6 @@ def _plan_landing(
         found = Suitability(None, "the direct lane only appends, and rows are to be replaced")
     else:
         found = look_at(spark, address, options, files, schema, make, rows)
-        if found.make and (found.why_not or not makes_later):
-            found = found.make()
     if lane == "direct" and found.why_not:
         raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
     if found.why_not:
@@ -375,7 +309,21 @@ def _plan_landing(
         found = replace(found, table=_description(spark, address, files))
     rows = found.rows or _rows_for_spark(spark, rows, found.table, address, files)
     schema = shared_columns(rows.values(), files.day_column)
-    return Landing(spark, options, address, files, schema, run, bounded, found, rows, again)
+    run = QueryRun(checkpoint, trigger, name)
+    return Landing(spark, options, address, files, schema, run, bounded, found, rows)
+
+
+def _with_inferred(
+    spark: SparkSession, settings: Mapping[str, str], address: TableAddress, *, include_headers: bool
+) -> Mapping[str, str]:
+    """Return the settings with an inferred schema in place of each `infer`."""
+    # Imported here, because the import brings the record readers (0.4 s), which most jobs' drivers do not need.
+    from tiered_stream.delta.landing.inferred_schema import with_inferred
+
+    storage, _ = reach(spark, address.uri or "", settings)
+    files = replace(table_files(settings), uri=address.uri or "", storage=storage)
+    known = _description(spark, address, files) if address.uri else None
+    return with_inferred(settings, known, include_headers=include_headers)
 
 
 def _rows_for_spark(

@@ -27,11 +27,9 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.committer import lock_for_making
-from tiered_stream.delta.commit.compaction import compaction_of
-from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.landing.parked_rows import ParkedRows
-from tiered_stream.delta.landing.suitability import look_at, reach
-from tiered_stream.delta.requirements.lane import Lane, table_rules
+from tiered_stream.delta.landing.suitability import look_at, open_commits, reach
+from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.requirements.new_table_properties import MADE_WELL, new_table_properties
 from tiered_stream.delta.schema.routing import TOPIC, Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_rows, time_zone
@@ -47,7 +45,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     topic_overrides,
     with_overrides,
 )
-from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, evolution_of
+from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.options.command_settings import without
@@ -213,30 +211,22 @@ class TopicTables:
             ConfigurationError: the table does not fit.
             TableError: the table cannot be reached or created, or the direct lane cannot write to it.
         """
-        from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
-
         known = self._find(target)
         address = replace(known, uri=target.key)
         make = partial(_make, self.spark, target)
         checked = self.checked and target.rows is not None
         found = look_at(self.spark, address, target.settings, target.files, target.schema, make, checked=checked)
-        if found.make:
-            found = found.make()
-        if found.why_not or found.committer is None or found.table is None:
+        if found.why_not:
             raise TableError(
                 f"the direct lane cannot write to it: {found.why_not}. Leave its topics out of this query, by "
                 "subscribe or subscribePattern, and land them by one of their own in the Spark lane"
             )
         if known.uri is None:
             register_table(self.spark, address)
-        grow = growth_of(self.spark, address, target.files, found.committer, evolution_of(target.settings))
-        planned = LandingTable(
-            target.files, target.schema, found.table.table_id, found.committer.why_not_direct, self.fail_on_data_loss,
-            table_rules(found.table), grow, compaction_of(self.spark, address, target.files, found.committer),
-            rules_by_file=checked,
+        return open_commits(
+            self.spark, address, target.files, target.schema, found, self._on_gap(target), landed,
+            fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked,
         )  # fmt: skip
-        opened = found.committer.open(self.spark, address, target.files)
-        return TableCommits(opened, planned, self._on_gap(target), landed)
 
     def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
         """Open a table for dead letters, and create it if it is missing.

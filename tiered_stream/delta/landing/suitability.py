@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_making
+from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
 from tiered_stream.delta.requirements import type_widening
@@ -51,6 +51,9 @@ from tiered_stream.spark.session import is_connect
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+    from tiered_stream.delta.checkpoint.query_tables import Landed
+    from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
+
 _NO_JVM = "with Spark Connect nobody can commit files that tasks have written: that takes the driver's own JVM"
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
 
@@ -66,11 +69,8 @@ class Suitability:
     committer: Committer | None = None
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
     """Planned row formats, by topic, fitted to the table and with its rules."""
-    make: Callable[[], Suitability] | None = None
-    """Function that lets Spark create a missing table, and returns the created table's suitability.
-
-    While the table is missing, `table` describes the table as it is expected to become. None: nothing to create.
-    """
+    grow: Grow | None = None
+    """Function that adds or widens columns of the table so that rows fit; None: the columns never change."""
 
 
 def reach(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
@@ -99,10 +99,11 @@ def look_at(
     *,
     checked: bool = False,
 ) -> Suitability:
-    """Open the table and check if it suits the direct lane; create a missing table if deltalake commits to it.
+    """Open the table and check if it suits the direct lane; create a missing table unless only the Spark lane suits it.
 
-    `rows` are planned row formats, by topic, which are fitted to the table. Without `rows`, the rows are in files
-    already and have `schema`; `checked` says whether they were checked by the table's rules.
+    `make` lets Spark create the table. `rows` are planned row formats, by topic, which are fitted to the table. Without
+    `rows`, the rows are in files already and have `schema`; `checked` says whether they were checked by the table's
+    rules.
 
     Raises:
         ConfigurationError: the rows do not fit into the table, or `ingest.commit` names a library that cannot commit.
@@ -112,37 +113,96 @@ def look_at(
         return Suitability(None, NO_DELTALAKE)
     if (why_not := _left_to_spark_by_session(spark)) is not None:
         return Suitability(None, why_not)
-    from tiered_stream.delta.commit.deltalake_commit import describe, make_table, open_table
+    from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
-    look = partial(look_at, spark, address, settings, files, schema, make, rows, checked=checked)
     try:
-        table = open_table(files)
-        properties = {} if table else new_table_properties(spark, settings)
-        found = describe(table) if table else _to_be_made(files, schema, properties)
-        committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
-        if table is None and (why_not := left_to_spark(found) or committer.why_not_direct(found)):
-            return Suitability(None, why_not)
-        by_spark = table is None and is_made_by_spark(spark, settings, has_delta=has_delta_spark(spark))
-        if table is None and committer.by != COMMIT_BY_SPARK and not by_spark:
-            table = make_table(files, schema, properties, lock_for_making(spark, files))
-            found = describe(table)
+        table = open_table(files) or _make(spark, address, settings, files, schema, make)
+        if isinstance(table, str):
+            return Suitability(None, table)
+        found = describe(table)
     except TableAccessError:
         raise  # the store would refuse Spark too, or Spark would find another table
     except TableError as error:
         return Suitability(None, str(error))
+    committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
     if rows:
         rows = fitted(rows, found)
         schema = shared_columns(rows.values(), files.day_column)
     grow = growth_of(spark, address, files, committer, evolution_of(settings))
     _check_widening(address, settings, found)
-    found = _grown(table, found, grow, schema)
+    if grow is not None and grow(found.fields, schema):
+        table.update_incremental()
+        found = describe(table)
     check_fit(files.uri, found, schema, files.day_column)
     why_not = why_not_direct(found, files.day_column, schema, None if rows or checked else NO_RULES)
-    why_not = why_not or committer.why_not_direct(found)
-    suits = Suitability(found, why_not, committer, rows or {})
-    if table is not None:
-        return suits
-    return replace(suits, make=partial(_make_and_look, address, files, make, look))
+    return Suitability(found, why_not or committer.why_not_direct(found), committer, rows or {}, grow)
+
+
+def _make(
+    spark: SparkSession,
+    address: TableAddress,
+    settings: Mapping[str, str],
+    files: TableFiles,
+    schema: StructType,
+    make: Callable[[TableAddress], None],
+) -> DeltaTable | str:
+    """Create the missing table, by deltalake or by Spark, and return it.
+
+    If the direct lane could not write the table, no table is created, and the reason is returned.
+
+    Raises:
+        ConfigurationError: Delta refuses a column, or `ingest.commit` names a library that cannot commit.
+        TableAccessError: Spark has created the table where tasks do not find it.
+        TableError: the table cannot be created.
+    """
+    from tiered_stream.delta.commit.deltalake_commit import make_table, open_table
+
+    properties = new_table_properties(spark, settings)
+    expected = _to_be_made(files, schema, properties)
+    committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, expected)
+    if why_not := left_to_spark(expected) or committer.why_not_direct(expected):
+        return why_not
+    by_spark = is_made_by_spark(spark, settings, has_delta=has_delta_spark(spark))
+    if committer.by != COMMIT_BY_SPARK and not by_spark:
+        return make_table(files, schema, properties, lock_for_making(spark, files))
+    # Spark also writes the version's checksum. Without a checksum Delta's first commit reads the table's whole state.
+    make(address)
+    table = open_table(files)
+    if table is None:
+        raise TableAccessError(
+            f"Spark was asked to make the table {address}, but tasks do not find it at {files.uri}: either other files "
+            "are in its folder, or the session reaches another store than they do"
+        )
+    return table
+
+
+def open_commits(
+    spark: SparkSession,
+    address: TableAddress,
+    files: TableFiles,
+    schema: StructType,
+    found: Suitability,
+    on_gap: OnGap,
+    landed: Landed | None = None,
+    *,
+    fail_on_data_loss: bool,
+    rules_by_file: bool = False,
+) -> TableCommits:
+    """Return the table, opened for a query's commits; `found` says that it suits the direct lane.
+
+    `schema` has the columns of the rows. The other arguments are those of `TableCommits` and `LandingTable`.
+    """
+    # Imported late, because the import brings what plans micro-batches, which most starts of a driver do not need.
+    from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
+
+    table, committer = found.table, found.committer
+    assert table is not None
+    assert committer is not None
+    planned = LandingTable(
+        files, schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table), found.grow,
+        compaction_of(spark, address, files, committer), rules_by_file,
+    )  # fmt: skip
+    return TableCommits(committer.open(spark, address, files), planned, on_gap, landed)
 
 
 def _left_to_spark_by_session(spark: SparkSession) -> str | None:
@@ -157,31 +217,6 @@ def _left_to_spark_by_session(spark: SparkSession) -> str | None:
             raise ConfigurationError(f"{each.reason}: {each.requirement.note}")
     left = (each.reason for each in asked if each.requirement.handling is Handling.SPARK_LANE)
     return next(left, None)
-
-
-def _make_and_look(
-    address: TableAddress, files: TableFiles, make: Callable[[TableAddress], None], look: Callable[[], Suitability]
-) -> Suitability:
-    # Spark also writes the version's checksum. Without a checksum Delta's first commit reads the table's whole state.
-    make(address)
-    made = look()
-    if made.make is not None:
-        raise TableAccessError(
-            f"Spark was asked to make the table {address}, but tasks do not find it at {files.uri}: either other files "
-            "are in its folder, or the session reaches another store than they do"
-        )
-    return made
-
-
-def _grown(
-    table: DeltaTable | None, found: TableDescription, grow: Grow | None, schema: StructType
-) -> TableDescription:
-    if table is None or grow is None or not grow(found.fields, schema):
-        return found
-    from tiered_stream.delta.commit.deltalake_commit import describe
-
-    table.update_incremental()
-    return describe(table)
 
 
 def _to_be_made(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
