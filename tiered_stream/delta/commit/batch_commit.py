@@ -86,10 +86,6 @@ class _Last:
     files: Sequence[DataFile] | None = None
 
 
-class _LastIsGoneError(Exception):
-    """The query's last commit was acknowledged, but is no longer in the log."""
-
-
 class TableCommits:
     """Commits of one query into one table, one at a time."""
 
@@ -160,13 +156,8 @@ class TableCommits:
         """
         last = self._last_known(query_id, batch_id)
         self._check_topics(query_id, last, files)
-        try:
-            return self._until_committed(last, self._batch(query_id, batch_id, files))
-        except _LastIsGoneError:
-            raise self._put_back(query_id, last) from None
-
-    def _batch(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> BatchCommit:
-        return BatchCommit(query_id, batch_id, files, self._planned.files.day_column, self._topic_ids or {})
+        day_column, topic_ids = self._planned.files.day_column, self._topic_ids or {}
+        return self._until_committed(last, BatchCommit(query_id, batch_id, files, day_column, topic_ids))
 
     def _check_topics(self, query_id: str, last: _Last, files: Sequence[DataFile]) -> None:
         """Check that no topic was deleted and created again: its id must be the one in the query's last commit."""
@@ -194,7 +185,7 @@ class TableCommits:
             transaction = self._begin()
             newest = self._newest_since(last.version, batch.query_id, transaction)
             if newest is not None and newest < last.batch_id and last.files is not None:
-                raise _LastIsGoneError
+                raise self._gone(batch.query_id, last, last.files)
             # A failed attempt may have committed nevertheless, and only its response was lost.
             if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
                 self._last = _Last(transaction.state.version + 1, batch.batch_id)
@@ -275,33 +266,15 @@ class TableCommits:
         except ConfigurationError as error:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
-    def _put_back(self, query_id: str, last: _Last) -> TableError:
-        """Commit the lost batch's files again, and return the error to raise.
-
-        Files that another commit has added or removed are left out.
-        """
-        files = last.files or ()
-        said = (
-            f"{self._name}: the commit of batch {last.batch_id}, which brought "
-            f"{self._batch(query_id, last.batch_id, files).offsets()}, is no longer in the log, where it was in "
-            f"version {last.version} or soon after: another writer, which does not exclude this one, has overwritten "
-            "it. The documentation says which writers may share a table (ingest.commit). "
-        )
-        # From here on, another process or an attempt below with a lost response may have committed the batch.
-        self._last = _Last(last.version, last.batch_id - 1)
-        try:
-            version = self._table.begin().state.version
-            # A writer that saw the lost commit may have compacted or deleted its files. Their rows must not come back.
-            gone_on = self._log.mentioned([file.path for file in files], last.version, version)
-            if gone_on is None:
-                raise TableError("the log's older files, which would say what became of them, are removed already")
-            left = [file for file in files if file.path not in gone_on]
-            self._until_committed(self._last, self._batch(query_id, last.batch_id, left))
-        except TableError as error:
-            return TableError(f"{said}Its files could not be put back: {error}")
+    def _gone(self, query_id: str, last: _Last, files: Sequence[DataFile]) -> TableError:
+        """Return the error for a last commit, with these files, that another writer has overwritten."""
+        offsets = BatchCommit(query_id, last.batch_id, files).offsets()
         return TableError(
-            f"{said}Its files are part of the table again. Start the query again when the other writer has stopped, or "
-            "commits in the same way: it goes on after that batch."
+            f"{self._name}: the commit of batch {last.batch_id}, which brought {offsets}, is no longer in the log, "
+            f"where it was in version {last.version} or soon after: another writer, which does not exclude this one, "
+            "has overwritten it. Stop the other writer, or let it commit in the same way: the documentation says which "
+            "writers may share a table (ingest.commit). Land these offsets by a query of their own, then set "
+            "failOnDataLoss to false for one start of this one"
         )
 
 
