@@ -150,10 +150,9 @@ class Routing:
 
 def routing_options(routing: Routing) -> dict[str, str]:
     """Return the source's options from which `routing_of` restores the routing; Spark redacts options with secrets."""
-    routes = [[each.pattern, each.table, each.place, each.in_lower_case] for each in routing.routes]
     rows = {topic: how.to_json() for topic, how in routing.rows.items()}
     # Topics go into one JSON value, because names of Spark's options ignore case.
-    told = {"routes": routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
+    told = {"routes": routing.routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
             "has_rules": routing.has_rules}  # fmt: skip
     options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(told).decode()}
     # Dead letters have headers, whether the tables get headers or not.
@@ -166,5 +165,5 @@ def routing_of(options: Mapping[str, str]) -> Routing:
     told = orjson.loads(GivenOptions(options).read(ROUTES))
     registry = registry_properties(options)
     rows = {topic: row_format(text, registry) for topic, text in told["rows"].items()}
-    routes = tuple(Route(*each) for each in told["routes"])
+    routes = tuple(Route(**route) for route in told["routes"])
     return Routing(options, table_files(options), routes, told["topics"], rows, told["dead"], told["has_rules"])
