@@ -26,12 +26,12 @@ from tiered_stream.delta.settings.ingest_settings import (
     CHECKPOINT,
     S3_SCHEMES,
     TableStorage,
+    job_settings,
     source_options,
     table_storage,
 )
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import POSITIONS, command_settings, without
-from tiered_stream.options.given import GivenOptions
 
 
 def lag(
@@ -83,7 +83,7 @@ def _storage(settings: dict[str, str], checkpoint: str, properties_file: Path | 
 
 
 def _of_the_job(settings: dict[str, str]) -> str:
-    found = GivenOptions(settings).with_prefix("").get(CHECKPOINT.lower())
+    found = job_settings(settings).get(CHECKPOINT)
     if not found:
         raise ConfigurationError("say by --checkpoint which query is meant: its checkpointLocation")
     if "{topic}" in found:

@@ -13,13 +13,15 @@ from tiered_stream.delta.settings.ingest_settings import (
     LANE,
     ROUTE,
     TABLE,
-    TOPIC_PREFIX,
     TRIGGER,
     check_names,
+    job_settings,
+    shared_settings,
     topic_overrides,
     with_overrides,
 )
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.command_settings import without
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import SUBSCRIBE
 
@@ -42,13 +44,13 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
         ConfigurationError: a setting is missing, unknown or malformed.
     """
     check_names(settings, JOB_SETTINGS)
-    own = own_settings(settings)
+    own = job_settings(settings)
     missing = [name for name in (TABLE, CHECKPOINT) if not own.get(name)]
     if missing:
         raise ConfigurationError(f"{' and '.join(missing)} must be set, in the settings file or with --option")
     table, checkpoint = own[TABLE], own[CHECKPOINT]
     how = own.get(TRIGGER, AVAILABLE_NOW), own.get(LANE, "auto")
-    options = {name: value for name, value in settings.items() if name.lower() not in map(str.lower, JOB_SETTINGS)}
+    options = without(settings, JOB_SETTINGS)
     if TOPIC not in checkpoint:
         return [Ingest(options, table, checkpoint, *how)]
     topics = GivenOptions(options).read(SUBSCRIBE)
@@ -64,10 +66,4 @@ def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping
     """Return the options and the table of one topic's own query."""
     own = {SUBSCRIBE.name: topic, **topic_overrides(options).get(topic, {})}
     table = own.pop(TABLE, table).replace(TOPIC, topic)
-    others = {name: value for name, value in options.items() if not name.lower().startswith(TOPIC_PREFIX)}
-    return with_overrides(others, own), table
-
-
-def own_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the job's own settings (`JOB_SETTINGS`), without the options of the source."""
-    return {name: each for name in JOB_SETTINGS for given, each in settings.items() if given.lower() == name.lower()}
+    return with_overrides(shared_settings(options), own), table

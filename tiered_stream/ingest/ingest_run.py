@@ -18,9 +18,10 @@ from tiered_stream.delta.settings.ingest_settings import (
     METRICS_LINES,
     METRICS_OTLP,
     METRICS_PROMETHEUS,
+    job_settings,
 )
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.ingest.ingest_plan import Ingest, own_settings, plan_ingests
+from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import cost_of, describe_progress
@@ -135,7 +136,7 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
     start_pythons()
     spark = builder.getOrCreate()
     forgo_source_lookup(spark)
-    own = own_settings(settings)
+    own = job_settings(settings)
     if not {METRICS_LINES, METRICS_PROMETHEUS, METRICS_OTLP} & own.keys():
         return run_all(spark, ingests)
     lines, prometheus, otlp = own.get(METRICS_LINES, "none"), own.get(METRICS_PROMETHEUS), own.get(METRICS_OTLP)

@@ -19,12 +19,12 @@ from rich.console import Console
 from tiered_stream import errors
 from tiered_stream.delta.catalog.session_builder import session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
-from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS
+from tiered_stream.delta.schema.routing import TOPIC
+from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, JOB_SETTINGS, LANE, TABLE, job_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings, without
-from tiered_stream.options.given import GivenOptions
 from tiered_stream.plan.read_cost import priced
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
@@ -43,8 +43,6 @@ WRONG_INPUT = (
     ConfigurationError, errors.UnknownTopicError, errors.BrokerAuthorizationError, errors.DataLossError,
 )  # fmt: skip
 """Errors that mean, before anything runs, that the command cannot be run as it was given."""
-
-_JOB = "ingest."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +142,7 @@ def run_verify(command: VerifyCommand) -> int:
     console = command.console
     try:
         settings = command.given()
-        table = command.table or of_the_job(settings, "table")
+        table = command.table or of_the_job(settings, TABLE)
         if table is None:
             raise ConfigurationError("say by --table what to verify: a path, or a name in the catalog")
         with command.session("verify") as spark:
@@ -167,14 +165,14 @@ def _failed(console: Console, error: Exception, refused: tuple[type[Exception], 
 
 
 def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str, str], now_ms: int) -> Replay:
-    into = command.into or of_the_job(settings, "table")
+    into = command.into or of_the_job(settings, TABLE)
     if into is None:
         raise ConfigurationError(
             "say by --into where the records are to go: a Delta table by its path or its name in the catalog, "
             "kafka:TOPIC, or parquet:FOLDER"
         )
     # The lane in the file is meant for the job's own table only.
-    lane = command.lane or (None if command.into else of_the_job(settings, "lane")) or "auto"
+    lane = command.lane or (None if command.into else of_the_job(settings, LANE)) or "auto"
     given = paced(spark, of_the_source(settings), command.max_bytes_per_second, command.tasks)
     target = target_of(spark, into, given, lane=lane, tasks=command.tasks)
     replay = plan_replay(
@@ -194,8 +192,8 @@ def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: 
         ConfigurationError: a setting is wrong.
         TableError: Spark cannot reach the catalog.
     """
-    job = GivenOptions(settings).with_prefix(_JOB)
-    checkpoint, table = job.get("checkpointlocation"), job.get("table")
+    job = job_settings(settings)
+    checkpoint, table = job.get(CHECKPOINT), job.get(TABLE)
     if not checkpoint or not table or not isinstance(target, DeltaTarget):
         return None
     return checkpoint if lands_in(spark, settings, table, target.place) else None
@@ -237,9 +235,9 @@ def of_the_source(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_the_job(settings: Mapping[str, str], name: str) -> str | None:
-    """Return the ingest job's setting `ingest.<name>` (`table` or `lane`), or None if it is not set.
+    """Return the ingest job's setting `name` (`ingest.table` or `ingest.lane`), or None if it is not set.
 
     A value with `{topic}`, which means a table for each topic, also gives None.
     """
-    value = GivenOptions(settings).with_prefix(_JOB).get(name)
-    return None if not value or "{topic}" in value else value
+    value = job_settings(settings).get(name)
+    return None if not value or TOPIC in value else value

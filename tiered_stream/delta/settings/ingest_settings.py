@@ -234,6 +234,12 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
             raise unknown_setting(name, candidates)
 
 
+def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the ingest job itself (`JOB_SETTINGS`) by their declared names."""
+    given = {name.lower(): value for name, value in settings.items()}
+    return {name: given[name.lower()] for name in JOB_SETTINGS if name.lower() in given}
+
+
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the options of `format("tiered_stream")` among the settings: all except `ingest.*`."""
     return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}

@@ -170,7 +170,6 @@ TRANSFORM = optional(
     "ingest.transform", types.text,
     "`package.module:function`, which makes of each decoded `pyarrow.RecordBatch` the one that is landed.",
 )  # fmt: skip
-ROW_FORMATS: Option[str] = Option("ingest.rowFormats", str, "", "", "What rows are, resolved.", internal=True)
 ROW_OPTIONS: tuple[Option[Any], ...] = tuple(each for each in types.declared_in(globals()) if not each.internal)
 
 
