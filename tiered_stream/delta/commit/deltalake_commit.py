@@ -28,6 +28,7 @@ from tiered_stream.delta.commit.local_times import LOCAL_TIMES, hides_local_time
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, Lock, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.schema.json_types import common_fields, inner_fields, struct_of
 from tiered_stream.delta.schema.row_schema import check_day_column
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.file_systems import delta_storage_options
@@ -130,29 +131,25 @@ def _add_columns(table: DeltaTable, columns: StructType) -> None:
         table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
         table.update_incremental()
     there = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
-    wanted = orjson.loads(columns.json())
-    wanted["fields"] = [_grown_field(there.get(each["name"].lower()), each) for each in wanted["fields"]]
-    table.alter.add_columns(Schema.from_json(orjson.dumps(wanted).decode()).fields)
+    # A whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
+    grown = [
+        _grown_field(there.get(field["name"].lower(), field), field) for field in inner_fields(columns.jsonValue())
+    ]
+    table.alter.add_columns(Schema.from_json(orjson.dumps(struct_of(grown)).decode()).fields)
 
 
-def _grown_field(there: dict[str, Any] | None, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the table's field with the nested fields that `wanted` adds; `wanted` itself if the table lacks the field.
-
-    The whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
-    """
-    return wanted if there is None else {**there, "type": _grown_type(there["type"], wanted["type"])}
-
-
-def _grown_type(there: Any, wanted: Any) -> Any:
-    """Return the table's type, in Spark's JSON, with the nested fields that only `wanted` has."""
-    if not isinstance(there, dict) or not isinstance(wanted, dict):
+def _grown_field(there: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the table's field with the nested fields that only `wanted` has; both are in Spark's JSON."""
+    kind = there["type"]
+    if not isinstance(kind, dict) or not isinstance(wanted["type"], dict):
         return there
-    if "fields" in there and "fields" in wanted:
-        asked = {each["name"].lower(): each for each in wanted["fields"]}
-        kept = [_grown_field(each, asked.pop(each["name"].lower(), each)) for each in there["fields"]]
-        return {**there, "fields": [*kept, *asked.values()]}
-    nested = [name for name in ("elementType", "keyType", "valueType") if name in there and name in wanted]
-    return {**there, **{name: _grown_type(there[name], wanted[name]) for name in nested}}
+    grown = {known["name"]: _grown_field(known, field) for known, field in common_fields(kind, wanted["type"])}
+    if "fields" in kind:
+        own = {field["name"].lower() for field in kind["fields"]}
+        new = [field for field in wanted["type"].get("fields", ()) if field["name"].lower() not in own]
+        fields = [grown.get(field["name"], field) for field in kind["fields"]]
+        return {**there, "type": {**kind, "fields": fields + new}}
+    return {**there, "type": {**kind, **{f"{step}Type": field["type"] for step, field in grown.items()}}}
 
 
 def describe(table: DeltaTable) -> TableDescription:

@@ -13,13 +13,14 @@ from typing import Any
 import orjson
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampNTZType
 
+from tiered_stream.delta.schema.json_types import common_fields, struct_of
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.nested_columns import FieldPath
 
 LOCAL_TIMES = "timestampNtz"
 """Name of the table feature that local times need."""
 _TIMES = {"timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ"}
 """SQL types by their names in Spark's JSON: an instant, and a local time."""
-_NESTED = (("elementType", "element"), ("keyType", "key"), ("valueType", "value"))
 
 
 def made_first(schema: StructType, day_column: str | None) -> tuple[StructType, StructType]:
@@ -68,27 +69,16 @@ def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: Struct
     Raises:
         ConfigurationError: a column mixes the two kinds; the error names it.
     """
-    for path, there, here in _other_times(fields, orjson.loads(written.json())["fields"], ()):
+    for path, there, here in _other_times(struct_of(fields), orjson.loads(written.json())):
         raise ConfigurationError(
             f"the table {table} has {'.'.join(path)} as {there}, but it is {here} in what is written: land in another "
             f"table, or write {there} in the schema (a local time has no time zone)"
         )
 
 
-def _other_times(
-    fields: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]], above: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    known = {each["name"].lower(): each for each in fields}
-    for each in written:
-        if (there := known.get(each["name"].lower())) is not None:
-            yield from _other_kinds(there["type"], each["type"], (*above, there["name"]))
-
-
-def _other_kinds(there: Any, here: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    if isinstance(there, dict) and isinstance(here, dict):
-        yield from _other_times(there.get("fields", ()), here.get("fields", ()), path)
-        for name, step in _NESTED:
-            if name in there and name in here:
-                yield from _other_kinds(there[name], here[name], (*path, step))
-    elif isinstance(there, str) and isinstance(here, str) and there != here and {there, here} <= _TIMES.keys():
+def _other_times(there: Any, here: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield path, the table's type and the written type, in SQL, of each field that mixes the two kinds of times."""
+    if isinstance(there, str) and isinstance(here, str) and there != here and {there, here} <= _TIMES.keys():
         yield path, _TIMES[there], _TIMES[here]
+    for known, field in common_fields(there, here):
+        yield from _other_times(known["type"], field["type"], (*path, known["name"]))

@@ -20,10 +20,11 @@ from tiered_stream.delta.requirements.requirement import Handling, Kind
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING, CONSTRAINT_PREFIX
 from tiered_stream.delta.requirements.text_limits import UnreadableTypeError, text_limits
 from tiered_stream.delta.requirements.writer_requirements import asked_of_writer
+from tiered_stream.delta.schema.json_types import common_fields, inner_fields, struct_of
 from tiered_stream.delta.schema.row_schema import arrow_schema, with_day
 from tiered_stream.delta.settings.ingest_settings import TYPE_WIDENING
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.nested_columns import ELEMENT, MAP_KEY, MAP_VALUE, FieldPath, kind_at
+from tiered_stream.formats.rows.nested_columns import FieldPath, kind_at
 from tiered_stream.formats.rows.nested_rules import TextLimit, path_text
 from tiered_stream.formats.rows.table_rules import TableRules, UncertainCheckError, parse_check
 from tiered_stream.spark.source import spark_schema
@@ -137,22 +138,11 @@ def _readable_limits(column: Mapping[str, Any]) -> Sequence[TextLimit]:
 
 
 def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
-    """Yield paths below `path` that may not be null in values of the type (Spark's JSON), such as keys of maps."""
-    if not isinstance(kind, dict):
-        return
-    for each in kind.get("fields", ()):
-        if not each["nullable"]:
-            yield (*path, each["name"])
-        yield from _not_null_within((*path, each["name"]), each["type"])
-    for step, name, flag in (
-        (ELEMENT, "elementType", "containsNull"),
-        (MAP_KEY, "keyType", ""),
-        (MAP_VALUE, "valueType", "valueContainsNull"),
-    ):
-        if not kind.get(flag, True):
-            yield (*path, step)
-        if name in kind:
-            yield from _not_null_within((*path, step), kind[name])
+    """Yield paths below `path` that may not be null in values of the type (Spark's JSON), such as list elements."""
+    for inner in inner_fields(kind):
+        if not inner["nullable"]:
+            yield (*path, inner["name"])
+        yield from _not_null_within((*path, inner["name"]), inner["type"])
 
 
 def why_not_direct(
@@ -173,7 +163,7 @@ def why_not_direct(
         return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
     if found.partition_columns != ((day_column,) if day_column else ()):
         return f"the table is {_partitioned(found)}"
-    return _named_otherwise(found.fields, orjson.loads(written.json())["fields"], "")
+    return _named_otherwise(struct_of(found.fields), orjson.loads(written.json()))
 
 
 def left_to_spark(found: TableDescription) -> str | None:
@@ -195,30 +185,17 @@ def left_to_spark(found: TableDescription) -> str | None:
     return f"the table has the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else None
 
 
-def _named_otherwise(there: Any, written: Any, above: str) -> str | None:
+def _named_otherwise(there: Any, written: Any, above: str = "") -> str | None:
     """Return a sentence about a field whose name in the table and in the rows differs only by case, or None.
 
-    Such names are the same field for Delta, but not for Parquet. `above` is the path of the fields, ending in a dot.
+    Such names are the same field for Delta, but not for Parquet. `above` is the path of the type, ending in a dot.
     """
-    names = {each["name"].lower(): each for each in there}
-    for each in written:
-        if (known := names.get(each["name"].lower())) is None:
-            continue
-        if known["name"] != each["name"]:
-            return f"its column {above}{known['name']} is called {above}{each['name']} in what is written"
-        if found := _named_otherwise_within(known["type"], each["type"], f"{above}{each['name']}."):
-            return found
+    for known, own in common_fields(there, written):
+        if known["name"] != own["name"]:
+            return f"its column {above}{known['name']} is called {above}{own['name']} in what is written"
+        if reason := _named_otherwise(known["type"], own["type"], f"{above}{own['name']}."):
+            return reason
     return None
-
-
-def _named_otherwise_within(there: Any, written: Any, above: str) -> str | None:
-    if not isinstance(there, dict) or not isinstance(written, dict):
-        return None
-    if "fields" in there and "fields" in written:
-        return _named_otherwise(there["fields"], written["fields"], above)
-    nested = ("elementType", "keyType", "valueType")
-    pairs = ((there[name], written[name]) for name in nested if name in there and name in written)
-    return next(filter(None, (_named_otherwise_within(*pair, above) for pair in pairs)), None)
 
 
 def _unhonoured(rules: TableRules, honoured: TableRules) -> str:
@@ -292,12 +269,10 @@ def _takes(there: Any, written: Any, *, widens: bool) -> bool:
         return bool(there == written) or (widens and type_widening.is_wider_json(there, written))
     if there["type"] == "struct":
         known = {each["name"].lower(): each for each in there["fields"]}
-        given = {each["name"].lower(): each for each in written["fields"]}
-        return all(_may_be_null(known[name]) for name in known.keys() - given.keys()) and all(
-            name in known and _takes(known[name]["type"], each["type"], widens=widens) for name, each in given.items()
-        )
-    nested = ("elementType", "keyType", "valueType")
-    return all(_takes(there[name], written[name], widens=widens) for name in nested if name in there)
+        own = {each["name"].lower() for each in written["fields"]}
+        if not own <= known.keys() or not all(_may_be_null(known[name]) for name in known.keys() - own):
+            return False
+    return all(_takes(known["type"], own["type"], widens=widens) for known, own in common_fields(there, written))
 
 
 def _bare(kind: Any) -> Any:

@@ -57,6 +57,13 @@ class Requirement:
         return name.startswith(own[:-1]) if own.endswith("*") else name == own
 
 
+def entries(
+    kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF
+) -> list[Requirement]:
+    """Return an entry of the list for each of the names; the entries differ in nothing else."""
+    return [Requirement(kind, name, handling, note, off=off) for name in names]
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Requirement that a table or the session sets, with its full `name` there; `column` is the column that has it.

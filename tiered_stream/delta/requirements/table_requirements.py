@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING
 
@@ -18,19 +18,15 @@ CONSTRAINT_PREFIX = "delta.constraints."
 _HONOURED, _NOTHING, _BY_SPARK, _SPARK = Handling.HONOURED, Handling.NOTHING, Handling.BY_SPARK, Handling.SPARK_LANE
 
 
-def _all(kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    return [Requirement(kind, name, handling, note, off=off) for name in names]
-
-
 def _features() -> Iterator[Requirement]:
     of_columns = "As its columns say, see below."
-    yield from _all(Kind.FEATURE, _NOTHING, "appendOnly", "changeDataFeed", "deletionVectors")
-    yield from _all(
+    yield from entries(Kind.FEATURE, _NOTHING, "appendOnly", "changeDataFeed", "deletionVectors")
+    yield from entries(
         Kind.FEATURE, _NOTHING, "invariants", "generatedColumns", "columnMapping", "checkConstraints", note=of_columns
     )
     yield Requirement(Kind.FEATURE, "timestampNtz", _HONOURED)
-    yield from _all(Kind.FEATURE, _BY_SPARK, CLUSTERING, "domainMetadata", "typeWidening", "typeWidening-preview")
-    yield from _all(
+    yield from entries(Kind.FEATURE, _BY_SPARK, CLUSTERING, "domainMetadata", "typeWidening", "typeWidening-preview")
+    yield from entries(
         Kind.FEATURE, _SPARK,
         "adaptiveMetadata-preview", "allowColumnDefaults", "catalogManaged", "catalogOwned-preview",
         "checkpointProtection", "collations", "collations-preview", "coordinatedCommits-preview", "geospatial",
@@ -50,18 +46,18 @@ def _properties() -> Iterator[Requirement]:
         Kind.PROPERTY, "delta.feature.*", _SPARK, "Or as the feature of that name. For a table that is made.",
         off=frozenset(),
     )  # fmt: skip
-    yield from _all(
+    yield from entries(
         Kind.PROPERTY, _HONOURED, "delta.checkpointInterval", "delta.enableExpiredLogCleanup",
         "delta.logRetentionDuration", "delta.setTransactionRetentionDuration",
     )  # fmt: skip
-    yield from _all(Kind.PROPERTY, _BY_SPARK, "delta.autoOptimize", "delta.autoOptimize.autoCompact")
+    yield from entries(Kind.PROPERTY, _BY_SPARK, "delta.autoOptimize", "delta.autoOptimize.autoCompact")
     yield Requirement(
         Kind.PROPERTY, "delta.compatibility.symlinkFormatManifest.enabled", _BY_SPARK,
         "delta-spark writes the manifests after each commit.",
     )  # fmt: skip
-    yield from _all(Kind.PROPERTY, _BY_SPARK, "delta.enableTypeWidening")
+    yield from entries(Kind.PROPERTY, _BY_SPARK, "delta.enableTypeWidening")
     yield Requirement(Kind.PROPERTY, COLUMN_MAPPING, _SPARK, said="column mapping", off=OFF | {"none"})
-    yield from _all(
+    yield from entries(
         Kind.PROPERTY, _SPARK,
         "delta.coordinatedCommits.*", "delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2",
         "delta.enableIcebergCompatV3", "delta.enableIcebergWriterCompatV1", "delta.enableIcebergWriterCompatV3",
@@ -70,21 +66,21 @@ def _properties() -> Iterator[Requirement]:
         "delta.redirectWriterOnly-preview", "delta.universalFormat.config.*", "delta.universalFormat.enabledFormats",
         "delta.writePartitionColumnsToParquet",
     )  # fmt: skip
-    yield from _all(
+    yield from entries(
         Kind.PROPERTY, _SPARK, "delta.requireCheckpointProtectionBeforeVersion", off=OFF | {"0"},
         note="Where it is not 0.",
     )  # fmt: skip
-    yield from _all(
+    yield from entries(
         Kind.PROPERTY, _SPARK, "delta.checkpointPolicy", off=OFF | {"classic"}, note="Where it is not `classic`."
     )
-    yield from _all(
+    yield from entries(
         Kind.PROPERTY, _SPARK, "delta.parquet.format.version", off=OFF | {"1.0.0"}, note="Where it is not `1.0.0`."
     )
     yield from _asking_nothing()
 
 
 def _asking_nothing() -> Iterator[Requirement]:
-    yield from _all(
+    yield from entries(
         Kind.PROPERTY, _NOTHING,
         "delta.appendOnly", "delta.castIcebergTimeType", "delta.checkpointRetentionDuration",
         "delta.columnMapping.maxColumnId", "delta.deletedFileRetentionDuration",
@@ -98,21 +94,21 @@ def _asking_nothing() -> Iterator[Requirement]:
         "delta.rowTrackingSuspended", "delta.sampleRetentionDuration",
         "delta.universalFormat.iceberg.atomicConversion.supported",
     )  # fmt: skip
-    yield from _all(
+    yield from entries(
         Kind.PROPERTY, _NOTHING, "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct",
         note="It asks something of a checkpoint, which who commits writes in its own way.",
     )  # fmt: skip
-    yield from _all(
+    yield from entries(
         Kind.PROPERTY, _NOTHING, "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns",
         "delta.dataSkippingStringPrefixLength",
         note="Statistics may be left out: the first 32 columns have them. A clustered table that has one of the first "
         "two is left to the Spark lane.",
     )  # fmt: skip
-    yield from _all(
+    yield from entries(
         Kind.PROPERTY, _NOTHING, "delta.autoOptimize.optimizeWrite", "delta.targetFileSize",
         "delta.tuneFileSizesForRewrites", note="Files are as large as `ingest.targetFileSize` says.",
     )  # fmt: skip
-    yield from _all(Kind.PROPERTY, _NOTHING, "delta.parquet.compression.codec", note="`ingest.compression` says it.")
+    yield from entries(Kind.PROPERTY, _NOTHING, "delta.parquet.compression.codec", note="`ingest.compression` says it.")
 
 
 def _of_columns() -> Iterator[Requirement]:
@@ -155,7 +151,7 @@ TABLE_REQUIREMENTS = (
     *_features(),
     *_properties(),
     *_of_columns(),
-    *_all(Kind.TYPE, _HONOURED, *KNOWN_TYPES),
-    *_all(Kind.TYPE, _SPARK, *_UNKNOWN_TYPES),
+    *entries(Kind.TYPE, _HONOURED, *KNOWN_TYPES),
+    *entries(Kind.TYPE, _SPARK, *_UNKNOWN_TYPES),
     *(Requirement(Kind.SCHEMA, *each) for each in _OF_SCHEMAS),
 )

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tiered_stream.formats.rows.nested_columns import ELEMENT, MAP_KEY, MAP_VALUE, FieldPath
+from tiered_stream.delta.schema.json_types import inner_fields
+from tiered_stream.formats.rows.nested_columns import FieldPath
 from tiered_stream.formats.rows.nested_rules import TextLimit
 
 DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
@@ -38,14 +39,8 @@ def text_limits(field: Mapping[str, Any], above: FieldPath = ()) -> Iterator[Tex
 
 
 def _within(path: FieldPath, kind: Any) -> Iterator[TextLimit]:
-    if not isinstance(kind, dict):
-        return
-    if kind["type"] == "struct":
-        for each in kind["fields"]:
-            yield from text_limits(each, path)
-    for step, name in ((ELEMENT, "elementType"), (MAP_KEY, "keyType"), (MAP_VALUE, "valueType")):
-        if name in kind:
-            yield from _within((*path, step), kind[name])
+    for field in inner_fields(kind):
+        yield from text_limits(field, path)
 
 
 class _Reader:
@@ -67,18 +62,14 @@ class _Reader:
         elif kind["type"] == "struct":
             self._expect("struct<")
             yield from self._fields(path, kind["fields"])
-        elif kind["type"] == "array":
-            self._expect("array<")
-            yield from self._type((*path, ELEMENT), kind["elementType"])
-            self._expect(">")
-        elif kind["type"] == "map":
-            self._expect("map<")
-            yield from self._type((*path, MAP_KEY), kind["keyType"])
-            self._expect(",")
-            yield from self._type((*path, MAP_VALUE), kind["valueType"])
             self._expect(">")
         else:
-            raise self._error()
+            self._expect(f"{kind['type']}<")
+            for number, item in enumerate(inner_fields(kind)):
+                if number:
+                    self._expect(",")
+                yield from self._type((*path, item["name"]), item["type"])
+            self._expect(">")
 
     def _fields(self, path: FieldPath, fields: list[Mapping[str, Any]]) -> Iterator[TextLimit]:
         """Yield the limits of a struct's fields; fields that were added later, at its end, have no limit."""
@@ -89,7 +80,6 @@ class _Reader:
                 self._expect(",")
             self._name(each["name"])
             yield from self._type((*path, each["name"]), each["type"])
-        self._expect(">")
 
     def _leaf(self, path: FieldPath, kind: str) -> Iterator[TextLimit]:
         if match := _LIMITED.match(self._text, self._at):

@@ -15,6 +15,7 @@ from tiered_stream.delta.requirements.requirement import Asked, Handling, Kind, 
 from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS
 from tiered_stream.delta.requirements.session_requirements import SESSION_REQUIREMENTS
 from tiered_stream.delta.requirements.table_requirements import TABLE_REQUIREMENTS
+from tiered_stream.delta.schema.json_types import inner_fields
 
 WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
     *TABLE_REQUIREMENTS, *SESSION_REQUIREMENTS, *S3A_REQUIREMENTS,
@@ -76,11 +77,8 @@ def _of_type(kind: Any, column: str) -> Iterator[Asked]:
     if isinstance(kind, str):
         yield from _unless_honoured(Kind.TYPE, kind, column)
         return
-    for each in kind.get("fields", ()):
-        yield from _of_field(each, f"{column}.{each['name']}")
-    for name, step in (("elementType", "element"), ("keyType", "key"), ("valueType", "value")):
-        if name in kind:
-            yield from _of_type(kind[name], f"{column}.{step}")
+    for field in inner_fields(kind):
+        yield from _of_field(field, f"{column}.{field['name']}")
     if kind.get("type") not in ("struct", "array", "map"):
         yield from _unless_honoured(Kind.TYPE, str(kind.get("type")), column)
 
