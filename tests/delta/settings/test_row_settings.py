@@ -26,7 +26,7 @@ DEAD = {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": "lake.de
 
 def test_what_is_not_set_is_kafkas_records_as_they_are() -> None:
     found = row_settings({})
-    assert (found.key_format, found.value_format, found.kafka_columns) == (Format.BINARY, Format.BINARY, None)
+    assert (found.key.format, found.value.format, found.kafka_columns) == (Format.BINARY, Format.BINARY, None)
     assert found.on_decode_error is OnDecodeError.FAIL
 
 

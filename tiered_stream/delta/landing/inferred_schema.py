@@ -40,7 +40,7 @@ def with_inferred(
         TieredStreamError: the topics cannot be read.
     """
     given = row_settings(settings)
-    for part, schema in ((KEY, given.key_schema), (VALUE, given.value_schema)):
+    for part, schema in ((KEY, given.key.schema), (VALUE, given.value.schema)):
         if schema == INFER:
             if given.transform or given.envelope is not Envelope.NONE:
                 raise ConfigurationError(
@@ -66,7 +66,7 @@ def _pinned(
         found = columns.field(name).type if name in columns.names else None
         return found if pa.types.is_struct(found) else None
     others = {own for _, own in kept_columns(given, include_headers)} | {day_column}
-    if given.key_format is not Format.BINARY:
+    if given.key.format is not Format.BINARY:
         others |= {KEY}
     fields = [each for each in columns if each.name not in others]
     return pa.struct(fields) if fields else None

@@ -247,8 +247,8 @@ def kept_columns(given: RowSettings, include_headers: bool) -> tuple[tuple[str, 
     """Return Kafka's columns that the table gets, as pairs of Kafka's name and the name in the table."""
     if given.kafka_columns is not None:
         return given.kafka_columns
-    left_out = {KEY} if given.key_format is not Format.BINARY else set()
-    left_out |= {VALUE} if given.value_format is not Format.BINARY else set()
+    left_out = {KEY} if given.key.format is not Format.BINARY else set()
+    left_out |= {VALUE} if given.value.format is not Format.BINARY else set()
     left_out |= set() if include_headers else {"headers"}
     return tuple((name, name) for name in SCHEMA_WITH_HEADERS.names if name not in left_out)
 
@@ -264,8 +264,8 @@ def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
     """
     given = row_settings(settings)
     of_value = VALUE if given.value_columns.lower() == FLAT else given.value_columns
-    texts = {KEY: KEY} if given.key_format is Format.STRING else {}
-    texts |= {VALUE: of_value} if given.value_format is Format.STRING else {}
+    texts = {KEY: KEY} if given.key.format is Format.STRING else {}
+    texts |= {VALUE: of_value} if given.value.format is Format.STRING else {}
     return texts | dict(kept_columns(given, include_headers=True))
 
 

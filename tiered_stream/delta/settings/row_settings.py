@@ -170,25 +170,20 @@ TRANSFORM = optional(
     "ingest.transform", types.text,
     "`package.module:function`, which makes of each decoded `pyarrow.RecordBatch` the one that is landed.",
 )  # fmt: skip
-ROW_OPTIONS: tuple[Option[Any], ...] = tuple(each for each in types.declared_in(globals()) if not each.internal)
+ROW_OPTIONS = types.declared_in(globals())
+_KEY: tuple[Option[Any], ...] = (KEY_FORMAT, KEY_SCHEMA, KEY_MESSAGE, KEY_SUBJECT, KEY_STRATEGY, KEY_ID_PLACE)
+_VALUE: tuple[Option[Any], ...] = (
+    VALUE_FORMAT, VALUE_SCHEMA, VALUE_MESSAGE, VALUE_SUBJECT, VALUE_STRATEGY, VALUE_ID_PLACE,
+)  # fmt: skip
+"""Options of the fields of `PartSettings` after `name`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
     """Settings of a table's rows as the user gave them, parsed but not resolved."""
 
-    key_format: Format = of(KEY_FORMAT)
-    key_schema: str | None = of(KEY_SCHEMA)
-    key_message: str | None = of(KEY_MESSAGE)
-    key_subject: str | None = of(KEY_SUBJECT)
-    key_strategy: SubjectNames | None = of(KEY_STRATEGY)
-    key_id_place: SchemaIdsIn | None = of(KEY_ID_PLACE)
-    value_format: Format = of(VALUE_FORMAT)
-    value_schema: str | None = of(VALUE_SCHEMA)
-    value_message: str | None = of(VALUE_MESSAGE)
-    value_subject: str | None = of(VALUE_SUBJECT)
-    value_strategy: SubjectNames | None = of(VALUE_STRATEGY)
-    value_id_place: SchemaIdsIn | None = of(VALUE_ID_PLACE)
+    key: PartSettings
+    value: PartSettings
     value_columns: str = of(VALUE_COLUMNS)
     kafka_columns: tuple[tuple[str, str], ...] | None = of(KAFKA_COLUMNS)
     on_decode_error: OnDecodeError = of(ON_DECODE_ERROR)
@@ -198,16 +193,6 @@ class RowSettings:
     envelope: Envelope = of(ENVELOPE)
     transform: str | None = of(TRANSFORM)
 
-    @property
-    def key(self) -> PartSettings:
-        return PartSettings("key", self.key_format, self.key_schema, self.key_message, self.key_subject,
-                            self.key_strategy, self.key_id_place)  # fmt: skip
-
-    @property
-    def value(self) -> PartSettings:
-        return PartSettings("value", self.value_format, self.value_schema, self.value_message, self.value_subject,
-                            self.value_strategy, self.value_id_place)  # fmt: skip
-
 
 def row_settings(settings: Mapping[str, str]) -> RowSettings:
     """Read and check the settings of a table's rows.
@@ -215,7 +200,9 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
     Raises:
         ConfigurationError: a setting is malformed, or two settings contradict each other.
     """
-    found = RowSettings(**read_fields(RowSettings, GivenOptions(settings)))
+    given = GivenOptions(settings)
+    key, value = PartSettings("key", *map(given.read, _KEY)), PartSettings("value", *map(given.read, _VALUE))
+    found = RowSettings(key, value, **read_fields(RowSettings, given))
     for part in (found.key, found.value):
         check_part(part)
     dead = found.on_decode_error is OnDecodeError.DEAD_LETTER
@@ -226,7 +213,7 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
         )
     if found.max_dead_letters and not dead:
         raise ConfigurationError(f"{MAX_DEAD_LETTERS.name} needs {ON_DECODE_ERROR.name}=deadLetter")
-    if found.envelope is not Envelope.NONE and found.value_format in (Format.BINARY, Format.STRING):
+    if found.envelope is not Envelope.NONE and found.value.format in (Format.BINARY, Format.STRING):
         raise ConfigurationError(
             f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set {VALUE_FORMAT.name}"
         )
