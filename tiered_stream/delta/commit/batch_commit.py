@@ -301,14 +301,20 @@ def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> O
             f"done: offsets from {start} to {_end_offsets(spark, checkpoint, done)}. Either another writer has "
             "overwritten the commit, or this is not the table that the query has written to so far"
         )
-        if fail:
-            raise TableError(
-                f"{said}. Land these offsets by a query of their own, then set failOnDataLoss to false for one start "
-                "of this one; or give it a new checkpoint, where the table is to get all records."
-            )
-        log.warning("%s; going on, since failOnDataLoss is false", said)
+        advice = (
+            "Land these offsets by a query of their own, then set failOnDataLoss to false for one start of this one; "
+            "or give it a new checkpoint, where the table is to get all records."
+        )
+        report_gap(said, advice, fail=fail)
 
     return found
+
+
+def report_gap(said: str, advice: str, *, fail: bool) -> None:
+    """Raise TableError for batches missing in a table if `fail`, else log a warning; `said` names the batches."""
+    if fail:
+        raise TableError(f"{said}. {advice}")
+    log.warning("%s; going on, since failOnDataLoss is false", said)
 
 
 def _end_offsets(spark: SparkSession, checkpoint: str, batch_id: int) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -46,27 +45,19 @@ FILES = 4
 """Target number of files per task. A core waits for the first bytes of each task, so fewer tasks are faster."""
 
 
+@dataclass
 class FilesPartition(InputPartition):
     """One task's splits, further addresses for its metrics, and what the planner knows of tables and topics.
 
-    `batch_log` has the metrics addresses. `held` has the keys of parked tables. `rules` has the rules of tables by key.
-    `rows` has the row formats that the planner got from a schema registry, by topic.
+    `batch_log` has the metrics addresses. `held` has the keys of parked tables. `rows` has the row formats that the
+    planner got from a schema registry, by topic. `rules` has the rules of tables by key.
     """
 
-    def __init__(
-        self,
-        splits: tuple[Split, ...],
-        batch_log: tuple[str, ...],
-        held: tuple[str, ...] = (),
-        rows: Mapping[str, RowFormat] = MappingProxyType({}),
-        rules: Mapping[str, TableRules] = MappingProxyType({}),
-    ) -> None:
-        super().__init__(splits)
-        self.splits = splits
-        self.batch_log = batch_log
-        self.held = held
-        self.rows = dict(rows)
-        self.rules = dict(rules)
+    splits: tuple[Split, ...]
+    batch_log: tuple[str, ...]
+    held: tuple[str, ...]
+    rows: Mapping[str, RowFormat]
+    rules: Mapping[str, TableRules]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +75,7 @@ class TasksWrite:
     def asked(cls, options: Mapping[str, str]) -> TasksWrite:
         given = GivenOptions(options)
         park = given.read(ON_TABLE_ERROR) == PARK
-        transaction = given.read(TRANSACTION)
-        return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE), transaction)
+        return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE), given.read(TRANSACTION))
 
     def partitions(
         self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()
@@ -121,7 +111,7 @@ class TasksWrite:
 
     def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
         with collection_paused():
-            from tiered_stream.delta.write.row_transform import TableRows, Transaction
+            from tiered_stream.delta.write.row_transform import TableRows
             from tiered_stream.delta.write.task_writer import TaskTables, write_splits
             from tiered_stream.observe.metrics import micro_batch, send
 
@@ -133,8 +123,8 @@ class TasksWrite:
         tables = TaskTables(partition.held, self.only, self.park and self.only is None)
         told = {topic: replace(how, registry=self.routing.rows[""].registry) for topic, how in partition.rows.items()}
         (query, batch), (name, number) = micro_batch() or (None, None), self.transaction
-        of_batch = Transaction(name or query, batch if number is None else number)
-        rows = TableRows(replace(self.routing, rows={**self.routing.rows, **told}), partition.rules, of_batch)
+        routing = replace(self.routing, rows={**self.routing.rows, **told})
+        rows = TableRows(routing, partition.rules, name or query, batch if number is None else number)
         written = write_splits(partition.splits, options, rows, task, tables)
         texts = {key: rules_text(rules) for key, rules in partition.rules.items()}
         files = [replace(file, rules=texts.get(file.share)) for file in written.files]
@@ -147,15 +137,11 @@ class TasksWrite:
 class FilesReader(StreamReader):
     """Streaming reader that plans like `StreamReader`, and whose tasks write the tables' files."""
 
-    def __init__(self, options: Options, tasks: TasksWrite) -> None:
-        super().__init__(options)
-        self._tasks = tasks
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """`given` are the query's options. Raises ConfigurationError if options are invalid."""
+        super().__init__(parse_options(source_options(given), streaming=True))
+        self._tasks = TasksWrite.asked(given)
         self._rules = KnownRules()
-
-    @classmethod
-    def asked(cls, options: Mapping[str, str]) -> FilesReader:
-        """Return the streaming reader for a query's options. Raises ConfigurationError if options are invalid."""
-        return cls(parse_options(source_options(options), streaming=True), TasksWrite.asked(options))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_tasks": self._tasks}
@@ -170,14 +156,10 @@ class FilesReader(StreamReader):
 class FilesBatchReader(BatchReader):
     """Batch reader that plans like `BatchReader`, and whose tasks write the tables' files."""
 
-    def __init__(self, options: Options, tasks: TasksWrite) -> None:
-        super().__init__(options)
-        self._tasks = tasks
-
-    @classmethod
-    def asked(cls, options: Mapping[str, str]) -> FilesBatchReader:
-        """Return the batch reader for a query's options. Raises ConfigurationError if options are invalid."""
-        return cls(parse_options(source_options(options), streaming=False), TasksWrite.asked(options))
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """`given` are the query's options. Raises ConfigurationError if options are invalid."""
+        super().__init__(parse_options(source_options(given), streaming=False))
+        self._tasks = TasksWrite.asked(given)
 
     def partitions(self) -> Sequence[InputPartition]:
         planned = super().partitions()

@@ -221,16 +221,16 @@ class TopicsLanding:
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)
         settings = reporting_to(reports_address(self.spark), self.routing.settings)
         routing = replace(self.routing, files=files, settings=settings)
-        query = tables_query(self.spark, routing, self.run.checkpoint)
+        options, tables = tables_query(self.spark, routing, self.run.checkpoint)
         most_dead = row_settings(routing.settings).max_dead_letters
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             rows = batch.collect()
             files = data_files(rows)
             check_files(most_dead, files, list(routing.dead_letter_places))
-            query.tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
+            tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
 
-        rows = stream_of(self.spark, SOURCE, query.options, self.run.checkpoint)
+        rows = stream_of(self.spark, SOURCE, options, self.run.checkpoint)
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
 
 

@@ -259,6 +259,8 @@ class TopicTables:
         return found
 
     def _on_gap(self, target: TableTarget) -> OnGap:
+        from tiered_stream.delta.commit.batch_commit import report_gap
+
         def found(last: int | None, due: int) -> None:
             has = "none" if last is None else f"batch {last} as the newest"
             said = (
@@ -266,12 +268,10 @@ class TopicTables:
                 f"but its log has {has}. Either another writer has overwritten commits, or this is another table than "
                 "it was"
             )
-            if self.fail_on_data_loss:
-                raise TableError(
-                    f"{said}. Land what is missing by a query of its own, then set failOnDataLoss to false for one "
-                    "start of this one"
-                )
-            log.warning("%s; going on, since failOnDataLoss is false", said)
+            advice = (
+                "Land what is missing by a query of its own, then set failOnDataLoss to false for one start of this one"
+            )
+            report_gap(said, advice, fail=self.fail_on_data_loss)
 
         return found
 
@@ -291,16 +291,8 @@ def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> No
         cluster_table(spark, address, target.files.cluster_by)
 
 
-@dataclass(frozen=True)
-class TablesQuery:
-    """Source options and commits for the start of a query for many tables."""
-
-    options: Mapping[str, str]
-    tables: ManyTables
-
-
-def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> TablesQuery:
-    """Catch up the tables that an earlier run has parked, and return the query's options and commits.
+def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
+    """Catch up the tables that an earlier run has parked; return the source's options and the query's commits.
 
     Raises:
         ConfigurationError: Spark has no file system for the checkpoint.
@@ -319,4 +311,4 @@ def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> Tabl
     query_id = SparkCheckpoint(folder).query_id()
     if query_id:
         tables.begin(query_id)
-    return TablesQuery({**routing_options(routing), **parked.options}, tables)
+    return {**routing_options(routing), **parked.options}, tables
