@@ -241,20 +241,16 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Seen
     uri = path_uri(checkpoint, spark.default_fs)
     files, found, mend = _reach(job, uri, spark)
     try:
-        query = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage))
-        last = query.last_committed()
-        if last is None:
-            return Seen({}, f"nothing is committed in it yet: the query begins at startingOffsets ({found})", mend)
-        ends = query.ends(last)
+        committed = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage)).committed()
     except OSError as error:
         raise FaultError(f"it cannot be read: {type(error).__name__}", _MENDS[TableAccessError]) from None
     except CorruptDataError as error:
         raise FaultError(str(error), f"restore the file from a backup of the checkpoint: {_NEW_CHECKPOINT}") from None
     except UnsupportedDataError as error:
         raise FaultError(str(error), f"update tiered_stream, and keep the checkpoint: {_NEW_CHECKPOINT}") from None
-    if ends is None:
-        raise FaultError(f"batch {last} is committed, but its file in offsets/ is gone",
-                         f"restore the folder offsets/: {_NEW_CHECKPOINT}")  # fmt: skip
+    if committed is None:
+        return Seen({}, f"nothing is committed in it yet: the query begins at startingOffsets ({found})", mend)
+    last, ends = committed
     if not ends.positions:
         raise FaultError(f"offsets/{last} has no topic's offsets: the checkpoint is of another query",
                          "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip

@@ -11,7 +11,7 @@ from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.delta.write.file_systems import local_uri, uri_of
-from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageError
+from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.model import TopicPartition
 
 
@@ -38,17 +38,12 @@ def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     if urlsplit(uri).scheme not in ("file", "s3"):
         raise ConfigurationError(f"the checkpoint {checkpoint}: it must be in a local folder, or in S3 (s3a://…)")
     with _errors(checkpoint):
-        found = SparkCheckpoint(StoredFolder(checkpoint, uri, storage))
-        batch = found.last_committed()
-        if batch is None:
-            raise ConfigurationError(
-                f"the checkpoint {checkpoint}: no micro-batch is committed there; is it a query's checkpointLocation?"
-            )
-        ends = found.ends(batch)
-    if ends is None:
-        raise CorruptDataError(
-            f"the checkpoint {checkpoint}: batch {batch} is committed, but offsets/{batch} is missing"
+        committed = SparkCheckpoint(StoredFolder(checkpoint, uri, storage)).committed()
+    if committed is None:
+        raise ConfigurationError(
+            f"the checkpoint {checkpoint}: no micro-batch is committed there; is it a query's checkpointLocation?"
         )
+    batch, ends = committed
     if not ends.positions:
         raise ConfigurationError(f"the checkpoint {checkpoint} is of a query that reads no Kafka topic")
     return CommittedBatch(batch, ends.positions)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from tiered_stream.delta.checkpoint.query_tables import Folder, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.schema.routing import TOPIC
-from tiered_stream.errors import ConfigurationError, CorruptDataError
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -68,14 +68,10 @@ def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.
     """
     checkpoint = SparkCheckpoint(folder)
-    batch = checkpoint.last_committed()
-    if batch is None:
+    committed = checkpoint.committed()
+    if committed is None:
         return None if checkpoint.last_planned() is None else {}
-    ends = checkpoint.ends(batch)
-    if ends is None:
-        raise CorruptDataError(
-            f"the checkpoint {folder.folder}: batch {batch} is committed, but offsets/{batch} is missing: bring it back"
-        )
+    batch, ends = committed
     landed = ends.positions
     for parked in QueryTablesLog(folder).before(batch + 1).parked.values():
         for partition, lacking in parked.tried.joined(parked.newest).ranges.items():

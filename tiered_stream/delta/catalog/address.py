@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_table
 from tiered_stream.delta.schema.row_schema import check_new_columns
-from tiered_stream.delta.schema.sql_types import sql_columns
+from tiered_stream.delta.schema.sql_types import sql_columns, sql_name
 from tiered_stream.delta.write.file_systems import local_uri, normal_path, uri_of
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark.session import is_connect
@@ -110,7 +110,7 @@ def make_by_spark(
         TableError: Spark cannot create the table.
     """
     check_table(spark, address.path)
-    layout = f" PARTITIONED BY ({_quoted_name(day_column)})" if day_column else ""
+    layout = f" PARTITIONED BY ({sql_name([day_column])})" if day_column else ""
     layout = f" CLUSTER BY ({_columns(cluster_by)})" if cluster_by else layout
     with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
     table = f"{address.sql_name} ({sql_columns(schema)}) USING delta"
@@ -169,12 +169,7 @@ def spark_path(address: TableAddress) -> str:
 
 def _columns(names: Sequence[str]) -> str:
     """Return a quoted SQL list of columns; a dot in a name separates a column from its field."""
-    return ", ".join(".".join(map(_quoted_name, name.split("."))) for name in names)
-
-
-def _quoted_name(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
+    return ", ".join(sql_name(name.split(".")) for name in names)
 
 
 def _properties(given: Mapping[str, str]) -> str:

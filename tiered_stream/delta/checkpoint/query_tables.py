@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.checkpoint.spark_checkpoint import ReadableFolder, SparkCheckpoint
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 
@@ -147,15 +147,16 @@ def _whole(number: object, least: int = 0) -> int:
     return number
 
 
-class Folder(Protocol):
-    """Files of a checkpoint's folder (implemented by `checkpoint_folder.CheckpointFolder`)."""
+class Folder(ReadableFolder, Protocol):
+    """Files of a checkpoint's folder that can also be changed (implemented by `checkpoint_folder.CheckpointFolder`)."""
 
-    folder: str
+    def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
+        """Write a file atomically; an existing file is kept unless `replace` is true."""
+        ...
 
-    def entries(self, name: str = "") -> list[str]: ...
-    def read(self, name: str) -> bytes | None: ...
-    def write(self, name: str, text: bytes, *, replace: bool = False) -> None: ...
-    def delete(self, name: str) -> None: ...
+    def delete(self, name: str) -> None:
+        """Delete a file; a missing file is no error."""
+        ...
 
 
 class QueryTablesLog:

@@ -35,7 +35,7 @@ def too_large(folder: str, name: str) -> CorruptDataError:
     )
 
 
-class Folder(Protocol):
+class ReadableFolder(Protocol):
     """Files of a checkpoint's folder; each implementation raises its own errors."""
 
     folder: str
@@ -121,7 +121,7 @@ def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None
 class SparkCheckpoint:
     """Reader of a query's checkpoint; methods also raise the errors of the folder."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: ReadableFolder) -> None:
         self._folder = folder
 
     def query_id(self) -> str | None:
@@ -144,6 +144,24 @@ class SparkCheckpoint:
     def last_committed(self) -> int | None:
         """Return the last micro-batch that Spark counts as done; None: there is none."""
         return self._last(_COMMITS)
+
+    def committed(self) -> tuple[int, BatchEnds] | None:
+        """Return the last micro-batch that Spark counts as done, and where it ends; None: there is none.
+
+        Raises:
+            UnsupportedDataError: the file with its end has a version that is not known here.
+            CorruptDataError: the file is missing, damaged, or too large.
+        """
+        batch = self.last_committed()
+        if batch is None:
+            return None
+        ends = self.ends(batch)
+        if ends is None:
+            raise CorruptDataError(
+                f"the checkpoint {self._folder.folder}: batch {batch} is committed, but {_OFFSETS}/{batch} is missing: "
+                "bring it back"
+            )
+        return batch, ends
 
     def last_planned(self) -> int | None:
         """Return the last micro-batch that was begun, done or not; None: there is none."""

@@ -26,9 +26,9 @@ from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.query_dead_letters import OpenDeadLetters, QueryDeadLetters
 from tiered_stream.delta.schema.routing import Routing, TableTarget
 from tiered_stream.delta.settings.ingest_settings import TableFiles, table_properties
-from tiered_stream.delta.write.data_files import DataFile, HeldRows
+from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
-from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
+from tiered_stream.model import PartitionRanges
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class ManyTables:
         if failed and (not self._park or any(isinstance(each, DataLossError) for each in failed.values())):
             raise _failure({shares[key].target.name: error for key, error in failed.items()}, batch_id)
         for key, error in failed.items():
-            ranges[key], reasons[key] = _ranges_of(shares[key].files), str(error)
+            ranges[key], reasons[key] = offset_ranges(shares[key].files), str(error)
         tables = tables.with_landed(landed)
         if ranges:
             tables = self._parked(tables, batch_id, ranges, reasons)
@@ -361,17 +361,7 @@ def _held(
         by_table[file.share].append(file)
     for rows in held:
         by_table[rows.table].append(rows)
-    return {key: _ranges_of(each) for key, each in by_table.items() if key in without}, reasons
-
-
-def _ranges_of(rows: Sequence[DataFile | HeldRows]) -> PartitionRanges:
-    """Return the smallest offset range of each partition that covers all its offsets in the files or held rows."""
-    found: dict[TopicPartition, tuple[int, int]] = {}
-    for each in rows:
-        for partition, (first, last) in each.offsets.items():
-            least, most = found.get(partition, (first, last))
-            found[partition] = min(first, least), max(last, most)
-    return {partition: OffsetRange(first, last + 1) for partition, (first, last) in found.items()}
+    return {key: offset_ranges(each) for key, each in by_table.items() if key in without}, reasons
 
 
 def _topics(files: Sequence[DataFile]) -> list[str]:

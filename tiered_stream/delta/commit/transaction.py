@@ -11,10 +11,11 @@ from uuid import UUID
 import orjson
 
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.errors import TableError
-from tiered_stream.model import TopicPartition, uuid_to_text
+from tiered_stream.model import uuid_to_text
 from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.offset_ranges import ends_of
 
 TOPIC_IDS = "topicIds"
 """Key of the topic ids in the JSON of a commit's user metadata."""
@@ -62,13 +63,9 @@ class BatchCommit:
 
         The keys are `startOffsets` and `endOffsets`; the values have the form of Spark's offset JSON.
         """
-        starts: dict[TopicPartition, int] = {}
-        ends: dict[TopicPartition, int] = {}
-        for file in self.files:
-            for partition, (first, last) in file.offsets.items():
-                starts[partition] = min(first, starts.get(partition, first))
-                ends[partition] = max(last + 1, ends.get(partition, last + 1))
-        return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends)}}}'
+        ranges = offset_ranges(self.files)
+        starts = {partition: offsets.start for partition, offsets in ranges.items()}
+        return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends_of(ranges))}}}'
 
     def partition_values(self, file: DataFile) -> Mapping[str, Any]:
         """Return the file's partition values, by partition column; empty if the table is not partitioned by day."""

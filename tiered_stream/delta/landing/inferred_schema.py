@@ -20,7 +20,7 @@ from tiered_stream.delta.settings.row_settings import FLAT, RowSettings, row_set
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json.json_inference import infer_json
 from tiered_stream.formats.rows.row_choices import Envelope, Format
-from tiered_stream.formats.rows.row_format import KEY, VALUE
+from tiered_stream.formats.rows.row_format import KEY
 from tiered_stream.options.spark_options import INCLUDE_HEADERS, STARTING_OFFSETS
 from tiered_stream.read.scanner import scan
 
@@ -40,17 +40,17 @@ def with_inferred(
         TieredStreamError: the topics cannot be read.
     """
     given = row_settings(settings)
-    for part, schema in ((KEY, given.key.schema), (VALUE, given.value.schema)):
-        if schema == INFER:
+    for part in (given.key, given.value):
+        if part.schema == INFER:
+            name = f"ingest.{part.name}.schema"
             if given.transform or given.envelope is not Envelope.NONE:
-                raise ConfigurationError(
-                    f"ingest.{part}.schema is infer: with ingest.transform and ingest.envelope, give one"
-                )
-            kind = _pinned(part, given, table, table_files(settings).day_column, include_headers=include_headers)
-            kind = kind or infer_json(_sample(settings, part))
-            text = spark_columns(pa.schema(list(kind)), None)
-            log.info("ingest.%s.schema: %s", part, text.simpleString())
-            settings = with_overrides(settings, {f"ingest.{part}.schema": text.json()})
+                raise ConfigurationError(f"{name} is infer: with ingest.transform and ingest.envelope, give one")
+            day_column = table_files(settings).day_column
+            kind = _pinned(part.name, given, table, day_column, include_headers=include_headers)
+            kind = kind or infer_json(_sample(settings, part.name))
+            schema = spark_columns(pa.schema(list(kind)), None)
+            log.info("%s: %s", name, schema.simpleString())
+            settings = with_overrides(settings, {name: schema.json()})
     return settings
 
 

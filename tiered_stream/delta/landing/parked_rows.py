@@ -25,7 +25,8 @@ from tiered_stream.errors import DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
 from tiered_stream.options.command_settings import POSITIONS, without
 from tiered_stream.options.offset_json import offsets_to_json
-from tiered_stream.options.spark_options import ASSIGN, ENDING_OFFSETS, STARTING_OFFSETS
+from tiered_stream.options.offset_ranges import ends_of, starting_at
+from tiered_stream.options.spark_options import ENDING_OFFSETS
 from tiered_stream.options.tables import OPTIONS
 from tiered_stream.options.types import Queries
 
@@ -59,14 +60,10 @@ class ParkedRows:
         written.replace(self._file)
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
-        assigned: dict[str, list[int]] = {}
-        for partition in sorted(ranges):
-            assigned.setdefault(partition.topic, []).append(partition.partition)
         settings = {
             **without(self._routing.settings, (*POSITIONS, *_OF_STREAMS)),
-            ASSIGN.name: orjson.dumps(assigned).decode(),
-            STARTING_OFFSETS.name: offsets_to_json({each: offsets.start for each, offsets in ranges.items()}),
-            ENDING_OFFSETS.name: offsets_to_json({each: offsets.end for each, offsets in ranges.items()}),
+            **starting_at(ranges),
+            ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges)),
             ONLY_TABLE.name: key,
             TRANSACTION.name: f"{batch_id}/{query_id}",
         }

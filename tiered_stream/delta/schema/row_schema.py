@@ -156,48 +156,42 @@ def _checked(how: RowFormat) -> RowFormat:
     return how
 
 
-def check_new_columns(columns: DataType, properties: Mapping[str, str] = MappingProxyType({}), path: str = "") -> None:
+def check_new_columns(
+    columns: DataType, properties: Mapping[str, str] = MappingProxyType({}), path: str = "", *, in_items: bool = False
+) -> None:
     """Check that Delta accepts the fields of structs in new columns, at any depth.
 
-    `properties` are the table's properties. Names of the columns themselves are checked when rows are planned.
+    `properties` are the table's properties. `in_items` is true within lists and maps, where Delta refuses NOT NULL.
+    Names of the columns themselves are checked when rows are planned.
 
     Raises:
         ConfigurationError: Delta refuses a field, which the error names.
     """
     if isinstance(columns, ArrayType):
-        _check_within_items(columns.elementType, properties, f"{path}.element")
+        check_new_columns(columns.elementType, properties, f"{path}.element", in_items=True)
     elif isinstance(columns, MapType):
-        _check_within_items(columns.keyType, properties, f"{path}.key")
-        _check_within_items(columns.valueType, properties, f"{path}.value")
+        check_new_columns(columns.keyType, properties, f"{path}.key", in_items=True)
+        check_new_columns(columns.valueType, properties, f"{path}.value", in_items=True)
     elif isinstance(columns, StructType):
         is_mapped = properties.get(COLUMN_MAPPING, "none").lower() != "none"
         seen: set[str] = set()
-        for each in columns:
-            name = f"{path}.{each.name}" if path else each.name
-            if path and not is_mapped and _FORBIDDEN.search(each.name):
+        for field in columns:
+            name = f"{path}.{field.name}" if path else field.name
+            if path and not is_mapped and _FORBIDDEN.search(field.name):
                 raise ConfigurationError(
                     f"{name!r:.100} cannot be a field in a Delta table: blanks and ,;{{}}()= are not allowed in its "
                     f"name. Rename it by ingest.transform, or give a new table {PROPERTY_PREFIX}{COLUMN_MAPPING}=name"
                 )
-            if each.name.lower() in seen:
+            if field.name.lower() in seen:
                 raise ConfigurationError(
                     f"{name!r:.100} is in its struct twice, since Delta heeds no case: rename one by ingest.transform"
                 )
-            seen.add(each.name.lower())
-            check_new_columns(each.dataType, properties, name)
-
-
-def _check_within_items(kind: DataType, properties: Mapping[str, str], path: str) -> None:
-    """Raise ConfigurationError if Delta refuses a field within a list or map, because of its name or NOT NULL."""
-    check_new_columns(kind, properties, path)
-    if isinstance(kind, StructType):
-        for each in kind:
-            if not each.nullable:
+            if in_items and not field.nullable:
                 raise ConfigurationError(
-                    f"{path}.{each.name} is NOT NULL, which Delta refuses within lists and maps: take NOT NULL away"
+                    f"{name} is NOT NULL, which Delta refuses within lists and maps: take NOT NULL away"
                 )
-            if isinstance(each.dataType, StructType):
-                _check_within_items(each.dataType, properties, f"{path}.{each.name}")
+            seen.add(field.name.lower())
+            check_new_columns(field.dataType, properties, name, in_items=in_items)
 
 
 def fit_to_table(how: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sql
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 
 if TYPE_CHECKING:
@@ -77,6 +77,16 @@ class HeldRows:
     table: str
     offsets: Mapping[TopicPartition, tuple[int, int]]
     held_why: str
+
+
+def offset_ranges(written: Iterable[DataFile | HeldRows]) -> dict[TopicPartition, OffsetRange]:
+    """Return the smallest offset range of each partition that covers all its offsets in the files or held rows."""
+    ends: dict[TopicPartition, tuple[int, int]] = {}
+    for rows in written:
+        for partition, (first, last) in rows.offsets.items():
+            lowest, highest = ends.get(partition, (first, last))
+            ends[partition] = min(first, lowest), max(last, highest)
+    return {partition: OffsetRange(first, last + 1) for partition, (first, last) in ends.items()}
 
 
 def spark_file_schema() -> StructType:

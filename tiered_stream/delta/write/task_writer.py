@@ -197,22 +197,15 @@ class TaskWriter:
         Raises:
             TableError: a table's folder cannot be written to, and such tables are not parked.
         """
-        found: list[DataFile] = []
+        files: list[DataFile] = []
         # Flush all tables first, so that all uploads are under way before the first wait.
-        for step in (self._flush, self._finish):
-            for key, writer in list(self._tables.items()):
-                if key in self._tables:  # a table may have been given up in this loop
-                    with self._reported(key[1]):
-                        found += step(key, writer)
-        return [file for file in found if file.share not in self._why_held]
-
-    def _flush(self, key: _Key, writer: TableWriter) -> list[DataFile]:
-        writer.flush()
-        return []
-
-    def _finish(self, key: _Key, writer: TableWriter) -> list[DataFile]:
-        table, share = key
-        return [replace(file, dead_letters_for=share if share != table else None) for file in writer.finish()]
+        for step in (TableWriter.flush, TableWriter.finish):
+            for (table, share), writer in list(self._tables.items()):
+                if (table, share) in self._tables:  # a table may have been given up in this loop
+                    with self._reported(share):
+                        written = step(writer) or ()
+                        files += [replace(file, dead_letters_for=share if share != table else None) for file in written]
+        return [file for file in files if file.share not in self._why_held]
 
     def close(self) -> None:
         """Discard unfinished files, which exist only if the task has failed, and stop the upload threads."""
