@@ -98,13 +98,6 @@ _ASKED = tuple(each for each in SESSION_REQUIREMENTS if each.handling not in (Ha
 
 
 def settings_in_list(spark: SparkSession) -> dict[str, str]:
-    """Return the session's settings that are in the list, without entries handled as `HONOURED` or `NOTHING`.
-
-    Each name costs one call to the JVM. Only entries that end in `*` need a read of all settings.
-    """
-    prefixes = tuple(each.name[:-1] for each in _ASKED if each.name.endswith("*"))
-    found = {name: value for name, value in spark.conf.getAll.items() if name.startswith(prefixes)} if prefixes else {}
-    for each in _ASKED:
-        if not each.name.endswith("*") and (value := spark.conf.get(each.name, None)) is not None:
-            found[each.name] = value
-    return found
+    """Return the session's settings that are in the list, without entries handled as `HONOURED` or `NOTHING`."""
+    found = {entry.name: spark.conf.get(entry.name, None) for entry in _ASKED}
+    return {name: value for name, value in found.items() if value is not None}

@@ -37,6 +37,11 @@ def _features() -> Iterator[Requirement]:
     )  # fmt: skip
 
 
+def _delta(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
+    """Return entries for properties, named without `delta.`."""
+    return entries(Kind.PROPERTY, handling, *(f"delta.{name}" for name in names), note=note, off=off)
+
+
 def _properties() -> Iterator[Requirement]:
     yield Requirement(
         Kind.PROPERTY, f"{CONSTRAINT_PREFIX}*", _HONOURED,
@@ -46,69 +51,57 @@ def _properties() -> Iterator[Requirement]:
         Kind.PROPERTY, "delta.feature.*", _SPARK, "Or as the feature of that name. For a table that is made.",
         off=frozenset(),
     )  # fmt: skip
-    yield from entries(
-        Kind.PROPERTY, _HONOURED, "delta.checkpointInterval", "delta.enableExpiredLogCleanup",
-        "delta.logRetentionDuration", "delta.setTransactionRetentionDuration",
+    yield from _delta(
+        _HONOURED,
+        "checkpointInterval", "enableExpiredLogCleanup", "logRetentionDuration", "setTransactionRetentionDuration",
     )  # fmt: skip
-    yield from entries(Kind.PROPERTY, _BY_SPARK, "delta.autoOptimize", "delta.autoOptimize.autoCompact")
+    yield from _delta(_BY_SPARK, "autoOptimize", "autoOptimize.autoCompact")
     yield Requirement(
         Kind.PROPERTY, "delta.compatibility.symlinkFormatManifest.enabled", _BY_SPARK,
         "delta-spark writes the manifests after each commit.",
     )  # fmt: skip
-    yield from entries(Kind.PROPERTY, _BY_SPARK, "delta.enableTypeWidening")
+    yield from _delta(_BY_SPARK, "enableTypeWidening")
     yield Requirement(Kind.PROPERTY, COLUMN_MAPPING, _SPARK, said="column mapping", off=OFF | {"none"})
-    yield from entries(
-        Kind.PROPERTY, _SPARK,
-        "delta.coordinatedCommits.*", "delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2",
-        "delta.enableIcebergCompatV3", "delta.enableIcebergWriterCompatV1", "delta.enableIcebergWriterCompatV3",
-        "delta.enableInCommitTimestamps", "delta.enableMaterializePartitionColumnsFeature", "delta.enableRowTracking",
-        "delta.enableVariantShredding", "delta.randomizeFilePrefixes", "delta.redirectReaderWriter-preview",
-        "delta.redirectWriterOnly-preview", "delta.universalFormat.config.*", "delta.universalFormat.enabledFormats",
-        "delta.writePartitionColumnsToParquet",
+    yield from _delta(
+        _SPARK,
+        "coordinatedCommits.*", "enableIcebergCompatV1", "enableIcebergCompatV2", "enableIcebergCompatV3",
+        "enableIcebergWriterCompatV1", "enableIcebergWriterCompatV3", "enableInCommitTimestamps",
+        "enableMaterializePartitionColumnsFeature", "enableRowTracking", "enableVariantShredding",
+        "randomizeFilePrefixes", "redirectReaderWriter-preview", "redirectWriterOnly-preview",
+        "universalFormat.config.*", "universalFormat.enabledFormats", "writePartitionColumnsToParquet",
     )  # fmt: skip
-    yield from entries(
-        Kind.PROPERTY, _SPARK, "delta.requireCheckpointProtectionBeforeVersion", off=OFF | {"0"},
-        note="Where it is not 0.",
-    )  # fmt: skip
-    yield from entries(
-        Kind.PROPERTY, _SPARK, "delta.checkpointPolicy", off=OFF | {"classic"}, note="Where it is not `classic`."
-    )
-    yield from entries(
-        Kind.PROPERTY, _SPARK, "delta.parquet.format.version", off=OFF | {"1.0.0"}, note="Where it is not `1.0.0`."
-    )
+    yield from _delta(_SPARK, "requireCheckpointProtectionBeforeVersion", off=OFF | {"0"}, note="Where it is not 0.")
+    yield from _delta(_SPARK, "checkpointPolicy", off=OFF | {"classic"}, note="Where it is not `classic`.")
+    yield from _delta(_SPARK, "parquet.format.version", off=OFF | {"1.0.0"}, note="Where it is not `1.0.0`.")
     yield from _asking_nothing()
 
 
 def _asking_nothing() -> Iterator[Requirement]:
-    yield from entries(
-        Kind.PROPERTY, _NOTHING,
-        "delta.appendOnly", "delta.castIcebergTimeType", "delta.checkpointRetentionDuration",
-        "delta.columnMapping.maxColumnId", "delta.deletedFileRetentionDuration",
-        "delta.dropFeatureTruncateHistory.retentionDuration", "delta.enableChangeDataCapture",
-        "delta.enableChangeDataFeed", "delta.enableDeletionVectors", "delta.enableFullRetentionRollback",
-        "delta.ignoreIcebergBucketPartition", "delta.ignoreProtocolDefaults",
-        "delta.inCommitTimestampEnablementTimestamp", "delta.inCommitTimestampEnablementVersion",
-        "delta.isolationLevel", "delta.lastCommitTimestamp", "delta.lastUpdateVersion", "delta.minReaderVersion",
-        "delta.minWriterVersion", "delta.randomPrefixLength",
-        "delta.rowTracking.materializedRowCommitVersionColumnName", "delta.rowTracking.materializedRowIdColumnName",
-        "delta.rowTrackingSuspended", "delta.sampleRetentionDuration",
-        "delta.universalFormat.iceberg.atomicConversion.supported",
+    yield from _delta(
+        _NOTHING,
+        "appendOnly", "castIcebergTimeType", "checkpointRetentionDuration", "columnMapping.maxColumnId",
+        "deletedFileRetentionDuration", "dropFeatureTruncateHistory.retentionDuration", "enableChangeDataCapture",
+        "enableChangeDataFeed", "enableDeletionVectors", "enableFullRetentionRollback", "ignoreIcebergBucketPartition",
+        "ignoreProtocolDefaults", "inCommitTimestampEnablementTimestamp", "inCommitTimestampEnablementVersion",
+        "isolationLevel", "lastCommitTimestamp", "lastUpdateVersion", "minReaderVersion", "minWriterVersion",
+        "randomPrefixLength", "rowTracking.materializedRowCommitVersionColumnName",
+        "rowTracking.materializedRowIdColumnName", "rowTrackingSuspended", "sampleRetentionDuration",
+        "universalFormat.iceberg.atomicConversion.supported",
     )  # fmt: skip
-    yield from entries(
-        Kind.PROPERTY, _NOTHING, "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct",
+    yield from _delta(
+        _NOTHING, "checkpoint.writeStatsAsJson", "checkpoint.writeStatsAsStruct",
         note="It asks something of a checkpoint, which who commits writes in its own way.",
     )  # fmt: skip
-    yield from entries(
-        Kind.PROPERTY, _NOTHING, "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns",
-        "delta.dataSkippingStringPrefixLength",
+    yield from _delta(
+        _NOTHING, "dataSkippingNumIndexedCols", "dataSkippingStatsColumns", "dataSkippingStringPrefixLength",
         note="Statistics may be left out: the first 32 columns have them. A clustered table that has one of the first "
         "two is left to the Spark lane.",
     )  # fmt: skip
-    yield from entries(
-        Kind.PROPERTY, _NOTHING, "delta.autoOptimize.optimizeWrite", "delta.targetFileSize",
-        "delta.tuneFileSizesForRewrites", note="Files are as large as `ingest.targetFileSize` says.",
+    yield from _delta(
+        _NOTHING, "autoOptimize.optimizeWrite", "targetFileSize", "tuneFileSizesForRewrites",
+        note="Files are as large as `ingest.targetFileSize` says.",
     )  # fmt: skip
-    yield from entries(Kind.PROPERTY, _NOTHING, "delta.parquet.compression.codec", note="`ingest.compression` says it.")
+    yield from _delta(_NOTHING, "parquet.compression.codec", note="`ingest.compression` says it.")
 
 
 def _of_columns() -> Iterator[Requirement]:

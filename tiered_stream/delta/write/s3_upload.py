@@ -24,6 +24,7 @@ from botocore import exceptions as aws
 from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.write.data_folders import DataFolder
 from tiered_stream.delta.write.file_systems import region_of
 from tiered_stream.delta.write.upload_threads import SMALL_IN_FLIGHT, UploadThreads
 from tiered_stream.process.logs import muted
@@ -39,8 +40,8 @@ MEMORY_BYTES = 8 << 20
 _AT_A_TIME = 1 << 20
 
 
-class S3Uploads:
-    """Uploads of one task's files of a table (implements `file_systems.DataFolder`)."""
+class S3Uploads(DataFolder):
+    """Uploads of one task's files of a table."""
 
     most_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
 
@@ -55,9 +56,6 @@ class S3Uploads:
     def open(self, path: str) -> WaitingFile:
         """Open a new waiting file; a file on disk has no name, so it disappears with the task."""
         return WaitingFile()
-
-    def grown(self, file: Any) -> None:
-        """Do nothing after a row group was written, because the upload reads the whole file again."""
 
     def waiting_bytes(self, file: Any) -> int:
         """Return how many bytes of the file are in memory; 0 if the file is on disk."""
