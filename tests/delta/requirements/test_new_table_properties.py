@@ -95,7 +95,8 @@ def test_deltalake_makes_the_tables_that_delta_spark_makes(spark: SparkSession, 
 
     from tiered_stream.delta.catalog.address import find_address, make_by_spark
     from tiered_stream.delta.commit.deltalake_commit import make_table
-    from tiered_stream.delta.settings.ingest_settings import TableFiles
+    from tiered_stream.delta.schema.routing import TableTarget
+    from tiered_stream.delta.settings.ingest_settings import PROPERTY_PREFIX, TableFiles
 
     values = {
         "Cols": "3", "Columns": "n", "Interval": "20", "Duration": "interval 40 days", "Length": "3",
@@ -106,7 +107,9 @@ def test_deltalake_makes_the_tables_that_delta_spark_makes(spark: SparkSession, 
         for name in sorted(MADE_ALIKE)
     }
     schema = StructType([StructField("n", LongType())])
-    make_by_spark(spark, find_address(spark, f"{tmp_path}/spark"), schema, None, given)
+    settings = {PROPERTY_PREFIX + name: value for name, value in given.items()}
+    target = TableTarget("t", TableFiles(""), schema, settings)
+    make_by_spark(spark, find_address(spark, f"{tmp_path}/spark"), target)
     make_table(TableFiles((tmp_path / "lake").as_uri()), schema, given)
     assert first_actions(tmp_path / "spark") == first_actions(tmp_path / "lake")
 

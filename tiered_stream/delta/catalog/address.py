@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_table
+from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns
 from tiered_stream.delta.schema.sql_types import sql_columns, sql_name
+from tiered_stream.delta.settings.ingest_settings import table_properties
 from tiered_stream.delta.write.file_systems import local_uri, normal_path, uri_of
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark.session import is_connect
@@ -95,30 +96,24 @@ def path_uri(path: str, default_fs: Callable[[], str]) -> str:
     return local_uri(path) if home.startswith("file:") else normal_path(f"{home.rstrip('/')}/{path.lstrip('/')}")
 
 
-def make_by_spark(
-    spark: SparkSession,
-    address: TableAddress,
-    schema: StructType,
-    day_column: str | None,
-    given: Mapping[str, str],
-    cluster_by: Sequence[str] = (),
-) -> None:
+def make_by_spark(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:
     """Let Spark create the table if it does not exist (`CREATE TABLE IF NOT EXISTS`).
 
     Raises:
         ConfigurationError: the session lacks Delta or the table's file system, or Delta refuses a field of the schema.
         TableError: Spark cannot create the table.
     """
+    files, schema, properties = target.files, target.schema, table_properties(target.settings)
     check_table(spark, address.path)
-    layout = f" PARTITIONED BY ({sql_name([day_column])})" if day_column else ""
-    layout = f" CLUSTER BY ({_columns(cluster_by)})" if cluster_by else layout
-    with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
+    layout = f" PARTITIONED BY ({sql_name([files.day_column])})" if files.day_column else ""
+    layout = f" CLUSTER BY ({_columns(files.cluster_by)})" if files.cluster_by else layout
+    with_properties = f" TBLPROPERTIES ({_properties(properties)})" if properties else ""
     table = f"{address.sql_name} ({sql_columns(schema)}) USING delta"
     try:
         with spark_errors(str(address), "made"):
             spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
     except TableError:
-        check_new_columns(schema, given)  # raises a clearer error if Delta refuses a field
+        check_new_columns(schema, properties)  # raises a clearer error if Delta refuses a field
         raise
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress, find_address, make_by_spark
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
@@ -41,7 +40,6 @@ from tiered_stream.delta.settings.ingest_settings import (
     check_names,
     source_options,
     table_files,
-    table_properties,
 )
 from tiered_stream.delta.settings.row_settings import infers, row_settings
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed
@@ -118,10 +116,8 @@ class Landing:
     """A query for one table that is planned and ready to start."""
 
     spark: SparkSession
-    settings: Mapping[str, str]
     address: TableAddress
-    files: TableFiles
-    schema: StructType
+    target: TableTarget
     run: QueryRun
     bounded: BoundedRun | None
     found: Suitability
@@ -138,7 +134,7 @@ class Landing:
         said = [why_not or "nothing in the table forbids it"]
         if committer and not why_not:
             said.append(f"{committer.by} commits ({committer.reason})")
-        names = left_out(table, self.schema) if table else ()
+        names = left_out(table, self.target.schema) if table else ()
         if names:
             said.append(f"NULL in {', '.join(names)}, which records do not have")
         return "; ".join(said)
@@ -150,16 +146,16 @@ class Landing:
         log.log(level, "%s: the %s lane: %s", self.address, self.lane.value, self.reason)
         if self.lane is Lane.DIRECT:
             return self._start_direct()
-        lane = SparkLane(self.spark, self.settings, self.address, self.files, self.rows, self.run, self.bounded)
+        lane = SparkLane(self.spark, self.address, self.target, self.rows, self.run, self.bounded)
         return lane.start()
 
     def _start_direct(self) -> StreamingQuery:
         table = self._commits()
         tasks = (self.bounded and self.bounded.tasks) or self.spark.sparkContext.defaultParallelism
-        files, bounded = replace(self.files, tasks=tasks), self.bounded
+        files, bounded = replace(self.target.files, tasks=tasks), self.bounded
         register_source(self.spark, FilesDataSource)
-        settings = reporting_to(reports_address(self.spark), self.settings)
-        places = dead_letter_place(self.spark, self.settings)
+        settings = reporting_to(reports_address(self.spark), self.target.settings)
+        places = dead_letter_place(self.spark, self.target.settings)
         route = Route(".*", str(self.address), files.uri)
         routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places, has_rules=True)
         options = routing_options(routing)
@@ -176,7 +172,7 @@ class Landing:
             table.prepare()
             files = data_files(batch.collect())
             if dead_letters:
-                files = dead_letters.commit_first(table, self.files.uri, query_id, batch_id, files)
+                files = dead_letters.commit_first(table, self.target.key, query_id, batch_id, files)
             table.commit(query_id, batch_id, files)
             if self.run.goes_on:
                 table.prepare()
@@ -187,16 +183,16 @@ class Landing:
     def _commits(self) -> TableCommits:
         from tiered_stream.delta.commit.batch_commit import on_gap
 
-        fail = parse_options(source_options(self.settings), streaming=True).fail_on_data_loss
+        fail = parse_options(source_options(self.target.settings), streaming=True).fail_on_data_loss
         gap = on_gap(self.spark, self.run.checkpoint, str(self.address), fail=fail)
-        return open_commits(self.spark, self.address, self.files, self.schema, self.found, gap, fail_on_data_loss=fail)
+        return open_commits(self.spark, self.address, self.target, self.found, gap, fail_on_data_loss=fail)
 
     def _dead_letters(self, routing: Routing) -> DeadLetterCommits | None:
-        target = routing.dead_letters(TableTarget(str(self.address), self.files, self.schema, self.settings))
+        target = routing.dead_letters(self.target)
         if target is None:
             return None
         tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
-        return DeadLetterCommits(tables.open_dead_letters(target), row_settings(self.settings).max_dead_letters)
+        return DeadLetterCommits(tables.open_dead_letters(target), row_settings(self.target.settings).max_dead_letters)
 
 
 @dataclass(frozen=True)
@@ -284,33 +280,29 @@ def plan_landing(
         options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)
     files = table_files(options)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
-    schema = shared_columns(rows.values(), files.day_column)
-    make = partial(
-        make_by_spark, spark, schema=schema, day_column=files.day_column, given=table_properties(options),
-        cluster_by=files.cluster_by,
-    )  # fmt: skip
+    target = TableTarget(str(address), files, shared_columns(rows.values(), files.day_column), options)
+    make = partial(make_by_spark, spark, target=target)
     if address.uri is None:
         make(address)
         address = find_address(spark, table)
     storage, unreachable = reach(spark, address.uri or "", options)
-    files = replace(files, uri=address.uri or "", storage=storage)
+    target = replace(target, files=replace(files, uri=address.uri or "", storage=storage))
     if lane == "spark" or unreachable:
         found = Suitability(None, _ASKED if lane == "spark" else unreachable)
     elif replaces:
         found = Suitability(None, "the direct lane only appends, and rows are to be replaced")
     else:
-        found = look_at(spark, address, options, files, schema, make, rows)
+        found = look_at(spark, address, target, make, rows)
     if lane == "direct" and found.why_not:
         raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
     if found.why_not:
         check_table(spark, address.path)
     if found.table is None:
         make(address)
-        found = replace(found, table=_description(spark, address, files))
-    rows = found.rows or _rows_for_spark(spark, rows, found.table, address, files)
-    schema = shared_columns(rows.values(), files.day_column)
-    run = QueryRun(checkpoint, trigger, name)
-    return Landing(spark, options, address, files, schema, run, bounded, found, rows)
+        found = replace(found, table=_description(spark, address, target.files))
+    rows = found.rows or _rows_for_spark(spark, rows, found.table, target)
+    target = replace(target, schema=shared_columns(rows.values(), files.day_column))
+    return Landing(spark, address, target, QueryRun(checkpoint, trigger, name), bounded, found, rows)
 
 
 def _with_inferred(
@@ -327,11 +319,7 @@ def _with_inferred(
 
 
 def _rows_for_spark(
-    spark: SparkSession,
-    rows: Mapping[str, RowFormat],
-    table: TableDescription | None,
-    address: TableAddress,
-    files: TableFiles,
+    spark: SparkSession, rows: Mapping[str, RowFormat], table: TableDescription | None, target: TableTarget
 ) -> Mapping[str, RowFormat]:
     """Return row formats with the table's types and rules, for the Spark lane, where nothing has adapted them yet.
 
@@ -340,10 +328,10 @@ def _rows_for_spark(
     """
     if table is None:
         return rows
-    rows, day = fitted(rows, table), files.day_column
+    rows, day = fitted(rows, table), target.files.day_column
     typed = not all(how.is_plain for how in rows.values())
     get = partial(spark.conf.get, default=None)
-    check_spark_sink(get, str(address), table, shared_columns(rows.values(), day), day, typed=typed)
+    check_spark_sink(get, target.name, table, shared_columns(rows.values(), day), day, typed=typed)
     return rows
 
 

@@ -215,7 +215,7 @@ class TopicTables:
         address = replace(known, uri=target.key)
         make = partial(_make, self.spark, target)
         checked = self.checked and target.rows is not None
-        found = look_at(self.spark, address, target.settings, target.files, target.schema, make, checked=checked)
+        found = look_at(self.spark, address, target, make, checked=checked)
         if found.why_not:
             raise TableError(
                 f"the direct lane cannot write to it: {found.why_not}. Leave its topics out of this query, by "
@@ -224,7 +224,7 @@ class TopicTables:
         if known.uri is None:
             register_table(self.spark, address)
         return open_commits(
-            self.spark, address, target.files, target.schema, found, self._on_gap(target), landed,
+            self.spark, address, target, found, self._on_gap(target), landed,
             fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked,
         )  # fmt: skip
 

@@ -28,9 +28,7 @@ from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import shared_columns
 from tiered_stream.delta.settings.ingest_settings import (
     COMMIT_BY_SPARK,
-    TableFiles,
     source_options,
-    table_properties,
     with_overrides,
 )
 from tiered_stream.delta.settings.row_settings import evolution_of, row_settings
@@ -49,9 +47,8 @@ class SparkLane:
     """Query of the Spark lane that is ready to start; `rows` are row formats by topic, '' for all other topics."""
 
     spark: SparkSession
-    settings: Mapping[str, str]
     address: TableAddress
-    files: TableFiles
+    target: TableTarget
     rows: Mapping[str, RowFormat]
     run: QueryRun
     bounded: BoundedRun | None
@@ -64,8 +61,8 @@ class SparkLane:
             TableError: the table for dead letters cannot be created.
         """
         register(self.spark)
-        dead_letter_table = row_settings(self.settings).dead_letter_table
-        options: Mapping[str, str] = source_options(self.settings)
+        dead_letter_table = row_settings(self.target.settings).dead_letter_table
+        options: Mapping[str, str] = source_options(self.target.settings)
         if dead_letter_table or any(how.needs_headers for how in self.rows.values()):
             options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
         records = stream_of(self.spark, "tiered_stream", options, self.run.checkpoint)
@@ -76,14 +73,14 @@ class SparkLane:
             return self._start_bounded(self.bounded, rows)
         writer = self.run.configured(rows.writeStream.format("delta").outputMode("append"))
         writer = writer.options(**self._growth)
-        if self.files.day_column:
-            writer = writer.partitionBy(self.files.day_column)
+        if self.target.files.day_column:
+            writer = writer.partitionBy(self.target.files.day_column)
         return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
 
     @property
     def _growth(self) -> dict[str, str]:
         """Delta's option that adds new columns to the table; empty: the session's settings decide."""
-        return {} if evolution_of(self.settings) is Evolution.NONE else {"mergeSchema": "true"}
+        return {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
 
     def _decoded(self, records: DataFrame) -> DataFrame:
         """Decode records to rows and dead letters; rules that cannot be checked here are left to Delta itself."""
@@ -91,14 +88,14 @@ class SparkLane:
             topic: replace(how, evolution=Evolution.NONE, rules=certain_rules(how.rules, how.written))
             for topic, how in self.rows.items()
         }
-        day = self.files.day_column
+        day = self.target.files.day_column
         return classified(records, hows, shared_columns(self.rows.values(), day), day)
 
     def _table_rows(self, records: DataFrame) -> DataFrame:
         """Return the table's rows of a query that has no table for dead letters."""
         if not all(how.is_plain for how in self.rows.values()):
             return good_rows(self._decoded(records))
-        day = self.files.day_column
+        day = self.target.files.day_column
         return records.withColumn(day, sql.expr(spark_day())) if day else records
 
     def _start_bounded(self, bounded: BoundedRun, rows: DataFrame) -> StreamingQuery:
@@ -113,14 +110,14 @@ class SparkLane:
         refuse_connect(self.spark, "a table for dead letters")
         bounded = self.bounded
         place, aside = table_location(self.spark, self.address), self._dead_letter_table(name)
-        limit = row_settings(self.settings).max_dead_letters
+        limit = row_settings(self.target.settings).max_dead_letters
 
         def write(batch: DataFrame, batch_id: int) -> None:
             transaction = bounded.transaction_id if bounded else query_id_of(batch)
             if not _has(self.spark, self.address, transaction, batch_id):
                 found = self._decoded(batch).persist()
                 try:
-                    letters = dead_letters(found, self.files.uri, transaction, batch_id)
+                    letters = dead_letters(found, self.target.key, transaction, batch_id)
                     dead = letters.count()
                     check_limit(limit, dead, found.count(), name)
                     aside.commit(letters, dead, transaction, batch_id)
@@ -139,15 +136,17 @@ class SparkLane:
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)
-        make_by_spark(self.spark, address, dead_letter_columns(), None, table_properties(self.settings))
+        files = replace(self.target.files, day_column=None, cluster_by=())
+        target = TableTarget(name, files, dead_letter_columns(), self.target.settings)
+        make_by_spark(self.spark, address, target)
         address = find_address(self.spark, name)
-        files = replace(self.files, uri=address.uri or "", day_column=None)
-        grow = growth_of(self.spark, address, files, Committer(COMMIT_BY_SPARK, "it is the Spark lane"), Evolution.ADD)
+        target = replace(target, files=replace(files, uri=address.uri or ""))
+        committer = Committer(COMMIT_BY_SPARK, "it is the Spark lane")
+        grow = growth_of(self.spark, address, target.files, committer, Evolution.ADD)
         # A table that an earlier version created gets the columns that it lacks.
         if grow is not None:
             grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
-        target = TableTarget(name, files, dead_letter_columns(), self.settings)
-        return _DeadLetters(self.spark, address, target, self.files.uri)
+        return _DeadLetters(self.spark, address, target, self.target.key)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from tiered_stream.delta.requirements.s3a import find_storage, session_settings
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING
 from tiered_stream.delta.requirements.writer_requirements import asked_by_session
+from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings.ingest_settings import (
     COMMIT,
@@ -91,9 +92,7 @@ def reach(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[T
 def look_at(
     spark: SparkSession,
     address: TableAddress,
-    settings: Mapping[str, str],
-    files: TableFiles,
-    schema: StructType,
+    target: TableTarget,
     make: Callable[[TableAddress], None],
     rows: Mapping[str, RowFormat] | None = None,
     *,
@@ -102,8 +101,8 @@ def look_at(
     """Open the table and check if it suits the direct lane; create a missing table unless only the Spark lane suits it.
 
     `make` lets Spark create the table. `rows` are planned row formats, by topic, which are fitted to the table. Without
-    `rows`, the rows are in files already and have `schema`; `checked` says whether they were checked by the table's
-    rules.
+    `rows`, the rows are in files already and have the schema of `target`; `checked` says whether they were checked by
+    the table's rules.
 
     Raises:
         ConfigurationError: the rows do not fit into the table, or `ingest.commit` names a library that cannot commit.
@@ -115,8 +114,9 @@ def look_at(
         return Suitability(None, why_not)
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
+    files, settings, schema = target.files, target.settings, target.schema
     try:
-        table = open_table(files) or _make(spark, address, settings, files, schema, make)
+        table = open_table(files) or _make(spark, address, target, make)
         if isinstance(table, str):
             return Suitability(None, table)
         found = describe(table)
@@ -139,12 +139,7 @@ def look_at(
 
 
 def _make(
-    spark: SparkSession,
-    address: TableAddress,
-    settings: Mapping[str, str],
-    files: TableFiles,
-    schema: StructType,
-    make: Callable[[TableAddress], None],
+    spark: SparkSession, address: TableAddress, target: TableTarget, make: Callable[[TableAddress], None]
 ) -> DeltaTable | str:
     """Create the missing table, by deltalake or by Spark, and return it.
 
@@ -157,14 +152,15 @@ def _make(
     """
     from tiered_stream.delta.commit.deltalake_commit import make_table, open_table
 
+    files, settings = target.files, target.settings
     properties = new_table_properties(spark, settings)
-    expected = _to_be_made(files, schema, properties)
+    expected = _to_be_made(files, target.schema, properties)
     committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, expected)
     if why_not := left_to_spark(expected) or committer.why_not_direct(expected):
         return why_not
     by_spark = is_made_by_spark(spark, settings, has_delta=has_delta_spark(spark))
     if committer.by != COMMIT_BY_SPARK and not by_spark:
-        return make_table(files, schema, properties, lock_for_making(spark, files))
+        return make_table(files, target.schema, properties, lock_for_making(spark, files))
     # Spark also writes the version's checksum. Without a checksum Delta's first commit reads the table's whole state.
     make(address)
     table = open_table(files)
@@ -179,8 +175,7 @@ def _make(
 def open_commits(
     spark: SparkSession,
     address: TableAddress,
-    files: TableFiles,
-    schema: StructType,
+    target: TableTarget,
     found: Suitability,
     on_gap: OnGap,
     landed: Landed | None = None,
@@ -190,17 +185,17 @@ def open_commits(
 ) -> TableCommits:
     """Return the table, opened for a query's commits; `found` says that it suits the direct lane.
 
-    `schema` has the columns of the rows. The other arguments are those of `TableCommits` and `LandingTable`.
+    The other arguments are those of `TableCommits` and `LandingTable`.
     """
     # Imported late, because the import brings what plans micro-batches, which most starts of a driver do not need.
     from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
 
-    table, committer = found.table, found.committer
+    table, committer, files = found.table, found.committer, target.files
     assert table is not None
     assert committer is not None
     planned = LandingTable(
-        files, schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table), found.grow,
-        compaction_of(spark, address, files, committer), rules_by_file,
+        files, target.schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table),
+        found.grow, compaction_of(spark, address, files, committer), rules_by_file,
     )  # fmt: skip
     return TableCommits(committer.open(spark, address, files), planned, on_gap, landed)
 

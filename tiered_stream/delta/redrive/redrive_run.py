@@ -36,7 +36,7 @@ from tiered_stream.delta.requirements.lane import check_fit, table_rules
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
 from tiered_stream.delta.schema.row_schema import fit_to_table, written_columns
-from tiered_stream.delta.settings.ingest_settings import table_files, table_properties
+from tiered_stream.delta.settings.ingest_settings import table_files
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
@@ -235,8 +235,7 @@ class _Redrive:
     def _fitted(self, how: RowFormat, target: TableTarget) -> RowFormat:
         address, day = find_address(self._spark, target.name), target.files.day_column
         if not self._dry_run:
-            given = table_properties(target.settings)
-            make_by_spark(self._spark, address, target.schema, day, given, target.files.cluster_by)
+            make_by_spark(self._spark, address, target)
             address = find_address(self._spark, target.name)
         found = None if address.uri is None else DeltaSparkTable(self._spark, address).find()
         if found is None:
