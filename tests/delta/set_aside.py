@@ -29,7 +29,7 @@ class SetAside:
     def table(self, name: str = "table") -> str:
         return str(self.folder / name)
 
-    def make_table(self, name: str = "table") -> None:
+    def create_table(self, name: str = "table") -> None:
         columns = "id BIGINT, name STRING, topic STRING, offset BIGINT"
         self.spark.sql(f"CREATE TABLE delta.`{self.table(name)}` ({columns}) USING delta")
 

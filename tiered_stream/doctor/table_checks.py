@@ -14,7 +14,7 @@ from botocore import exceptions as aws
 from tiered_stream.delta.catalog.address import path_uri
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
-from tiered_stream.delta.requirements.lane import check_fit, left_out, table_schema, why_not_direct
+from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
 from tiered_stream.delta.requirements.s3a import find_storage
 from tiered_stream.delta.settings.ingest_settings import (
     COMMIT,
@@ -153,7 +153,7 @@ def _look_at_table(job: Job, files: TableFiles) -> Seen[bool]:
         raise FaultError(str(error), "name another table in ingest.table, or change this one by ALTER TABLE") from None
     why_not = why_not_direct(found, files.day_column, schema)
     lane = f"the Spark lane, as {why_not}" if why_not else "the direct lane"
-    nulls = left_out(found, schema)
+    nulls = columns_left_null(found, schema)
     also = f"; NULL in {', '.join(nulls)}" if nulls else ""
     return Seen(True, f"version {table.version()}, its columns fit; {lane}{also}")
 
@@ -179,7 +179,7 @@ def _try_to_write(job: Job, files: TableFiles, *, write: bool) -> Seen[bool]:
 def _try_s3(job: Job, files: TableFiles, name: str) -> Seen[bool]:
     parts, storage = urlsplit(files.uri), files.storage
     key = "/".join(filter(None, (parts.path.strip("/"), name)))
-    asked: Any = storage.asked_of_objects()
+    asked: Any = storage.put_object_arguments()
     acl = ", s3:PutObjectAcl" if storage.acl else ""
     grant = f"grant s3:PutObject{acl} and s3:DeleteObject on arn:aws:s3:::{parts.netloc}/*"
     with (

@@ -20,7 +20,7 @@ from tests.delta.made_batches import decoded
 from tests.stack.rows import Record
 from tiered_stream.delta.commit import deltalake_commit
 from tiered_stream.delta.commit.batch_commit import ATTEMPTS, TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, make_table
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableFiles
@@ -33,7 +33,7 @@ from tiered_stream.model import TopicPartition, uuid_to_text
 @pytest.fixture
 def files(tmp_path: Path) -> TableFiles:
     made = TableFiles((tmp_path / "table").as_uri())
-    make_table(made, table_schema(True, None), {})
+    create_table(made, table_schema(True, None), {})
     return made
 
 
@@ -248,14 +248,14 @@ def test_a_start_with_a_batch_missing_is_told_which(files: TableFiles, last: int
 
 
 def test_a_table_that_forgets_transactions_cannot_miss_one(tmp_path: Path) -> None:
-    files = TableFiles((tmp_path / "forgets").as_uri())
-    make_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
+    files = TableFiles((tmp_path / "drops_transactions").as_uri())
+    create_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
     assert not table_commits(files).is_committed(QUERY, 7)
 
 
 def test_a_batch_that_the_table_has_forgotten_while_the_query_runs_is_not_taken_for_lost(tmp_path: Path) -> None:
-    files = TableFiles((tmp_path / "forgets").as_uri())
-    make_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
+    files = TableFiles((tmp_path / "drops_transactions").as_uri())
+    create_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
     overwrite(files, 1, [action for action in log_of(files, 1) if "txn" not in action])
@@ -284,7 +284,7 @@ def test_a_table_that_was_made_anew_in_the_same_folder_is_not_written_to(
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
     shutil.rmtree(folder_of(files.uri))
-    make_table(files, table_schema(True, None), {})
+    create_table(files, table_schema(True, None), {})
     for number in range(commits_of_the_new):
         table_commits(files).commit("another query", number, written(files, 1, number))
     log = [path.read_bytes() for path in sorted(log_file(files, 0).parent.iterdir())]
@@ -373,7 +373,7 @@ def test_checkpoints_come_when_delta_would_write_them(
     tmp_path: Path, given: dict[str, str], expected: list[int]
 ) -> None:
     files = TableFiles((tmp_path / "table").as_uri())
-    make_table(files, table_schema(True, None), given)
+    create_table(files, table_schema(True, None), given)
     commits = table_commits(files)
     for batch_id in range(22):
         commits.commit(QUERY, batch_id, [])

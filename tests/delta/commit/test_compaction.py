@@ -24,7 +24,7 @@ from tests.delta.made_batches import DAY_MS, ORDERS, plain
 from tiered_stream import land
 from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
 from tiered_stream.delta.commit.compaction import Compaction
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, make_table
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.commit.deltalake_compaction import MANY, compact_crowded
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.schema.row_schema import spark_columns
@@ -38,7 +38,7 @@ RECORDS = 5
 
 def files_at(folder: Path, day_column: str | None = None) -> TableFiles:
     made = TableFiles((folder / "table with blanks").as_uri(), day_column=day_column)
-    make_table(made, table_schema(True, day_column), {"delta.appendOnly": "true"})
+    create_table(made, table_schema(True, day_column), {"delta.appendOnly": "true"})
     return made
 
 
@@ -97,7 +97,7 @@ def test_a_table_is_made_and_compacted_under_the_lock(tmp_path: Path) -> None:
         yield
         versions.extend((before, table(files).version()))
 
-    make_table(files, table_schema(True, None), {}, lock)
+    create_table(files, table_schema(True, None), {}, lock)
     commit_batches(files, Compaction(files.uri, 99, lambda: None), range(MANY))
     compact_crowded(files, lock)
     assert versions == [-1, 0, MANY, MANY + 1]
@@ -145,7 +145,7 @@ def typed_files(folder: Path, rows: list[dict[str, Any]], ddl: pa.Schema) -> Tab
     """A table with as many small files as are compacted, one of each row, by turns."""
     files = TableFiles((folder / "table").as_uri())
     schema = StructType([*spark_columns(ddl, None), StructField("offset", LongType())])
-    make_table(files, schema, {})
+    create_table(files, schema, {})
     plan = LandingTable(files, schema, planned(files).table_id, lambda _: None)
     commits = TableCommits(DeltalakeTable(files), plan, lambda *_: None)
     for batch in range(MANY):

@@ -23,7 +23,7 @@ from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.committer import Committer, lock_for_deltalake
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark, opened_logs
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, describe, make_table
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, create_table, describe
 from tiered_stream.delta.commit.deltalake_compaction import MANY
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
@@ -36,7 +36,7 @@ from tiered_stream.formats.rows.row_choices import Evolution
 @pytest.fixture
 def files(tmp_path: Path) -> TableFiles:
     made = TableFiles((tmp_path / "a table").as_uri())
-    make_table(made, table_schema(True, None), {})
+    create_table(made, table_schema(True, None), {})
     return made
 
 
@@ -94,7 +94,7 @@ def test_a_day_partition_is_spark_s_own(spark: SparkSession, tmp_path: Path) -> 
     from tiered_stream.delta.write.table_writer import TableWriter
 
     files = TableFiles((tmp_path / "table").as_uri(), day_column="day")
-    make_table(files, table_schema(True, "day"), {})
+    create_table(files, table_schema(True, "day"), {})
     writer = TableWriter(files, 0)
     writer.add(ORDERS, plain(10))
     plan = LandingTable(files, table_schema(True, "day"), describe(table(files)).table_id, lambda _: None)
@@ -176,7 +176,7 @@ def test_a_table_that_was_made_again_in_its_place_is_not_written_to(spark: Spark
         commits.commit(QUERY, batch_id, written(files, 10, 10 * batch_id))
     for file in log_file(files, 0).parent.iterdir():
         file.unlink()
-    make_table(files, table_schema(True, None), {})
+    create_table(files, table_schema(True, None), {})
     with pytest.raises(TableError):
         commits.commit(QUERY, 3, written(files, 10, 30))
     assert table(files).version() == 0 and offsets(files) == []
@@ -187,7 +187,7 @@ def test_a_table_of_a_name_that_is_somewhere_else_now_is_not_written_to(
 ) -> None:
     name = topic.replace("-", "_")
     files = TableFiles((tmp_path / "old 1").as_uri())
-    make_table(files, table_schema(True, None), {})
+    create_table(files, table_schema(True, None), {})
     try:
         spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{folder(files)}'")
         address = find_address(spark, name)
@@ -215,7 +215,7 @@ def test_a_commit_that_was_overwritten_is_named(spark: SparkSession, files: Tabl
 
 def test_deltas_hooks_run_after_a_commit(spark: SparkSession, tmp_path: Path) -> None:
     files = TableFiles((tmp_path / "table").as_uri())
-    make_table(
+    create_table(
         files, table_schema(True, None), {"delta.checkpointInterval": "4", "delta.autoOptimize.autoCompact": "true"}
     )
     spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "3")

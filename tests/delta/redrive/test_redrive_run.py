@@ -16,7 +16,7 @@ from tests.delta.test_typed_tables import Typed
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
 from tiered_stream.delta.commit.dead_letters import dead_letter_columns
-from tiered_stream.delta.redrive.dead_letter_marks import LetterMarks
+from tiered_stream.delta.redrive.dead_letter_marks import DeadLetterMarks
 from tiered_stream.delta.redrive.redrive_run import Chosen, RedriveReport, redrive
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.errors import TableError
@@ -91,7 +91,7 @@ def test_a_crash_between_two_commits_repeats_nothing_and_loses_nothing(
         raise _CrashError
 
     with monkeypatch.context() as patch, pytest.raises(_CrashError):
-        patch.setattr(*((RedrivenTable, "append") if statement == "append" else (LetterMarks, "delete")), crash)
+        patch.setattr(*((RedrivenTable, "append") if statement == "append" else (DeadLetterMarks, "delete")), crash)
         table.redrive()
     assert table.ids == list(range(10 if statement == "append" else 20))
     assert table.letters == list(range(10, 21))
@@ -144,7 +144,7 @@ def test_a_job_takes_no_letters_of_a_topic_whose_name_contains_its_own(spark: Sp
 
 def test_letters_of_a_batch_that_is_not_finished_are_pending(spark: SparkSession, tmp_path: Path) -> None:
     aside = SetAside(spark, tmp_path)
-    aside.make_table()
+    aside.create_table()
     own = Path(aside.table()).as_uri()
     committed = aside.read(aside.table()).write.format("delta").mode("append")
     committed.option("txnAppId", "a").option("txnVersion", 3).save(aside.table())
@@ -158,8 +158,8 @@ def test_letters_of_a_batch_that_is_not_finished_are_pending(spark: SparkSession
     assert json.loads(report.to_json())["pending"] == {"orders": 2}
     assert (aside.rows(), aside.letters) == (of("orders", 0, 1, 2, 4), of("orders", 2, 3))
 
-    forgets = "delta.setTransactionRetentionDuration = 'interval 1 day'"
-    spark.sql(f"ALTER TABLE delta.`{aside.table()}` SET TBLPROPERTIES ({forgets})")
+    drops_transactions = "delta.setTransactionRetentionDuration = 'interval 1 day'"
+    spark.sql(f"ALTER TABLE delta.`{aside.table()}` SET TBLPROPERTIES ({drops_transactions})")
     report = aside.redrive()
     assert (report.mended, report.pending) == ({aside.table(): 1}, {"orders": 1})
 
@@ -192,7 +192,7 @@ def test_a_redrive_of_an_earlier_version_that_crashed_is_brought_to_its_end(
 ) -> None:
     """Its table for dead letters lacks three columns, and its mark is a version of that table."""
     aside = SetAside(spark, tmp_path, StructType(dead_letter_columns().fields[:-3]))
-    aside.make_table()
+    aside.create_table()
     aside.write({0: b'{"id": 0}'}, redrive=7)
     aside.write({1: b'{"id": 1}'})
     rows = spark.sql("SELECT 0L AS id, 'x' AS name, 'orders' AS topic, 0L AS offset").write.format("delta")

@@ -18,7 +18,7 @@ from tiered_stream.delta.requirements.s3a_requirements import (
     S3A_PREFIX,
     S3A_REQUIREMENTS,
     find_s3a_requirement,
-    may_ask_of_writers,
+    may_concern_writers,
     names_of_bucket,
 )
 
@@ -61,14 +61,14 @@ def test_hadoops_own_defaults_ask_for_nothing() -> None:
     given = defaults()
     names = [name.removeprefix(S3A_PREFIX) for name in given]
     settings = S3aSettings("lake", given.get, given.get, {}.get, names=names)
-    settings.check_followed()
+    settings.check_supported()
     assert (settings.acl(), settings.storage_class(), settings.encryption()) == (None, None, None)
 
 
 def test_no_setting_that_is_without_effect_has_a_name_that_speaks_of_writing() -> None:
     """What a new version adds under such a prefix would pass in silence."""
     prefixes = [each for each in S3A_REQUIREMENTS if each.handling is Handling.NOTHING and each.name.endswith("*")]
-    spoken = {each.name for each in prefixes if may_ask_of_writers(each.name.removeprefix(S3A_PREFIX))}
+    spoken = {each.name for each in prefixes if may_concern_writers(each.name.removeprefix(S3A_PREFIX))}
     assert spoken == {"fs.s3a.client.sts.custom.headers*", "fs.s3a.encryption.*", "fs.s3a.metadatastore.*"}
 
 

@@ -64,10 +64,10 @@ def test_each_setting_for_s3a_is_followed_or_leads_to_the_spark_lane() -> None:
         settings = s3a({entry.name.replace("*", ".x"): "of somebody's"})
         if entry.handling is Handling.SPARK_LANE:
             with pytest.raises(NotForTasksError):
-                settings.check_followed()
+                settings.check_supported()
         else:
             assert entry.handling in (Handling.HONOURED, Handling.NOTHING)
-            settings.check_followed()
+            settings.check_supported()
 
 
 def test_the_list_names_each_setting_once() -> None:

@@ -14,7 +14,7 @@ from tests.delta.table_readers import by_deltalake, by_duckdb, by_spark
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
 from tiered_stream import land
-from tiered_stream.delta.commit.deltalake_commit import make_table
+from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.partition_folder import log_path, partition_folder
@@ -70,5 +70,5 @@ def test_every_reader_finds_the_files_of_an_odd_day_column(
 def test_no_table_is_made_whose_day_column_delta_does_not_take(tmp_path: Path, name: str) -> None:
     files = TableFiles((tmp_path / "table").as_uri(), day_column=name)
     with pytest.raises(ConfigurationError, match="ingest.dayColumn is .* cannot be a column of a Delta table"):
-        make_table(files, table_schema(True, name), {})
+        create_table(files, table_schema(True, name), {})
     assert not (tmp_path / "table").exists()

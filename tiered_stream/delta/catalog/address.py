@@ -96,7 +96,7 @@ def path_uri(path: str, default_fs: Callable[[], str]) -> str:
     return local_uri(path) if home.startswith("file:") else normal_path(f"{home.rstrip('/')}/{path.lstrip('/')}")
 
 
-def make_by_spark(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:
+def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:
     """Let Spark create the table if it does not exist (`CREATE TABLE IF NOT EXISTS`).
 
     Raises:
@@ -117,14 +117,14 @@ def make_by_spark(spark: SparkSession, address: TableAddress, target: TableTarge
         raise
 
 
-def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[str, str]) -> None:
+def set_properties(spark: SparkSession, address: TableAddress, properties: Mapping[str, str]) -> None:
     """Set properties of a table by the path of its folder, because the catalog may not have the table yet.
 
     Raises:
         TableError: Spark cannot set the properties.
     """
     with spark_errors(str(address), "changed"):
-        spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(given)})")
+        spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(properties)})")
 
 
 def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[str]) -> None:
@@ -167,8 +167,8 @@ def _columns(names: Sequence[str]) -> str:
     return ", ".join(sql_name(name.split(".")) for name in names)
 
 
-def _properties(given: Mapping[str, str]) -> str:
-    return ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
+def _properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in properties.items())
 
 
 def _quoted(text: str) -> str:

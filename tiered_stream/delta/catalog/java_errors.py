@@ -30,15 +30,15 @@ def java_exception(error: Py4JJavaError | CapturedException) -> Any:
 
 def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
     """Return the names of the Java classes of the error and of its causes, with all their superclasses."""
-    found: set[str] = set()
+    names: set[str] = set()
     exception = java_exception(error)
     while exception is not None:
         kind = exception.getClass()
         while kind is not None:
-            found.add(kind.getName())
+            names.add(kind.getName())
             kind = kind.getSuperclass()
         exception = exception.getCause()
-    return found
+    return names
 
 
 def is_conflict(error: Py4JJavaError | CapturedException) -> bool:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, java_exception
 from tiered_stream.delta.catalog.session_checks import check_file_system
-from tiered_stream.delta.checkpoint.spark_checkpoint import MOST_BYTES, too_large
+from tiered_stream.delta.checkpoint.spark_checkpoint import MAX_FILE_BYTES, too_large
 from tiered_stream.errors import TableError
 
 
@@ -40,18 +40,18 @@ class CheckpointFolder:
         path = self._child(name) if name else self._path
         with self._errors("read"):
             files = self._files
-            return [each.getPath().getName() for each in files.list(path)] if files.exists(path) else []
+            return [status.getPath().getName() for status in files.list(path)] if files.exists(path) else []
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes; None if there is no file. Raises CorruptDataError if it has over `MOST_BYTES`."""
+        """Return a file's bytes; None if there is no file. Raises CorruptDataError if it has over `MAX_FILE_BYTES`."""
         path = self._child(name)
         with self._errors("read"):
             files = self._files
             if not files.exists(path):
                 return None
             with closing(files.open(path)) as stream:
-                text = bytes(stream.readNBytes(MOST_BYTES + 1))
-        if len(text) > MOST_BYTES:
+                text = bytes(stream.readNBytes(MAX_FILE_BYTES + 1))
+        if len(text) > MAX_FILE_BYTES:
             raise too_large(self.folder, name)
         return text
 

@@ -85,7 +85,7 @@ class QueryTables:
 
     def to_json(self) -> bytes:
         tables = {key: [landed.batch, landed.version] for key, landed in self.landed.items()}
-        parked = {key: _told(each) for key, each in self.parked.items()}
+        parked = {key: _told(table) for key, table in self.parked.items()}
         return orjson.dumps(
             {"version": _VERSION, "tables": tables, **({"parked": parked} if parked else {})},
             option=orjson.OPT_SORT_KEYS,
@@ -99,46 +99,46 @@ def query_tables_of(text: bytes) -> QueryTables:
         CorruptDataError: the text is malformed, or has an unknown version.
     """
     try:
-        found = orjson.loads(text)
-        if found["version"] != _VERSION:
-            raise ValueError(f"its version is {found['version']!r:.20}; known here is {_VERSION}")
-        landed = {key: Landed(_whole(batch, -1), _whole(version)) for key, (batch, version) in found["tables"].items()}
-        return QueryTables(landed, {key: _parked(each) for key, each in found.get("parked", {}).items()})
+        values = orjson.loads(text)
+        if values["version"] != _VERSION:
+            raise ValueError(f"its version is {values['version']!r:.20}; known here is {_VERSION}")
+        landed = {key: Landed(_whole(batch, -1), _whole(version)) for key, (batch, version) in values["tables"].items()}
+        return QueryTables(landed, {key: _parked(table) for key, table in values.get("parked", {}).items()})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptDataError(f"it does not say which batches tables have: {error!r:.200}") from error
 
 
 def _told(parked: Parked) -> dict[str, Any]:
     held = [parked.tried, *([parked.since] if parked.since else [])]
-    told = [{"batch": each.batch, "offsets": _by_topic(each.ranges)} for each in held]
-    return {"name": parked.name, "reason": parked.reason, "held": told}
+    batches = [{"batch": batch.batch, "offsets": _by_topic(batch.ranges)} for batch in held]
+    return {"name": parked.name, "reason": parked.reason, "held": batches}
 
 
 def _by_topic(ranges: PartitionRanges) -> dict[str, list[tuple[int, int, int]]]:
-    found: dict[str, list[tuple[int, int, int]]] = {}
+    ranges_by_topic: dict[str, list[tuple[int, int, int]]] = {}
     for partition, offsets in sorted(ranges.items()):
-        found.setdefault(partition.topic, []).append((partition.partition, offsets.start, offsets.end))
-    return found
+        ranges_by_topic.setdefault(partition.topic, []).append((partition.partition, offsets.start, offsets.end))
+    return ranges_by_topic
 
 
-def _parked(found: Mapping[str, Any]) -> Parked:
-    if not isinstance(found["name"], str) or not isinstance(found["reason"], str):
+def _parked(values: Mapping[str, Any]) -> Parked:
+    if not isinstance(values["name"], str) or not isinstance(values["reason"], str):
         raise TypeError("a parked table has no name, or no reason")
-    tried, *since = map(_held, found["held"])
+    tried, *since = map(_held, values["held"])
     if len(since) > 1 or (since and since[0].batch <= tried.batch):
         raise ValueError("what is held for a parked table is not in order")
-    return Parked(found["name"], found["reason"], tried, *since)
+    return Parked(values["name"], values["reason"], tried, *since)
 
 
-def _held(found: Mapping[str, Any]) -> Held:
+def _held(values: Mapping[str, Any]) -> Held:
     ranges = {
         TopicPartition(topic, _whole(partition)): OffsetRange(_whole(start), _whole(end))
-        for topic, of_topic in found["offsets"].items()
+        for topic, of_topic in values["offsets"].items()
         for partition, start, end in of_topic
     }
     if not ranges or not all(map(len, ranges.values())):
         raise ValueError("nothing is held for a parked table")
-    return Held(_whole(found["batch"]), ranges)
+    return Held(_whole(values["batch"]), ranges)
 
 
 def _whole(number: object, least: int = 0) -> int:
@@ -174,7 +174,7 @@ class QueryTablesLog:
         Raises:
             CorruptDataError: a file is damaged.
         """
-        newest = next((each for each in reversed(self._listed()) if each < batch_id), -1)
+        newest = next((batch for batch in reversed(self._listed()) if batch < batch_id), -1)
         if self._known is None or self._known[0] != newest:
             self._known = newest, QueryTables() if newest < 0 else self._read(newest)
         return self._known[1]
@@ -187,10 +187,10 @@ class QueryTablesLog:
         self._known = batch_id, tables
         listed = sorted({*self._listed(), batch_id})
         # A later file may be there, of a batch that was begun and will be repeated.
-        old = [each for each in listed if each <= batch_id][:-_KEPT]
-        for each in old:
-            self._folder.delete(f"{FOLDER}/{each}")
-        self._batches = [each for each in listed if each not in old]
+        old = [batch for batch in listed if batch <= batch_id][:-_KEPT]
+        for batch in old:
+            self._folder.delete(f"{FOLDER}/{batch}")
+        self._batches = [batch for batch in listed if batch not in old]
 
     def last_done(self) -> int:
         """Return the last batch that Spark counts as done; -1: none."""

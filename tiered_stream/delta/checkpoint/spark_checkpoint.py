@@ -19,7 +19,7 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.options.types import LONG_MAX
 
-MOST_BYTES = 64 << 20
+MAX_FILE_BYTES = 64 << 20
 """Maximum size in bytes of a checkpoint file; larger files are not read."""
 _METADATA, _OFFSETS, _COMMITS = "metadata", "offsets", "commits"
 _BY_POSITION, _BY_ID = b"v1", b"v2"
@@ -28,9 +28,9 @@ _NO_OFFSET = b"-"
 
 
 def too_large(folder: str, name: str) -> CorruptDataError:
-    """Return the error for a file beyond `MOST_BYTES`."""
+    """Return the error for a file beyond `MAX_FILE_BYTES`."""
     return CorruptDataError(
-        f"the checkpoint {folder}, {name}: it has more than {MOST_BYTES >> 20} MiB, and is not read. See what has "
+        f"the checkpoint {folder}, {name}: it has more than {MAX_FILE_BYTES >> 20} MiB, and is not read. See what has "
         "written it"
     )
 
@@ -45,7 +45,7 @@ class ReadableFolder(Protocol):
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes; None: there is no such file. Raise CorruptDataError if it exceeds `MOST_BYTES`."""
+        """Return a file's bytes; None: there is no such file. Raise CorruptDataError if it exceeds `MAX_FILE_BYTES`."""
         ...
 
 
@@ -65,11 +65,11 @@ class BatchEnds:
 
         Empty: no source reads topics.
         """
-        found: dict[TopicPartition, int] = {}
+        positions: dict[TopicPartition, int] = {}
         for text in self.by_source.values():
             for partition, offset in _positions(text).items():
-                found[partition] = min(offset, found.get(partition, offset))
-        return found
+                positions[partition] = min(offset, positions.get(partition, offset))
+        return positions
 
 
 def _positions(text: str | None) -> dict[TopicPartition, int]:
@@ -91,7 +91,7 @@ def batch_ends(text: bytes) -> BatchEnds:
     if version not in (_BY_POSITION, _BY_ID):
         if not version.startswith(b"v"):
             raise CorruptDataError("it is damaged: it does not begin with a version")
-        known = " and ".join(each.decode() for each in (_BY_POSITION, _BY_ID))
+        known = " and ".join(line.decode() for line in (_BY_POSITION, _BY_ID))
         raise UnsupportedDataError(
             f"its version is {version.decode(errors='replace')!r:.20}, and this release reads {known}: a newer Spark "
             "has written it"
@@ -103,7 +103,7 @@ def batch_ends(text: bytes) -> BatchEnds:
         (line.partition(b":") if has_ids else (str(number).encode(), b":", line))
         for number, line in enumerate(lines[_HEADER_LINES:])
     ]
-    return BatchEnds(dict(_offset(*each) for each in offsets), has_ids)
+    return BatchEnds(dict(_offset(*line) for line in offsets), has_ids)
 
 
 def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None]:
@@ -134,12 +134,12 @@ class SparkCheckpoint:
         if text is None:
             return None
         try:
-            found = orjson.loads(text)["id"]
+            query_id = orjson.loads(text)["id"]
         except (orjson.JSONDecodeError, TypeError, KeyError):
-            found = None
-        if not isinstance(found, str):
+            query_id = None
+        if not isinstance(query_id, str):
             raise CorruptDataError(f"{self._name(_METADATA)}: it is damaged: it does not have the query's id")
-        return found
+        return query_id
 
     def last_committed(self) -> int | None:
         """Return the last micro-batch that Spark counts as done; None: there is none."""

@@ -43,12 +43,12 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 10
 """Maximum number of attempts at one commit; within an attempt, deltalake itself tries 15 times to find a version."""
-MOST_LOG_FILES = 100
+MAX_LOG_FILES = 100
 """Maximum number of log files to scan for the query's last batch; beyond it, reading the table's state is faster."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 """First and longest wait between attempts, in seconds; the wait doubles, and is shortened at random by up to half."""
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
-_MOST_SHOWN = 10_000
+_MAX_SHOWN = 10_000
 """Maximum length of offsets in an error, in characters; for longer ones, the error names the checkpoint's file."""
 
 OnGap = Callable[[int | None, int], None]
@@ -163,7 +163,7 @@ class TableCommits:
         """Check that no topic was deleted and created again: its id must be the one in the query's last commit."""
         if self._topic_ids is None:
             version = last.version - 1
-            first = max(self._landed.version if self._landed else 0, version - MOST_LOG_FILES)
+            first = max(self._landed.version if self._landed else 0, version - MAX_LOG_FILES)
             self._topic_ids = self._log.topic_ids(query_id, first, version)
         now = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
         check_topic_ids(self._topic_ids, now, DataLossPolicy(self._planned.fail_on_data_loss))
@@ -174,10 +174,10 @@ class TableCommits:
         if self._last is None:
             transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
             newest = self._newest_since(due.version, query_id, transaction)
-            found = -1 if newest is None else newest
-            if found < due.batch and not (found == -1 and forgets(transaction)):
-                self._on_gap(None if found == -1 else found, due.batch)
-            self._last = _Last(transaction.state.version + 1, found)
+            last_batch = -1 if newest is None else newest
+            if last_batch < due.batch and not (last_batch == -1 and drops_transactions(transaction)):
+                self._on_gap(None if last_batch == -1 else last_batch, due.batch)
+            self._last = _Last(transaction.state.version + 1, last_batch)
         return self._last
 
     def _until_committed(self, last: _Last, batch: BatchCommit) -> int | None:
@@ -215,23 +215,23 @@ class TableCommits:
         self._check_fit(transaction.state.description, files)
         return transaction
 
-    def _grown(self, found: TableDescription, files: Sequence[DataFile]) -> bool:
+    def _grown(self, description: TableDescription, files: Sequence[DataFile]) -> bool:
         """Add or widen columns for the files; return whether the table changed, which calls for a new transaction."""
         if self._planned.grow is None:
             return False
         # The schemas are joined, because each file may have columns that other files lack.
         schemas = _schemas(files)
         try:
-            return bool(schemas) and self._planned.grow(found.fields, joined_columns(schemas))
+            return bool(schemas) and self._planned.grow(description.fields, joined_columns(schemas))
         except UnsupportedDataError as error:
             raise TableError(f"{self._name}: {error}") from error
 
     def _begin(self) -> DeltaTransaction:
         transaction = self._table.begin()
-        found, planned = transaction.state.description.table_id, self._planned.table_id
-        if found != planned:
+        table_id, planned = transaction.state.description.table_id, self._planned.table_id
+        if table_id != planned:
             raise TableError(
-                f"{self._name} is another one than when the query started: its id is {found}, and was {planned}. "
+                f"{self._name} is another one than when the query started: its id is {table_id}, and was {planned}. "
                 "Nothing was committed to it. Where the new one is to get all records, start the query with a new "
                 "checkpoint."
             )
@@ -243,16 +243,16 @@ class TableCommits:
         The batch can only be in version `first` or above. Scanning these log files is faster than reading the state.
         """
         version = transaction.state.version
-        newest = self._log.newest_batch(query_id, first, version) if version - first < MOST_LOG_FILES else None
+        newest = self._log.newest_batch(query_id, first, version) if version - first < MAX_LOG_FILES else None
         if newest is None:
             newest = transaction.last_batch(query_id)
-        if newest is None and not forgets(transaction):
+        if newest is None and not drops_transactions(transaction):
             return -1
         return newest
 
-    def _check_fit(self, found: TableDescription, files: Sequence[DataFile]) -> None:
+    def _check_fit(self, description: TableDescription, files: Sequence[DataFile]) -> None:
         planned, day_column = self._planned, self._planned.files.day_column
-        reason = planned.why_not(found) or why_not_direct(found, day_column, planned.schema, planned.rules)
+        reason = planned.why_not(description) or why_not_direct(description, day_column, planned.schema, planned.rules)
         if planned.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
             reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"
         if reason:
@@ -261,8 +261,8 @@ class TableCommits:
                 "Start the query again with lane auto or spark: it goes on where it was."
             )
         try:
-            for schema in (planned.schema, *(with_day(each, day_column) for each in _schemas(files))):
-                check_fit(planned.files.uri, found, schema, day_column)
+            for schema in (planned.schema, *(with_day(schema, day_column) for schema in _schemas(files))):
+                check_fit(planned.files.uri, description, schema, day_column)
         except ConfigurationError as error:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
@@ -281,10 +281,10 @@ class TableCommits:
 def _schemas(files: Sequence[DataFile]) -> list[StructType]:
     """Return the distinct row schemas of the files; only a file whose schema has outgrown the target's carries one."""
     texts = dict.fromkeys(file.schema for file in files if file.schema)
-    return [StructType.fromJson(orjson.loads(each)) for each in texts]
+    return [StructType.fromJson(orjson.loads(text)) for text in texts]
 
 
-def forgets(transaction: DeltaTransaction) -> bool:
+def drops_transactions(transaction: DeltaTransaction) -> bool:
     """Return whether the table drops application transactions (`delta.setTransactionRetentionDuration` is set)."""
     return _TRANSACTION_RETENTION in transaction.state.description.configuration
 
@@ -292,11 +292,11 @@ def forgets(transaction: DeltaTransaction) -> bool:
 def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> OnGap:
     """Return the function for batches missing in the table: it raises TableError if `fail`, else it logs a warning."""
 
-    def found(last: int | None, done: int) -> None:
+    def report(last: int | None, done: int) -> None:
         first = 0 if last is None else last + 1
         batches = f"batch {done}" if first == done else f"batches {first} to {done}"
         start = "the query's start" if last is None else _end_offsets(spark, checkpoint, last)
-        said = (
+        gap = (
             f"the table {table} does not have {batches} of the query, which its checkpoint {checkpoint} counts as "
             f"done: offsets from {start} to {_end_offsets(spark, checkpoint, done)}. Either another writer has "
             "overwritten the commit, or this is not the table that the query has written to so far"
@@ -305,25 +305,25 @@ def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> O
             "Land these offsets by a query of their own, then set failOnDataLoss to false for one start of this one; "
             "or give it a new checkpoint, where the table is to get all records."
         )
-        report_gap(said, advice, fail=fail)
+        report_gap(gap, advice, fail=fail)
 
-    return found
+    return report
 
 
-def report_gap(said: str, advice: str, *, fail: bool) -> None:
-    """Raise TableError for batches missing in a table if `fail`, else log a warning; `said` names the batches."""
+def report_gap(gap: str, advice: str, *, fail: bool) -> None:
+    """Raise TableError for batches missing in a table if `fail`, else log a warning; `gap` names the batches."""
     if fail:
-        raise TableError(f"{said}. {advice}")
-    log.warning("%s; going on, since failOnDataLoss is false", said)
+        raise TableError(f"{gap}. {advice}")
+    log.warning("%s; going on, since failOnDataLoss is false", gap)
 
 
 def _end_offsets(spark: SparkSession, checkpoint: str, batch_id: int) -> str:
     end = f"the end of batch {batch_id}"
     try:
-        found = SparkCheckpoint(CheckpointFolder(spark, checkpoint)).ends(batch_id)
+        ends = SparkCheckpoint(CheckpointFolder(spark, checkpoint)).ends(batch_id)
     except TieredStreamError as error:  # The caller reports an error already; the offsets only explain it.
         return f"{end} ({error})"
-    if found is None:  # Spark keeps offsets of the last 100 batches (spark.sql.streaming.minBatchesToRetain)
+    if ends is None:  # Spark keeps offsets of the last 100 batches (spark.sql.streaming.minBatchesToRetain)
         return end
-    offsets = " ".join(each or "-" for each in found.by_source.values())
-    return offsets if len(offsets) <= _MOST_SHOWN else f"{end}, as offsets/{batch_id} has it"
+    offsets = " ".join(offset or "-" for offset in ends.by_source.values())
+    return offsets if len(offsets) <= _MAX_SHOWN else f"{end}, as offsets/{batch_id} has it"

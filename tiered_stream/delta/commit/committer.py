@@ -22,7 +22,7 @@ from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import session_settings
 from tiered_stream.delta.requirements.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
-from tiered_stream.delta.requirements.writer_requirements import asked_by_session, asked_of_writer
+from tiered_stream.delta.requirements.writer_requirements import requirements_of_session, requirements_of_table
 from tiered_stream.delta.settings.ingest_settings import (
     AUTO,
     COMMIT,
@@ -45,9 +45,9 @@ class Committer:
     by: str
     reason: str
 
-    def why_not_direct(self, found: TableDescription) -> str | None:
+    def why_not_direct(self, description: TableDescription) -> str | None:
         """Return why this committer cannot write the table, with the table's requirements that it lacks, or None."""
-        if self.by == COMMIT_BY_DELTALAKE and (names := _kept_by_spark(found)):
+        if self.by == COMMIT_BY_DELTALAKE and (names := _kept_by_spark(description)):
             return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         return None
 
@@ -79,7 +79,7 @@ def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: Tabl
     return DeltaSparkTable(spark, address) if lockable else None
 
 
-def lock_for_making(spark: SparkSession, files: TableFiles) -> Lock:
+def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
     """Return deltalake's lock against delta-spark for a table that does not exist yet, so that no catalog has it."""
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
@@ -88,7 +88,7 @@ def choose_committer(
     spark: SparkSession,
     asked: str,
     files: TableFiles,
-    found: TableDescription,
+    description: TableDescription,
     *,
     has_delta: Callable[[SparkSession], bool] = has_delta_spark,
 ) -> Committer:
@@ -110,11 +110,11 @@ def choose_committer(
         return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
     if not _local(files):
         return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
-    if names := _kept_by_spark(found):
+    if names := _kept_by_spark(description):
         return Committer(COMMIT_BY_SPARK, f"the table has {names}")
-    for asked_for in asked_by_session(settings_in_list(spark)):
-        if asked_for.requirement.handling is Handling.BY_SPARK:
-            return Committer(COMMIT_BY_SPARK, asked_for.reason)
+    for requirement in requirements_of_session(settings_in_list(spark)):
+        if requirement.requirement.handling is Handling.BY_SPARK:
+            return Committer(COMMIT_BY_SPARK, requirement.reason)
     return Committer(
         COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
     )
@@ -146,10 +146,12 @@ def _local(files: TableFiles) -> bool:
     return urlsplit(files.uri).scheme == "file"
 
 
-def _kept_by_spark(found: TableDescription) -> str:
+def _kept_by_spark(description: TableDescription) -> str:
     """Return the names of the table's requirements that only delta-spark meets, joined by "and"; may be empty."""
-    asked = asked_of_writer(found.writer_features, found.configuration, found.fields)
-    names = dict.fromkeys(each.name for each in asked if each.requirement.handling is Handling.BY_SPARK)
+    unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
+    names = dict.fromkeys(
+        requirement.name for requirement in unmet if requirement.requirement.handling is Handling.BY_SPARK
+    )
     if TYPE_WIDENING in names:
         names = dict.fromkeys(name for name in names if name not in type_widening.FEATURES)
     return " and ".join(names)

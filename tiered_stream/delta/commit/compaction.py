@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 Compact = Callable[[], None]
 """Function that compacts the table as it is now; it may raise any exception."""
 
-_MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{each}FileSize" for each in ("min", "max"))
+_MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
 """Settings of `OPTIMIZE` in bytes: it rewrites files below the first size, into files of about the second size.
 
 Delta: `OptimizeTableCommand`.

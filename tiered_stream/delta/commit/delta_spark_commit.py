@@ -69,10 +69,10 @@ class DeltaSparkTable:
         """Do nothing, because delta-spark keeps the table's state, and reads new commits when a transaction begins."""
 
     def begin(self) -> DeltaSparkTransaction:
-        found = self.find()
-        if found is None:
+        transaction = self.find()
+        if transaction is None:
             raise TableError(f"the table {self._address} cannot be opened: there is none")
-        return found
+        return transaction
 
     def find(self) -> DeltaSparkTransaction | None:
         """Begin a transaction on the table's newest version; return None if there is no table.
@@ -220,8 +220,8 @@ class DeltaSparkTransaction:
         )
         action = _module(_delta(self._spark).actions, "Action")
         actions = self._java.java.util.ArrayList()
-        for each in ({"txn": transaction}, *({"add": file} for file in files)):
-            actions.add(action.fromJson(orjson.dumps(each).decode()))
+        for fields in ({"txn": transaction}, *({"add": file} for file in files)):
+            actions.add(action.fromJson(orjson.dumps(fields).decode()))
         return self._java.PythonUtils.toSeq(actions)
 
 

@@ -24,7 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.commit.local_times import LOCAL_TIMES, hides_local_times, made_first
+from tiered_stream.delta.commit.local_times import LOCAL_TIMES, columns_for_creation, hides_local_times
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, Lock, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
@@ -45,7 +45,7 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*", re.DOTALL)
 
 _T = TypeVar("_T")
-_MOST_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 """Maximum attempts at a change that delta-spark may overwrite; once it has opened the table, a lock excludes it."""
 
 
@@ -66,7 +66,7 @@ def _open(files: TableFiles) -> DeltaTable:
     return DeltaTable(files.uri, storage_options=delta_storage_options(files.storage))
 
 
-def make_table(
+def create_table(
     files: TableFiles, schema: StructType, properties: Mapping[str, str], lock: Lock = nullcontext
 ) -> DeltaTable:
     """Create the table, or return the table that another process has just created.
@@ -82,7 +82,7 @@ def make_table(
 
 
 def _make(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
-    first, others = made_first(schema, files.day_column)
+    first, others = columns_for_creation(schema, files.day_column)
     table = DeltaTable.create(
         files.uri,
         Schema.from_json(first.json()),
@@ -109,7 +109,7 @@ def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext
 
 def _under(lock: Lock, change: Callable[[], _T]) -> _T:
     """Run the change under the lock, and again if a writer may have overwritten it; a repeated run is harmless."""
-    for _ in range(_MOST_ATTEMPTS - 1):
+    for _ in range(_MAX_ATTEMPTS - 1):
         with suppress(UncertainCommitError), lock():
             return change()
     with lock():
@@ -130,26 +130,27 @@ def _add_columns(table: DeltaTable, columns: StructType) -> None:
     if any(map(hides_local_times, columns)) and LOCAL_TIMES not in (table.protocol().writer_features or ()):
         table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
         table.update_incremental()
-    there = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
+    table_fields = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
     # A whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
     grown = [
-        _grown_field(there.get(field["name"].lower(), field), field) for field in inner_fields(columns.jsonValue())
+        _grown_field(table_fields.get(field["name"].lower(), field), field)
+        for field in inner_fields(columns.jsonValue())
     ]
     table.alter.add_columns(Schema.from_json(orjson.dumps(struct_of(grown)).decode()).fields)
 
 
-def _grown_field(there: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the table's field with the nested fields that only `wanted` has; both are in Spark's JSON."""
-    kind = there["type"]
-    if not isinstance(kind, dict) or not isinstance(wanted["type"], dict):
-        return there
-    grown = {known["name"]: _grown_field(known, field) for known, field in common_fields(kind, wanted["type"])}
+def _grown_field(table_field: dict[str, Any], wider_field: dict[str, Any]) -> dict[str, Any]:
+    """Return the table's field with the nested fields that only `wider_field` has; both are in Spark's JSON."""
+    kind = table_field["type"]
+    if not isinstance(kind, dict) or not isinstance(wider_field["type"], dict):
+        return table_field
+    grown = {known["name"]: _grown_field(known, field) for known, field in common_fields(kind, wider_field["type"])}
     if "fields" in kind:
         own = {field["name"].lower() for field in kind["fields"]}
-        new = [field for field in wanted["type"].get("fields", ()) if field["name"].lower() not in own]
+        new = [field for field in wider_field["type"].get("fields", ()) if field["name"].lower() not in own]
         fields = [grown.get(field["name"], field) for field in kind["fields"]]
-        return {**there, "type": {**kind, "fields": fields + new}}
-    return {**there, "type": {**kind, **{f"{step}Type": field["type"] for step, field in grown.items()}}}
+        return {**table_field, "type": {**kind, "fields": fields + new}}
+    return {**table_field, "type": {**kind, **{f"{step}Type": field["type"] for step, field in grown.items()}}}
 
 
 def describe(table: DeltaTable) -> TableDescription:
@@ -310,8 +311,8 @@ def _table_errors(uri: str, done: str) -> Iterator[None]:
 
 def _in_one_line(text: str) -> str:
     """Return deltalake's tree of causes in one line; an XML error of S3 is reduced to its code and message."""
-    said = _S3_ERROR.search(text)
-    plain = _COLOUR.sub("", text[: said.start()] if said else text)
+    s3_error = _S3_ERROR.search(text)
+    plain = _COLOUR.sub("", text[: s3_error.start()] if s3_error else text)
     lines = [line.strip(" \u21b3\t") for line in plain.splitlines()]
-    answer = [f"{said.group(1)}: {said.group(2)}"] if said else []
-    return ": ".join(filter(None, [*lines, *answer]))
+    s3_text = [f"{s3_error.group(1)}: {s3_error.group(2)}"] if s3_error else []
+    return ": ".join(filter(None, [*lines, *s3_text]))

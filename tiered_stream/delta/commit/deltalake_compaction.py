@@ -58,14 +58,14 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
             log.warning(_NOT_COMPACTED, files.uri, _shown(partition))
             continue
         with lock():
-            made = table.optimize.compact(
+            metrics = table.optimize.compact(
                 partition_filters=[(name, "=", value) for name, value in partition] or None,
                 target_size=files.target_bytes,
                 max_concurrent_tasks=1,
                 writer_properties=_properties(table, files.compression),
                 post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
             )
-        log.info("the table %s: %d files are now %d", files.uri, made["numFilesRemoved"], made["numFilesAdded"])
+        log.info("the table %s: %d files are now %d", files.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
 
 
 def is_crowded(files: TableFiles) -> bool:
@@ -79,10 +79,10 @@ def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]
 
     The partition () stands for a whole table without partitions.
     """
-    found = pa.table(table.get_add_actions(flatten=True))
-    names = [name for name in found.column_names if name.startswith(_PARTITION)]
+    files = pa.table(table.get_add_actions(flatten=True))
+    names = [name for name in files.column_names if name.startswith(_PARTITION)]
     small = defaultdict[_Partition, list[str]](list)
-    for row in found.select(["path", "size_bytes", *names]).to_pylist():
+    for row in files.select(["path", "size_bytes", *names]).to_pylist():
         # A partition whose value is null is skipped, because `partition_filters` cannot name it.
         if row["size_bytes"] < target_bytes and None not in (row[name] for name in names):
             small[tuple((name.removeprefix(_PARTITION), str(row[name])) for name in names)].append(unquote(row["path"]))

@@ -33,18 +33,18 @@ from tiered_stream.model import PartitionRanges
 log = logging.getLogger(__name__)
 
 COMMITS_AT_ONCE = 8
-MOST_KNOWN = 2000
+MAX_OPEN_TABLES = 2000
 """Maximum number of tables that stay open between batches; opening a table again costs a read of its log's end."""
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches after which the driver tries again to catch up parked tables."""
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 _Done = TypeVar("_Done")
 OpenTable = Callable[[TableTarget, Landed], TableCommits]
 """Function that opens or creates a table, given the newest batch that it got. Raises TieredStreamError."""
 
 
-class ReadAgain(Protocol):
+class ParkedRowsReader(Protocol):
     """Interface for parking tables: it reports their keys to planning, and reads their rows again later."""
 
     def tell(self, parked: Sequence[str]) -> None:
@@ -90,7 +90,7 @@ class ManyTables:
         open_table: OpenTable,
         open_dead_letters: OpenDeadLetters,
         tables_log: QueryTablesLog,
-        read_again: ReadAgain,
+        read_again: ParkedRowsReader,
         *,
         park: bool,
     ) -> None:
@@ -102,7 +102,7 @@ class ManyTables:
         self._log = tables_log
         self._read_again = read_again
         self._park = park
-        self._known: LRUCache[str, TableCommits] = LRUCache(MOST_KNOWN)
+        self._known: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
 
     def begin(self, query_id: str) -> None:
@@ -133,7 +133,7 @@ class ManyTables:
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
         landed, failed = self._commit_all(shares, query_id, batch_id)
         self._dead_letters.batch_done()
-        if failed and (not self._park or any(isinstance(each, DataLossError) for each in failed.values())):
+        if failed and (not self._park or any(isinstance(error, DataLossError) for error in failed.values())):
             raise _failure({shares[key].target.name: error for key, error in failed.items()}, batch_id)
         for key, error in failed.items():
             ranges[key], reasons[key] = offset_ranges(shares[key].files), str(error)
@@ -157,8 +157,8 @@ class ManyTables:
         for file in files:
             by_table[file.share].append(file)
         return {
-            key: _Share(self._target(_topics(each)), each, landed.get(key, Landed()), self._known.get(key))
-            for key, each in by_table.items()
+            key: _Share(self._target(_topics(of_table)), of_table, landed.get(key, Landed()), self._known.get(key))
+            for key, of_table in by_table.items()
         }
 
     def _target(self, topics: Sequence[str]) -> TableTarget:
@@ -212,9 +212,9 @@ class ManyTables:
         running = {key: self._threads.submit(do, key) for key in keys}
         done: dict[str, _Done] = {}
         failed: _Failed = {}
-        for key, each in running.items():
+        for key, future in running.items():
             try:
-                done[key] = each.result()
+                done[key] = future.result()
             except TieredStreamError as error:
                 failed[key] = error
         return done, failed
@@ -259,15 +259,15 @@ class ManyTables:
         The first dict has, by key of a table for dead letters, the keys of the shares whose dead letters it gets. The
         second has, by key of a share, the error of a table for dead letters that could not be opened.
         """
-        found: dict[str, list[str]] = {}
+        shares_of_table: dict[str, list[str]] = {}
         failed: _Failed = {}
         for key, share in shares.items():
             try:
-                for table in self._dead_letters.taking_part(share.files, _topics(share.files), query_id, batch_id):
-                    found.setdefault(table, []).append(key)
+                for table in self._dead_letters.tables_for(share.files, _topics(share.files), query_id, batch_id):
+                    shares_of_table.setdefault(table, []).append(key)
             except TieredStreamError as error:
                 failed[key] = error
-        return found, failed
+        return shares_of_table, failed
 
     def _commit_dead_letters(
         self, table: str, keys: Sequence[str], shares: Mapping[str, _Share], query_id: str, batch_id: int
@@ -313,7 +313,7 @@ class ManyTables:
                 tables = replace(tables, parked={**tables.parked, key: again})
             else:
                 log.warning("the table %s has what it lacked, and is parked no more", parked.name)
-                left = {other: each for other, each in tables.parked.items() if other != key}
+                left = {other: table for other, table in tables.parked.items() if other != key}
                 tables = replace(tables.with_landed({key: landed}), parked=left)
         return tables
 
@@ -325,15 +325,17 @@ class ManyTables:
             has all the ranges that it lacks.
         """
         before = tables.landed.get(key, Landed())
-        commits = self._open_table(self._target(sorted({each.topic for each in parked.tried.ranges})), before)
+        commits = self._open_table(
+            self._target(sorted({held_batch.topic for held_batch in parked.tried.ranges})), before
+        )
         self._known[key] = commits
-        held = [each for each in (parked.tried, parked.since) if each is not None]
-        lacks = [each for each in held if not commits.is_committed(query_id, each.batch)]
+        held = [held_batch for held_batch in (parked.tried, parked.since) if held_batch is not None]
+        lacks = [held_batch for held_batch in held if not commits.is_committed(query_id, held_batch.batch)]
         if not lacks:
             return Landed(parked.newest.batch, before.version), parked
         # All ranges are committed under the newest batch's id: a later run looks for this id if the response is lost.
-        wanted = lacks[0].joined(replace(lacks[-1], batch=parked.newest.batch))
-        return None, replace(parked, tried=wanted, since=None)
+        lacking = lacks[0].joined(replace(lacks[-1], batch=parked.newest.batch))
+        return None, replace(parked, tried=lacking, since=None)
 
     def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
         lacks, commits = parked.tried, self._known[key]
@@ -354,14 +356,14 @@ def _held(
     These tables are parked already, or a task could not write their files. A table that is parked already may have no
     reason here.
     """
-    reasons = {each.table: each.held_why for each in held}
+    reasons = {rows.table: rows.held_why for rows in held}
     without = reasons.keys() | parked.keys()
     by_table: dict[str, list[DataFile | HeldRows]] = defaultdict(list)
     for file in files:
         by_table[file.share].append(file)
     for rows in held:
         by_table[rows.table].append(rows)
-    return {key: offset_ranges(each) for key, each in by_table.items() if key in without}, reasons
+    return {key: offset_ranges(rows) for key, rows in by_table.items() if key in without}, reasons
 
 
 def _topics(files: Sequence[DataFile]) -> list[str]:
@@ -369,11 +371,11 @@ def _topics(files: Sequence[DataFile]) -> list[str]:
 
 
 def _warn(parked: Mapping[str, Parked]) -> None:
-    for each in parked.values():
-        offsets = sum(map(len, each.tried.joined(each.newest).ranges.values()))
+    for table in parked.values():
+        offsets = sum(map(len, table.tried.joined(table.newest).ranges.values()))
         log.warning(
             "the table %s is parked, and lacks %d offsets up to batch %d: %s",
-            each.name, offsets, each.newest.batch, each.reason,
+            table.name, offsets, table.newest.batch, table.reason,
         )  # fmt: skip
 
 
@@ -385,14 +387,14 @@ def _of_table(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, st
 def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
     """Return one error that names all failed tables, of the same class as the first table's error."""
     (name, error), *others = failed.items()
-    named = ", ".join(each for each, _ in others[:_MOST_NAMED])
-    unnamed = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    named = ", ".join(other for other, _ in others[:_MAX_NAMED])
+    unnamed = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
     also = f" (nor did {named}{unnamed})" if others else ""
     return _of_kind(error, f"the table {name} did not take batch {batch_id}{also}: {error}")
 
 
 def _of_kind(error: TieredStreamError, message: str) -> TieredStreamError:
-    kind = next((each for each in (DataLossError, ConfigurationError) if isinstance(error, each)), TableError)
+    kind = next((known for known in (DataLossError, ConfigurationError) if isinstance(error, known)), TableError)
     failure = kind(message)
     failure.__cause__ = error
     return failure

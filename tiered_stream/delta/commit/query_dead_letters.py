@@ -37,15 +37,15 @@ class QueryDeadLetters:
         """Note that a batch is done, so that no earlier run can have begun the next one."""
         self._first_batch = False
 
-    def taking_part(self, files: Sequence[DataFile], topics: Iterable[str], query_id: str, batch_id: int) -> list[str]:
+    def tables_for(self, files: Sequence[DataFile], topics: Iterable[str], query_id: str, batch_id: int) -> list[str]:
         """Return the keys of dead letter tables that get some of the files, or may have some from an earlier try."""
-        found = []
+        keys = []
         for target in self._targets(topics):
             if _for_table(files, target.key):
-                found.append(self._table(target).target.key)
+                keys.append(self._table(target).target.key)
             elif self._first_batch and self._table(target).has_earlier(query_id, batch_id):
-                found.append(target.key)
-        return found
+                keys.append(target.key)
+        return keys
 
     def commit(
         self, key: str, query_id: str, batch_id: int, files: Sequence[DataFile], tables: Iterable[str]

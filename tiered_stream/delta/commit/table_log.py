@@ -33,8 +33,8 @@ class TableLog:
     def newest_batch(self, query_id: str, first: int, last: int) -> int | None:
         """Return the query's newest batch in the versions `first` to `last`; -1: none; None: a version is missing."""
         try:
-            found = self._actions(first, last, "txn")
-            return max((_batch(txn) for txn in found if txn.get("appId") == query_id), default=-1)
+            transactions = self._actions(first, last, "txn")
+            return max((_batch(txn) for txn in transactions if txn.get("appId") == query_id), default=-1)
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -49,8 +49,8 @@ class TableLog:
             newest = self.newest_batch(query_id, version, version)
             if newest is None:  # this version is removed, and so are all earlier ones
                 break
-            if newest >= 0 and (found := self._ids_in(version)):
-                return found
+            if newest >= 0 and (ids := self._ids_in(version)):
+                return ids
         return {}
 
     def _ids_in(self, version: int) -> dict[str, UUID]:
@@ -123,11 +123,11 @@ def _topic_ids(metadata: object) -> dict[str, UUID]:
         ValueError: the metadata has topic ids, but they are malformed.
     """
     try:
-        told = orjson.loads(metadata) if isinstance(metadata, str) else None
+        values = orjson.loads(metadata) if isinstance(metadata, str) else None
     except orjson.JSONDecodeError:
         return {}
-    ids = told.get(TOPIC_IDS, {}) if isinstance(told, dict) else {}
-    if not isinstance(ids, dict) or not all(isinstance(each, str) for each in ids.values()):
+    ids = values.get(TOPIC_IDS, {}) if isinstance(values, dict) else {}
+    if not isinstance(ids, dict) or not all(isinstance(topic_id, str) for topic_id in ids.values()):
         raise ValueError(f"{ids!r:.80} are no topic ids")
     return {topic: uuid_from_text(text) for topic, text in ids.items()}
 

@@ -55,8 +55,8 @@ class BatchCommit:
     def metadata(self) -> str:
         """Return the commit's user metadata as JSON: the batch's start and end offsets, and the topic ids."""
         ids = {topic: uuid_to_text(self.topic_ids[topic]) for topic in sorted(self.topic_ids)}
-        told = f',"{TOPIC_IDS}":{orjson.dumps(ids).decode()}' if ids else ""
-        return f"{self.offsets()[:-1]}{told}}}"
+        ids_text = f',"{TOPIC_IDS}":{orjson.dumps(ids).decode()}' if ids else ""
+        return f"{self.offsets()[:-1]}{ids_text}}}"
 
     def offsets(self) -> str:
         """Return JSON with the first offset of each partition in the batch, and the offset after its last one.

@@ -73,9 +73,11 @@ class TasksWrite:
 
     @classmethod
     def asked(cls, options: Mapping[str, str]) -> TasksWrite:
-        given = GivenOptions(options)
-        park = given.read(ON_TABLE_ERROR) == PARK
-        return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE), given.read(TRANSACTION))
+        options = GivenOptions(options)
+        park = options.read(ON_TABLE_ERROR) == PARK
+        return cls(
+            routing_of(options), park, options.read(PARKED_FILE), options.read(ONLY_TABLE), options.read(TRANSACTION)
+        )
 
     def partitions(
         self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()
@@ -89,8 +91,8 @@ class TasksWrite:
 
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
         """Return row formats from the schema registry, by topic, without its login, which only the options carry."""
-        found = self.routing.registered(map(_topic, task))
-        return {topic: replace(how, registry={}) for topic, how in found.items()}
+        row_formats = self.routing.registered(map(_topic, task))
+        return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
     def _unknown_tables(self, splits: Sequence[Split]) -> list[TableTarget]:
         """Return the splits' tables whose rules are not known yet.
@@ -121,9 +123,12 @@ class TasksWrite:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         tables = TaskTables(partition.held, self.only, self.park and self.only is None)
-        told = {topic: replace(how, registry=self.routing.rows[""].registry) for topic, how in partition.rows.items()}
+        registered = {
+            topic: replace(row_format, registry=self.routing.rows[""].registry)
+            for topic, row_format in partition.rows.items()
+        }
         (query, batch), (name, number) = micro_batch() or (None, None), self.transaction
-        routing = replace(self.routing, rows={**self.routing.rows, **told})
+        routing = replace(self.routing, rows={**self.routing.rows, **registered})
         rows = TableRows(routing, partition.rules, name or query, batch if number is None else number)
         written = write_splits(partition.splits, options, rows, task, tables)
         texts = {key: rules_text(rules) for key, rules in partition.rules.items()}
@@ -137,10 +142,10 @@ class TasksWrite:
 class FilesReader(StreamReader):
     """Streaming reader that plans like `StreamReader`, and whose tasks write the tables' files."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        """`given` are the query's options. Raises ConfigurationError if options are invalid."""
-        super().__init__(parse_options(source_options(given), streaming=True))
-        self._tasks = TasksWrite.asked(given)
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """`options` are the query's options. Raises ConfigurationError if options are invalid."""
+        super().__init__(parse_options(source_options(options), streaming=True))
+        self._tasks = TasksWrite.asked(options)
         self._rules = KnownRules()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,14 +161,14 @@ class FilesReader(StreamReader):
 class FilesBatchReader(BatchReader):
     """Batch reader that plans like `BatchReader`, and whose tasks write the tables' files."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        """`given` are the query's options. Raises ConfigurationError if options are invalid."""
-        super().__init__(parse_options(source_options(given), streaming=False))
-        self._tasks = TasksWrite.asked(given)
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """`options` are the query's options. Raises ConfigurationError if options are invalid."""
+        super().__init__(parse_options(source_options(options), streaming=False))
+        self._tasks = TasksWrite.asked(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         planned = super().partitions()
-        splits = [each.split for each in planned if isinstance(each, SplitPartition)]
+        splits = [partition.split for partition in planned if isinstance(partition, SplitPartition)]
         return self._tasks.partitions(splits, KnownRules()) or planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -186,11 +191,11 @@ def tasks_of(
     for at, (before, table) in enumerate(pairwise(tables), 1):
         sizes[at] += TABLE_BYTES if table != before else 0
     share = -(-sum(sizes) // parallelism)
-    most = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
+    max_bytes = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
     # A split counts as one task at most, because a split from a broker may span an offset gap of any length.
-    weights = [min(size, most) for size in sizes]
+    weights = [min(size, max_bytes) for size in sizes]
     total = sum(weights)
-    tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / most)))]
+    tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / max_bytes)))]
     for split, weight, end in zip(splits, weights, accumulate(weights), strict=True):
         # The middle of a split decides its task. Integers, because rounded floats could lead beyond the last task.
         tasks[(2 * end - weight) * len(tasks) // (2 * total)].append(split)

@@ -39,14 +39,14 @@ def with_inferred(
         ConfigurationError: the sample has no JSON objects, or a transform or an envelope is set.
         TieredStreamError: the topics cannot be read.
     """
-    given = row_settings(settings)
-    for part in (given.key, given.value):
+    rows = row_settings(settings)
+    for part in (rows.key, rows.value):
         if part.schema == INFER:
             name = f"ingest.{part.name}.schema"
-            if given.transform or given.envelope is not Envelope.NONE:
+            if rows.transform or rows.envelope is not Envelope.NONE:
                 raise ConfigurationError(f"{name} is infer: with ingest.transform and ingest.envelope, give one")
             day_column = table_files(settings).day_column
-            kind = _pinned(part.name, given, table, day_column, include_headers=include_headers)
+            kind = _pinned(part.name, rows, table, day_column, include_headers=include_headers)
             kind = kind or infer_json(_sample(settings, part.name))
             schema = spark_columns(pa.schema(list(kind)), None)
             log.info("%s: %s", name, schema.simpleString())
@@ -55,20 +55,20 @@ def with_inferred(
 
 
 def _pinned(
-    part: str, given: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
+    part: str, rows: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
 ) -> pa.StructType | None:
     """Return the key's or the value's fields as the table has them, or None if the table does not have them."""
     if table is None or not table.fields:
         return None
     columns = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(table.fields)}))
-    name = KEY if part == KEY else given.value_columns
+    name = KEY if part == KEY else rows.value_columns
     if part == KEY or name.lower() != FLAT:
-        found = columns.field(name).type if name in columns.names else None
-        return found if pa.types.is_struct(found) else None
-    others = {own for _, own in kept_columns(given, include_headers)} | {day_column}
-    if given.key.format is not Format.BINARY:
+        kind = columns.field(name).type if name in columns.names else None
+        return kind if pa.types.is_struct(kind) else None
+    others = {own for _, own in kept_columns(rows, include_headers)} | {day_column}
+    if rows.key.format is not Format.BINARY:
         others |= {KEY}
-    fields = [each for each in columns if each.name not in others]
+    fields = [column for column in columns if column.name not in others]
     return pa.struct(fields) if fields else None
 
 

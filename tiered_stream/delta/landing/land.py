@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.delta.catalog.address import TableAddress, find_address, make_by_spark
+from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, query_id_of
@@ -24,13 +24,13 @@ from tiered_stream.delta.landing.landing_by_topic import (
     TopicTables,
     dead_letter_place,
     is_by_topic,
+    open_query,
     plan_routing,
-    tables_query,
 )
 from tiered_stream.delta.landing.spark_lane import SparkLane
 from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
-from tiered_stream.delta.landing.suitability import Suitability, fitted, look_at, open_commits, reach
-from tiered_stream.delta.requirements.lane import Lane, TableDescription, left_out
+from tiered_stream.delta.landing.suitability import Suitability, assess_table, fitted_rows, open_commits, reach
+from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, time_zone
 from tiered_stream.delta.settings.ingest_settings import (
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ASKED = "it was asked for"
-LANES = ("auto", *(each.value for each in Lane))
+LANES = ("auto", *(lane.value for lane in Lane))
 
 
 def land(
@@ -120,7 +120,7 @@ class Landing:
     target: TableTarget
     run: QueryRun
     bounded: BoundedRun | None
-    found: Suitability
+    suitability: Suitability
     rows: Mapping[str, RowFormat]
 
     @property
@@ -131,13 +131,13 @@ class Landing:
     def reason(self) -> str:
         """Reason for the lane, the committer with its reason, and the table's columns that get NULL."""
         table, why_not, committer = self.found.table, self.found.why_not, self.found.committer
-        said = [why_not or "nothing in the table forbids it"]
+        reasons = [why_not or "nothing in the table forbids it"]
         if committer and not why_not:
-            said.append(f"{committer.by} commits ({committer.reason})")
-        names = left_out(table, self.target.schema) if table else ()
+            reasons.append(f"{committer.by} commits ({committer.reason})")
+        names = columns_left_null(table, self.target.schema) if table else ()
         if names:
-            said.append(f"NULL in {', '.join(names)}, which records do not have")
-        return "; ".join(said)
+            reasons.append(f"NULL in {', '.join(names)}, which records do not have")
+        return "; ".join(reasons)
 
     def start(self) -> StreamingQuery:
         """Start the query in its lane."""
@@ -217,7 +217,7 @@ class TopicsLanding:
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)
         settings = reporting_to(reports_address(self.spark), self.routing.settings)
         routing = replace(self.routing, files=files, settings=settings)
-        options, tables = tables_query(self.spark, routing, self.run.checkpoint)
+        options, tables = open_query(self.spark, routing, self.run.checkpoint)
         most_dead = row_settings(routing.settings).max_dead_letters
 
         def commit(batch: DataFrame, batch_id: int) -> None:
@@ -281,28 +281,30 @@ def plan_landing(
     files = table_files(options)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
     target = TableTarget(str(address), files, shared_columns(rows.values(), files.day_column), options)
-    make = partial(make_by_spark, spark, target=target)
+    make = partial(create_by_spark, spark, target=target)
     if address.uri is None:
         make(address)
         address = find_address(spark, table)
     storage, unreachable = reach(spark, address.uri or "", options)
     target = replace(target, files=replace(files, uri=address.uri or "", storage=storage))
     if lane == "spark" or unreachable:
-        found = Suitability(None, _ASKED if lane == "spark" else unreachable)
+        suitability = Suitability(None, _ASKED if lane == "spark" else unreachable)
     elif replaces:
-        found = Suitability(None, "the direct lane only appends, and rows are to be replaced")
+        suitability = Suitability(None, "the direct lane only appends, and rows are to be replaced")
     else:
-        found = look_at(spark, address, target, make, rows)
-    if lane == "direct" and found.why_not:
-        raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
-    if found.why_not:
+        suitability = assess_table(spark, address, target, make, rows)
+    if lane == "direct" and suitability.why_not:
+        raise ConfigurationError(
+            f"the direct lane cannot write to {address}: {suitability.why_not}. Use lane auto or spark."
+        )
+    if suitability.why_not:
         check_table(spark, address.path)
-    if found.table is None:
+    if suitability.table is None:
         make(address)
-        found = replace(found, table=_description(spark, address, target.files))
-    rows = found.rows or _rows_for_spark(spark, rows, found.table, target)
+        suitability = replace(suitability, table=_description(spark, address, target.files))
+    rows = suitability.rows or _rows_for_spark(spark, rows, suitability.table, target)
     target = replace(target, schema=shared_columns(rows.values(), files.day_column))
-    return Landing(spark, address, target, QueryRun(checkpoint, trigger, name), bounded, found, rows)
+    return Landing(spark, address, target, QueryRun(checkpoint, trigger, name), bounded, suitability, rows)
 
 
 def _with_inferred(
@@ -328,8 +330,8 @@ def _rows_for_spark(
     """
     if table is None:
         return rows
-    rows, day = fitted(rows, table), target.files.day_column
-    typed = not all(how.is_plain for how in rows.values())
+    rows, day = fitted_rows(rows, table), target.files.day_column
+    typed = not all(row_format.is_plain for row_format in rows.values())
     get = partial(spark.conf.get, default=None)
     check_spark_sink(get, target.name, table, shared_columns(rows.values(), day), day, typed=typed)
     return rows
@@ -339,8 +341,8 @@ def _description(spark: SparkSession, address: TableAddress, files: TableFiles) 
     """Return the table's description, read by delta-spark, else by deltalake; None if neither can or it is missing."""
     with suppress(TableError):
         if not is_connect(spark) and has_delta_spark(spark):
-            found = DeltaSparkTable(spark, address).find()
-            return found.state.description if found else None
+            transaction = DeltaSparkTable(spark, address).find()
+            return transaction.state.description if transaction else None
         if find_spec("deltalake") is not None:
             from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 

@@ -26,11 +26,11 @@ from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.committer import lock_for_making
+from tiered_stream.delta.commit.committer import lock_for_creation
 from tiered_stream.delta.landing.parked_rows import ParkedRows
-from tiered_stream.delta.landing.suitability import look_at, open_commits, reach
+from tiered_stream.delta.landing.suitability import assess_table, open_commits, reach
 from tiered_stream.delta.requirements.lane import Lane
-from tiered_stream.delta.requirements.new_table_properties import MADE_WELL, new_table_properties
+from tiered_stream.delta.requirements.new_table_properties import CREATED_WELL, new_table_properties
 from tiered_stream.delta.schema.routing import TOPIC, Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_rows, time_zone
 from tiered_stream.delta.settings.ingest_settings import (
@@ -116,7 +116,7 @@ def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other
     """
     named = {name for _, name in _tables(shared_settings(settings), topic_overrides(settings), table)}
     places = (re.escape(table_place(spark, name).rstrip("/")).replace(re.escape(TOPIC), "[^/]+") for name in named)
-    return any(re.fullmatch(each, table_place(spark, other).rstrip("/")) for each in places)
+    return any(re.fullmatch(pattern, table_place(spark, other).rstrip("/")) for pattern in places)
 
 
 def plan_formats(
@@ -133,10 +133,10 @@ def plan_formats(
     rows: dict[str, RowFormat] = {}
     places: dict[str, str] = {}
     for topic, own in {"": {}, **overrides}.items():
-        given = with_overrides(settings, own)
-        rows[topic] = plan_rows(given, GivenOptions(given).read(INCLUDE_HEADERS), time_zone(spark))
-        if GivenOptions(given).read(DEAD_LETTER_TABLE) not in places:
-            places |= dead_letter_place(spark, given)
+        topic_settings = with_overrides(settings, own)
+        rows[topic] = plan_rows(topic_settings, GivenOptions(topic_settings).read(INCLUDE_HEADERS), time_zone(spark))
+        if GivenOptions(topic_settings).read(DEAD_LETTER_TABLE) not in places:
+            places |= dead_letter_place(spark, topic_settings)
     return rows, places
 
 
@@ -158,8 +158,8 @@ def table_place(spark: SparkSession, table: str) -> str:
         ConfigurationError: the table's name gives no folder.
         TableError: Spark cannot reach the catalog.
     """
-    found = None if TOPIC in table else find_address(spark, table).uri
-    return found or _route(spark, "", table).place
+    uri = None if TOPIC in table else find_address(spark, table).uri
+    return uri or _route(spark, "", table).place
 
 
 def _route(spark: SparkSession, pattern: str, table: str) -> Route:
@@ -215,16 +215,16 @@ class TopicTables:
         address = replace(known, uri=target.key)
         make = partial(_make, self.spark, target)
         checked = self.checked and target.rows is not None
-        found = look_at(self.spark, address, target, make, checked=checked)
-        if found.why_not:
+        suitability = assess_table(self.spark, address, target, make, checked=checked)
+        if suitability.why_not:
             raise TableError(
-                f"the direct lane cannot write to it: {found.why_not}. Leave its topics out of this query, by "
+                f"the direct lane cannot write to it: {suitability.why_not}. Leave its topics out of this query, by "
                 "subscribe or subscribePattern, and land them by one of their own in the Spark lane"
             )
         if known.uri is None:
             register_table(self.spark, address)
         return open_commits(
-            self.spark, address, target, found, self._on_gap(target), landed,
+            self.spark, address, target, suitability, self._on_gap(target), landed,
             fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked,
         )  # fmt: skip
 
@@ -250,20 +250,20 @@ class TopicTables:
         """
         if "/" in target.name:
             return path_address(target.name, target.key)
-        found = find_address(self.spark, target.name)
-        if found.uri not in (None, target.key):
+        address = find_address(self.spark, target.name)
+        if address.uri not in (None, target.key):
             raise TableError(
-                f"its folder is {found.uri}, and not {target.key}, where its database has it: name it in ingest.route "
-                "by its folder's path"
+                f"its folder is {address.uri}, and not {target.key}, where its database has it: name it in "
+                "ingest.route by its folder's path"
             )
-        return found
+        return address
 
     def _on_gap(self, target: TableTarget) -> OnGap:
         from tiered_stream.delta.commit.batch_commit import report_gap
 
-        def found(last: int | None, due: int) -> None:
+        def report(last: int | None, due: int) -> None:
             has = "none" if last is None else f"batch {last} as the newest"
-            said = (
+            gap = (
                 f"the table {target.name} had batch {due} of the query, as its checkpoint {self.checkpoint} has it, "
                 f"but its log has {has}. Either another writer has overwritten commits, or this is another table than "
                 "it was"
@@ -271,27 +271,27 @@ class TopicTables:
             advice = (
                 "Land what is missing by a query of its own, then set failOnDataLoss to false for one start of this one"
             )
-            report_gap(said, advice, fail=self.fail_on_data_loss)
+            report_gap(gap, advice, fail=self.fail_on_data_loss)
 
-        return found
+        return report
 
 
 def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
     """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already."""
-    from tiered_stream.delta.commit.deltalake_commit import make_table
+    from tiered_stream.delta.commit.deltalake_commit import create_table
 
     properties = new_table_properties(spark, target.settings)
-    known = {name: value for name, value in properties.items() if name in MADE_WELL}
-    make_table(target.files, target.schema, known, lock_for_making(spark, target.files))
+    known = {name: value for name, value in properties.items() if name in CREATED_WELL}
+    create_table(target.files, target.schema, known, lock_for_creation(spark, target.files))
     # delta-spark sets the properties that deltalake cannot give to a new table.
-    added = {name: value for name, value in properties.items() if name not in MADE_WELL}
+    added = {name: value for name, value in properties.items() if name not in CREATED_WELL}
     if added:
         set_properties(spark, address, added)
     if target.files.cluster_by:
         cluster_table(spark, address, target.files.cluster_by)
 
 
-def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
+def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
     """Catch up the tables that an earlier run has parked; return the source's options and the query's commits.
 
     Raises:

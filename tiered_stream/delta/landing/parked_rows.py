@@ -1,6 +1,6 @@
 """Rows for parked tables: the stream's tasks skip them, and a batch query reads them again later.
 
-`ParkedRows` implements `many_tables.ReadAgain`.
+`ParkedRows` implements `many_tables.ParkedRowsReader`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tiered_stream.options.spark_options import ENDING_OFFSETS
 from tiered_stream.options.tables import OPTIONS
 from tiered_stream.options.types import Queries
 
-_OF_STREAMS = [each.name for each in OPTIONS if each.queries is Queries.STREAMING]
-_MOST_NAMED = 5
+_OF_STREAMS = [option.name for option in OPTIONS if option.queries is Queries.STREAMING]
+_MAX_NAMED = 5
 
 
 class ParkedRows:
@@ -75,14 +75,14 @@ class ParkedRows:
             raise _reading_error(str(error), ranges) from error
 
 
-def _reading_error(said: str, ranges: PartitionRanges) -> TieredStreamError:
-    """Return our error for a failed read of the ranges; `said` is the text of the exception that Spark raised.
+def _reading_error(text: str, ranges: PartitionRanges) -> TieredStreamError:
+    """Return our error for a failed read of the ranges; `text` is the text of the exception that Spark raised.
 
     The error is a DataLossError if the planner or a task raised a DataLossError, else a TableError.
     """
-    named = sorted(ranges.items())[:_MOST_NAMED]
-    wanted = ", ".join(f"{each} from {offsets.start} to {offsets.end}" for each, offsets in named)
-    ours = [line.strip() for line in said.splitlines() if line.strip().startswith(TieredStreamError.__module__)]
-    why = ours[-1].partition(": ")[2] if ours else said.strip().partition("\n")[0]
-    lost = bool(ours) and DataLossError.__name__ in ours[-1].partition(":")[0]
-    return (DataLossError if lost else TableError)(f"its rows ({wanted}) cannot be read again: {why}")
+    named = sorted(ranges.items())[:_MAX_NAMED]
+    described = ", ".join(f"{partition} from {offsets.start} to {offsets.end}" for partition, offsets in named)
+    own_lines = [line.strip() for line in text.splitlines() if line.strip().startswith(TieredStreamError.__module__)]
+    why = own_lines[-1].partition(": ")[2] if own_lines else text.strip().partition("\n")[0]
+    lost = bool(own_lines) and DataLossError.__name__ in own_lines[-1].partition(":")[0]
+    return (DataLossError if lost else TableError)(f"its rows ({described}) cannot be read again: {why}")

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.delta.catalog.address import TableAddress, find_address, make_by_spark, table_location
+from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, table_location
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, query_id_of
 from tiered_stream.delta.commit.committer import Committer
@@ -23,7 +23,7 @@ from tiered_stream.delta.commit.dead_letters import (
 )
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.commit.table_growth import growth_of
-from tiered_stream.delta.landing.spark_rows import classified, dead_letters, good_rows
+from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import shared_columns
 from tiered_stream.delta.settings.ingest_settings import (
@@ -63,7 +63,7 @@ class SparkLane:
         register(self.spark)
         dead_letter_table = row_settings(self.target.settings).dead_letter_table
         options: Mapping[str, str] = source_options(self.target.settings)
-        if dead_letter_table or any(how.needs_headers for how in self.rows.values()):
+        if dead_letter_table or any(row_format.needs_headers for row_format in self.rows.values()):
             options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
         records = stream_of(self.spark, "tiered_stream", options, self.run.checkpoint)
         if dead_letter_table:
@@ -84,16 +84,18 @@ class SparkLane:
 
     def _decoded(self, records: DataFrame) -> DataFrame:
         """Decode records to rows and dead letters; rules that cannot be checked here are left to Delta itself."""
-        hows = {
-            topic: replace(how, evolution=Evolution.NONE, rules=certain_rules(how.rules, how.written))
-            for topic, how in self.rows.items()
+        row_formats = {
+            topic: replace(
+                row_format, evolution=Evolution.NONE, rules=certain_rules(row_format.rules, row_format.written)
+            )
+            for topic, row_format in self.rows.items()
         }
         day = self.target.files.day_column
-        return classified(records, hows, shared_columns(self.rows.values(), day), day)
+        return classify_records(records, row_formats, shared_columns(self.rows.values(), day), day)
 
     def _table_rows(self, records: DataFrame) -> DataFrame:
         """Return the table's rows of a query that has no table for dead letters."""
-        if not all(how.is_plain for how in self.rows.values()):
+        if not all(row_format.is_plain for row_format in self.rows.values()):
             return good_rows(self._decoded(records))
         day = self.target.files.day_column
         return records.withColumn(day, sql.expr(spark_day())) if day else records
@@ -109,26 +111,26 @@ class SparkLane:
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         refuse_connect(self.spark, "a table for dead letters")
         bounded = self.bounded
-        place, aside = table_location(self.spark, self.address), self._dead_letter_table(name)
+        folder, dead_letter_table = table_location(self.spark, self.address), self._dead_letter_table(name)
         limit = row_settings(self.target.settings).max_dead_letters
 
         def write(batch: DataFrame, batch_id: int) -> None:
             transaction = bounded.transaction_id if bounded else query_id_of(batch)
             if not _has(self.spark, self.address, transaction, batch_id):
-                found = self._decoded(batch).persist()
+                classified = self._decoded(batch).persist()
                 try:
-                    letters = dead_letters(found, self.target.key, transaction, batch_id)
-                    dead = letters.count()
-                    check_limit(limit, dead, found.count(), name)
-                    aside.commit(letters, dead, transaction, batch_id)
+                    dead_letter_rows = dead_letters(classified, self.target.key, transaction, batch_id)
+                    dead = dead_letter_rows.count()
+                    check_limit(limit, dead, classified.count(), name)
+                    dead_letter_table.commit(dead_letter_rows, dead, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
-                        aside.claim_replaced(transaction, bounded.replaced_records)
+                        dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
                     replaced = bounded.replace_where if bounded else None
-                    _append(good_rows(found), place, transaction, batch_id, self._growth, replaced)
+                    _append(good_rows(classified), folder, transaction, batch_id, self._growth, replaced)
                 finally:
-                    found.unpersist()
+                    classified.unpersist()
             if bounded and bounded.replaced_records is not None:
-                aside.remove_claimed(transaction)
+                dead_letter_table.remove_claimed(transaction)
 
         return self.run.configured(
             (bounded.limited(records) if bounded else records).writeStream.foreachBatch(write)
@@ -138,7 +140,7 @@ class SparkLane:
         address = find_address(self.spark, name)
         files = replace(self.target.files, day_column=None, cluster_by=())
         target = TableTarget(name, files, dead_letter_columns(), self.target.settings)
-        make_by_spark(self.spark, address, target)
+        create_by_spark(self.spark, address, target)
         address = find_address(self.spark, name)
         target = replace(target, files=replace(files, uri=address.uri or ""))
         committer = Committer(COMMIT_BY_SPARK, "it is the Spark lane")
@@ -158,18 +160,18 @@ class _DeadLetters:
     target: TableTarget
     key: str
 
-    def commit(self, letters: DataFrame, count: int, transaction: str, batch_id: int) -> None:
+    def commit(self, dead_letter_rows: DataFrame, count: int, transaction: str, batch_id: int) -> None:
         """Commit the batch's dead letters, and first remove any that an earlier try of the batch has committed.
 
         The table `key` does not have the batch yet. `count` is the number of dead letters.
         """
-        place = table_location(self.spark, self.address)
+        folder = table_location(self.spark, self.address)
         if _has(self.spark, self.address, transaction, batch_id):
             remove_unfinished(self.spark, self.target, transaction, {self.key: batch_id - 1})
             if count:
-                letters.write.format("delta").mode("append").save(place)
+                dead_letter_rows.write.format("delta").mode("append").save(folder)
         elif count:
-            _append(letters, place, transaction, batch_id, {})
+            _append(dead_letter_rows, folder, transaction, batch_id, {})
 
     def claim_replaced(self, transaction: str, replaced: str) -> None:
         """Claim the older dead letters of records whose rows are about to be replaced.
@@ -209,7 +211,7 @@ def _has(spark: SparkSession, address: TableAddress, transaction: str, batch_id:
 
 def _append(
     rows: DataFrame,
-    place: str,
+    folder: str,
     transaction: str,
     batch_id: int,
     options: Mapping[str, str],
@@ -223,4 +225,4 @@ def _append(
     writer = writer.option("txnAppId", transaction).option("txnVersion", batch_id)
     if replaced is not None:
         writer = writer.mode("overwrite").option("replaceWhere", replaced)
-    writer.save(place)
+    writer.save(folder)

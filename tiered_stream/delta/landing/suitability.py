@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_making
+from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
@@ -21,16 +21,16 @@ from tiered_stream.delta.requirements import type_widening
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
     check_fit,
-    left_to_spark,
     table_rules,
+    unmet_requirements,
     why_not_direct,
 )
-from tiered_stream.delta.requirements.new_table_properties import is_made_by_spark, new_table_properties
+from tiered_stream.delta.requirements.new_table_properties import is_created_by_spark, new_table_properties
 from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import find_storage, session_settings
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING
-from tiered_stream.delta.requirements.writer_requirements import asked_by_session
+from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings.ingest_settings import (
@@ -89,7 +89,7 @@ def reach(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[T
     return table_storage(settings), None if parts.scheme == "file" else f"{uri} is neither a local folder nor in S3"
 
 
-def look_at(
+def assess_table(
     spark: SparkSession,
     address: TableAddress,
     target: TableTarget,
@@ -119,23 +119,23 @@ def look_at(
         table = open_table(files) or _make(spark, address, target, make)
         if isinstance(table, str):
             return Suitability(None, table)
-        found = describe(table)
+        description = describe(table)
     except TableAccessError:
         raise  # the store would refuse Spark too, or Spark would find another table
     except TableError as error:
         return Suitability(None, str(error))
-    committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
+    committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, description)
     if rows:
-        rows = fitted(rows, found)
+        rows = fitted_rows(rows, description)
         schema = shared_columns(rows.values(), files.day_column)
     grow = growth_of(spark, address, files, committer, evolution_of(settings))
-    _check_widening(address, settings, found)
-    if grow is not None and grow(found.fields, schema):
+    _check_widening(address, settings, description)
+    if grow is not None and grow(description.fields, schema):
         table.update_incremental()
-        found = describe(table)
-    check_fit(files.uri, found, schema, files.day_column)
-    why_not = why_not_direct(found, files.day_column, schema, None if rows or checked else NO_RULES)
-    return Suitability(found, why_not or committer.why_not_direct(found), committer, rows or {}, grow)
+        description = describe(table)
+    check_fit(files.uri, description, schema, files.day_column)
+    why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
+    return Suitability(description, why_not or committer.why_not_direct(description), committer, rows or {}, grow)
 
 
 def _make(
@@ -150,17 +150,17 @@ def _make(
         TableAccessError: Spark has created the table where tasks do not find it.
         TableError: the table cannot be created.
     """
-    from tiered_stream.delta.commit.deltalake_commit import make_table, open_table
+    from tiered_stream.delta.commit.deltalake_commit import create_table, open_table
 
     files, settings = target.files, target.settings
     properties = new_table_properties(spark, settings)
     expected = _to_be_made(files, target.schema, properties)
     committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, expected)
-    if why_not := left_to_spark(expected) or committer.why_not_direct(expected):
+    if why_not := unmet_requirements(expected) or committer.why_not_direct(expected):
         return why_not
-    by_spark = is_made_by_spark(spark, settings, has_delta=has_delta_spark(spark))
+    by_spark = is_created_by_spark(spark, settings, has_delta=has_delta_spark(spark))
     if committer.by != COMMIT_BY_SPARK and not by_spark:
-        return make_table(files, target.schema, properties, lock_for_making(spark, files))
+        return create_table(files, target.schema, properties, lock_for_creation(spark, files))
     # Spark also writes the version's checksum. Without a checksum Delta's first commit reads the table's whole state.
     make(address)
     table = open_table(files)
@@ -176,26 +176,26 @@ def open_commits(
     spark: SparkSession,
     address: TableAddress,
     target: TableTarget,
-    found: Suitability,
+    suitability: Suitability,
     on_gap: OnGap,
     landed: Landed | None = None,
     *,
     fail_on_data_loss: bool,
     rules_by_file: bool = False,
 ) -> TableCommits:
-    """Return the table, opened for a query's commits; `found` says that it suits the direct lane.
+    """Return the table, opened for a query's commits; `suitability` says that it suits the direct lane.
 
     The other arguments are those of `TableCommits` and `LandingTable`.
     """
     # Imported late, because the import brings what plans micro-batches, which most starts of a driver do not need.
     from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
 
-    table, committer, files = found.table, found.committer, target.files
+    table, committer, files = suitability.table, suitability.committer, target.files
     assert table is not None
     assert committer is not None
     planned = LandingTable(
         files, target.schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table),
-        found.grow, compaction_of(spark, address, files, committer), rules_by_file,
+        suitability.grow, compaction_of(spark, address, files, committer), rules_by_file,
     )  # fmt: skip
     return TableCommits(committer.open(spark, address, files), planned, on_gap, landed)
 
@@ -206,11 +206,13 @@ def _left_to_spark_by_session(spark: SparkSession) -> str | None:
     Raises:
         ConfigurationError: the session has a requirement that no lane meets.
     """
-    asked = list(asked_by_session(settings_in_list(spark)))
-    for each in asked:
-        if each.requirement.handling is Handling.REFUSED:
-            raise ConfigurationError(f"{each.reason}: {each.requirement.note}")
-    left = (each.reason for each in asked if each.requirement.handling is Handling.SPARK_LANE)
+    requirements = list(requirements_of_session(settings_in_list(spark)))
+    for requirement in requirements:
+        if requirement.requirement.handling is Handling.REFUSED:
+            raise ConfigurationError(f"{requirement.reason}: {requirement.requirement.note}")
+    left = (
+        requirement.reason for requirement in requirements if requirement.requirement.handling is Handling.SPARK_LANE
+    )
     return next(left, None)
 
 
@@ -222,15 +224,15 @@ def _to_be_made(files: TableFiles, schema: StructType, properties: Mapping[str, 
     return TableDescription(tuple(orjson.loads(schema.json())["fields"]), partition_columns, properties, features)
 
 
-def fitted(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:
+def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:
     """Return the row formats, by topic, fitted to the table's types and with the table's rules."""
     rules = table_rules(table)
-    return {topic: replace(fit_to_table(how, table.fields), rules=rules) for topic, how in rows.items()}
+    return {topic: replace(fit_to_table(row_format, table.fields), rules=rules) for topic, row_format in rows.items()}
 
 
-def _check_widening(address: TableAddress, settings: Mapping[str, str], found: TableDescription) -> None:
+def _check_widening(address: TableAddress, settings: Mapping[str, str], description: TableDescription) -> None:
     """Raise ConfigurationError if the settings want columns to become wider and the table does not allow it."""
-    if evolution_of(settings) is Evolution.WIDEN and not type_widening.is_enabled(found.configuration):
+    if evolution_of(settings) is Evolution.WIDEN and not type_widening.is_enabled(description.configuration):
         raise ConfigurationError(
             f"{SCHEMA_EVOLUTION.name} is {Evolution.WIDEN}, but columns of the table {address} cannot become wider: "
             f"ALTER TABLE {address.sql_name} SET TBLPROPERTIES ('{TYPE_WIDENING}' = 'true'), where all of its "

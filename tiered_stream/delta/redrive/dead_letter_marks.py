@@ -65,38 +65,38 @@ def _owner(table_key: str) -> int:
     return int.from_bytes(sha256(table_key.encode()).digest()[:4], "big") % (1 << _OWNER_BITS)
 
 
-def identity(letter: str = "") -> dict[str, Column]:
+def identity(prefix: str = "") -> dict[str, Column]:
     """Return the columns that identify a dead letter; two dead letters with the same values are copies.
 
-    `letter` is a prefix for the names of the columns that are read, such as `letter.`.
+    `prefix` goes before the names of the columns that are read, such as `letter.`.
     """
-    column = {each: sql.col(f"{letter}{each}") for each in (*_RECORD, *_ORIGIN)}
+    column = {name: sql.col(f"{prefix}{name}") for name in (*_RECORD, *_ORIGIN)}
     return {
-        **{each: column[each] for each in ("topic", "partition", "offset")},
+        **{name: column[name] for name in ("topic", "partition", "offset")},
         "stamped": sql.unix_micros(column["timestamp"]),
         "key_hash": sql.sha2(column["key"], 256),
         "value_hash": sql.sha2(column["value"], 256),
-        **{each: column[each] for each in _ORIGIN},
+        **{name: column[name] for name in _ORIGIN},
     }
 
 
-class LetterMarks:
+class DeadLetterMarks:
     """Table for dead letters, in which redrives set and clear marks and delete marked dead letters."""
 
     def __init__(self, spark: SparkSession, address: TableAddress) -> None:
         self._spark = spark
         self._address = address
 
-    def letters(self) -> DataFrame:
+    def dead_letters(self) -> DataFrame:
         """Return all dead letters from the table's newest version, with nulls for columns that the table lacks.
 
         Raises:
             TableError: the table cannot be read.
         """
         with spark_errors(str(self._address), "read"):
-            letters = self._table().toDF()
-        missing = {name: sql.lit(None).cast(kind) for name, kind in _ORIGIN.items() if name not in letters.columns}
-        return letters.withColumns(missing) if missing else letters
+            dead_letters = self._table().toDF()
+        missing = {name: sql.lit(None).cast(kind) for name, kind in _ORIGIN.items() if name not in dead_letters.columns}
+        return dead_letters.withColumns(missing) if missing else dead_letters
 
     def mark(self, ready: Callable[[], DataFrame]) -> None:
         """Mark dead letters with numbers, unless they are marked by now.
@@ -115,8 +115,8 @@ class LetterMarks:
             for name, column in identity("letter.").items():
                 if name not in _ORIGIN or name in columns:
                     same &= column.eqNullSafe(sql.col(f"given.{name}"))
-            given = ready().distinct().alias("given")
-            matched = table.alias("letter").merge(given, same)
+            to_mark = ready().distinct().alias("given")
+            matched = table.alias("letter").merge(to_mark, same)
             matched.whenMatchedUpdate(set={"redrive": "given.number"}).execute()
 
         self._commit(change)

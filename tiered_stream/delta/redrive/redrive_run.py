@@ -18,18 +18,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from tiered_stream.delta.catalog.address import find_address, make_by_spark
+from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_place
 from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
 from tiered_stream.delta.redrive.dead_letter_marks import (
     IDENTITY_COLUMNS,
     IDENTITY_NAMES,
-    LetterMarks,
+    DeadLetterMarks,
     identity,
     new_number,
 )
-from tiered_stream.delta.redrive.job_dead_letters import Chosen, FreshLetters, JobLetters
+from tiered_stream.delta.redrive.job_dead_letters import Chosen, JobDeadLetters, UnmarkedDeadLetters
 from tiered_stream.delta.redrive.redrive_protocol import Outcome, finish
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
@@ -68,8 +68,8 @@ class RedriveReport:
 
     def to_json(self) -> str:
         left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
-        told = {"dry_run": self.dry_run, "mended": dict(self.mended), "left": left, "pending": dict(self.pending)}
-        return orjson.dumps(told).decode()
+        values = {"dry_run": self.dry_run, "mended": dict(self.mended), "left": left, "pending": dict(self.pending)}
+        return orjson.dumps(values).decode()
 
 
 def redrive(
@@ -88,11 +88,11 @@ def redrive(
     if name is None:
         raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
     address = find_address(spark, name)
-    found = None if address.uri is None else DeltaSparkTable(spark, address).find()
-    if found is None:
+    transaction = None if address.uri is None else DeltaSparkTable(spark, address).find()
+    if transaction is None:
         raise TableError(f"the table {name} for dead letters is not there")
-    marks = LetterMarks(spark, address)
-    run = _Redrive(spark, marks, found.state.description.table_id, settings, _routing(spark, settings, table),
+    marks = DeadLetterMarks(spark, address)
+    run = _Redrive(spark, marks, transaction.state.description.table_id, settings, _routing(spark, settings, table),
                    dry_run=dry_run)  # fmt: skip
     report = run.run(chosen)
     run.raise_first()
@@ -121,8 +121,8 @@ def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Ro
 
 @dataclass(frozen=True)
 class _Tried:
-    fresh: FreshLetters
-    hows: Mapping[str, RowFormat]
+    fresh: UnmarkedDeadLetters
+    row_formats: Mapping[str, RowFormat]
     left: Mapping[tuple[str, str], int]
     ready: Mapping[str, int]
     """Number of rows that the dead letters would give, by table."""
@@ -132,7 +132,7 @@ class _Redrive:
     def __init__(
         self,
         spark: SparkSession,
-        marks: LetterMarks,
+        marks: DeadLetterMarks,
         table_id: str,
         settings: Mapping[str, str],
         routing: Routing,
@@ -144,7 +144,7 @@ class _Redrive:
         self._table_id = table_id
         self.routing = routing
         self._dry_run = dry_run
-        self._job = JobLetters(parse_subscription(settings), routing, self._last_finished)
+        self._job = JobDeadLetters(parse_subscription(settings), routing, self._last_finished)
         self._rows: dict[str, RowFormat] = {}
         self._failed: dict[str, ConfigurationError | TableError] = {}
         """Errors that keep topics from being redriven, by topic."""
@@ -187,21 +187,21 @@ class _Redrive:
     def attempt(self, chosen: Chosen) -> _Tried:
         """Decode the chosen dead letters without changing any; return what would be left and what would become rows."""
         fresh = self._job.fresh(self.marks.letters(), chosen)
-        hows: dict[str, RowFormat] = {}
+        row_formats: dict[str, RowFormat] = {}
         for topic in fresh.topics:
             if topic not in self._failed:
                 try:
-                    hows[topic] = self.how(topic)
+                    row_formats[topic] = self.how(topic)
                 except (ConfigurationError, TableError) as error:
                     self._failed[topic] = error
         left, ready = Counter(fresh.left), Counter[str]()
-        tried = _tried(fresh.of(hows), hows).groupBy("topic", "reason").count()
-        for row in tried.collect() if hows else ():
+        tried = _tried(fresh.of(row_formats), row_formats).groupBy("topic", "reason").count()
+        for row in tried.collect() if row_formats else ():
             if row["reason"] is None:
                 ready[self.routing.target(row["topic"]).name] += row["count"]
             else:
                 left[row["topic"], row["reason"]] += row["count"]
-        return _Tried(fresh, hows, dict(sorted(left.items())), ready)
+        return _Tried(fresh, row_formats, dict(sorted(left.items())), ready)
 
     def mark(self, tried: _Tried, chosen: Chosen) -> None:
         """Mark the dead letters that decode, with a separate number for each table."""
@@ -217,13 +217,13 @@ class _Redrive:
 
         self.marks.mark(ready)
 
-    def how(self, topic: str) -> RowFormat:
+    def row_format(self, topic: str) -> RowFormat:
         """Return the format of the topic's rows, fitted to the table; create a missing table, except in a dry run."""
         if topic not in self._rows:
             target = self.routing.target(topic)
             assert target.rows
-            how = replace(target.rows, on_error=OnDecodeError.DEAD_LETTER, evolution=Evolution.NONE)
-            self._rows[topic] = self._fitted(how, target)
+            row_format = replace(target.rows, on_error=OnDecodeError.DEAD_LETTER, evolution=Evolution.NONE)
+            self._rows[topic] = self._fitted(row_format, target)
         return self._rows[topic]
 
     def _last_finished(self, target: TableTarget, query: str) -> int:
@@ -232,23 +232,23 @@ class _Redrive:
     def table(self, target: TableTarget) -> RedrivenTable:
         return RedrivenTable(self._spark, target.name, self._table_id)
 
-    def _fitted(self, how: RowFormat, target: TableTarget) -> RowFormat:
+    def _fitted(self, row_format: RowFormat, target: TableTarget) -> RowFormat:
         address, day = find_address(self._spark, target.name), target.files.day_column
         if not self._dry_run:
-            make_by_spark(self._spark, address, target)
+            create_by_spark(self._spark, address, target)
             address = find_address(self._spark, target.name)
-        found = None if address.uri is None else DeltaSparkTable(self._spark, address).find()
-        if found is None:
-            return how
-        table = found.state.description
-        how = fit_to_table(how, table.fields)
-        check_fit(target.name, table, written_columns(how, day), day)
+        transaction = None if address.uri is None else DeltaSparkTable(self._spark, address).find()
+        if transaction is None:
+            return row_format
+        table = transaction.state.description
+        row_format = fit_to_table(row_format, table.fields)
+        check_fit(target.name, table, written_columns(row_format, day), day)
         # Delta itself enforces the rules that cannot be checked here.
-        return replace(how, rules=certain_rules(table_rules(table), how.written))
+        return replace(row_format, rules=certain_rules(table_rules(table), row_format.written))
 
 
 class _Marked:
-    """Dead letters of one topic with the mark `number` (implements `redrive_protocol.MarkedLetters`)."""
+    """Dead letters of one topic with the mark `number` (implements `redrive_protocol.MarkedDeadLetters`)."""
 
     def __init__(self, run: _Redrive, number: int, topic: str) -> None:
         self._run = run
@@ -261,12 +261,12 @@ class _Marked:
         return self._table.outcome(self._number, self._topic)
 
     def decode(self) -> bool:
-        how = self._run.how(self._topic)
-        return _tried(self._letters(), {self._topic: how}).where("reason IS NOT NULL").isEmpty()
+        row_format = self._run.how(self._topic)
+        return _tried(self._letters(), {self._topic: row_format}).where("reason IS NOT NULL").isEmpty()
 
     def append(self) -> int:
-        how, day = self._run.how(self._topic), self._target.files.day_column
-        rows = _distinct(self._letters()).mapInArrow(_to_rows(how, day), written_columns(how, day))
+        row_format, day = self._run.how(self._topic), self._target.files.day_column
+        rows = _distinct(self._letters()).mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
         count = rows.count()
         return count if self._table.append(rows, self._number, self._topic) else 0
 
@@ -284,45 +284,49 @@ class _Marked:
         return self._run.marks.letters().where(marked)
 
 
-def _tried(letters: DataFrame, hows: Mapping[str, RowFormat]) -> DataFrame:
+def _tried(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
     """Return the `identity` columns of dead letters and today's reason why they do not decode; null if they decode."""
-    return letters.withColumns(identity()).mapInArrow(_to_reasons(hows), _TRIED)
+    return dead_letters.withColumns(identity()).mapInArrow(_to_reasons(row_formats), _TRIED)
 
 
-def _distinct(letters: DataFrame) -> DataFrame:
+def _distinct(dead_letters: DataFrame) -> DataFrame:
     """Return the dead letters with each record once, because two queries may have written the same record."""
-    return letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
+    return dead_letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
 
 
-def _to_rows(how: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
+def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
     def rows(batches: Batches) -> Batches:
-        for _, found in decoded_batches({"": how}, batches):
-            if found.dead is not None:
-                keys = "topic {}, partition {}, offset {}".format(*(found.dead.column(name)[0] for name in RECORD_KEYS))
-                raise TableError(
-                    f"{keys} decoded before, and does not now: {found.dead.column('reason')[0]}. Nothing is lost: run "
-                    "the redrive again"
+        for _, decoded in decoded_batches({"": row_format}, batches):
+            if decoded.dead is not None:
+                keys = "topic {}, partition {}, offset {}".format(
+                    *(decoded.dead.column(name)[0] for name in RECORD_KEYS)
                 )
-            yield _bare(with_day(found.rows, day_column))
+                raise TableError(
+                    f"{keys} decoded before, and does not now: {decoded.dead.column('reason')[0]}. Nothing is lost: "
+                    "run the redrive again"
+                )
+            yield _bare(with_day(decoded.rows, day_column))
 
     return rows
 
 
-def _to_reasons(hows: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
+def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
     def reasons(batches: Batches) -> Batches:
-        for letters, found in decoded_batches(hows, batches):
-            told: list[str | None] = [None] * letters.num_rows
-            if found.dead is not None:
-                slots = np.searchsorted(letters.column("offset").to_numpy(), found.dead.column("offset").to_numpy())
-                for slot, reason in zip(slots, found.dead.column("reason").to_pylist(), strict=True):
-                    told[slot] = reason
-            known = {name: letters.column(name) for name in IDENTITY_NAMES}
-            yield pa.RecordBatch.from_pydict({**known, "reason": pa.array(told, pa.string())})
+        for dead_letters, decoded in decoded_batches(row_formats, batches):
+            reasons_by_row: list[str | None] = [None] * dead_letters.num_rows
+            if decoded.dead is not None:
+                slots = np.searchsorted(
+                    dead_letters.column("offset").to_numpy(), decoded.dead.column("offset").to_numpy()
+                )
+                for slot, reason in zip(slots, decoded.dead.column("reason").to_pylist(), strict=True):
+                    reasons_by_row[slot] = reason
+            known = {name: dead_letters.column(name) for name in IDENTITY_NAMES}
+            yield pa.RecordBatch.from_pydict({**known, "reason": pa.array(reasons_by_row, pa.string())})
 
     return reasons
 
 
 def _bare(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch without metadata and nullability of its fields, because Spark expects plain fields."""
-    schema = pa.schema([(each.name, each.type) for each in batch.schema])
+    schema = pa.schema([(column.name, column.type) for column in batch.schema])
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -41,7 +41,7 @@ class Requirement:
     note: str = ""
     """Text for the docs: details of what the direct lane does, or why."""
     said: str = ""
-    """Words for the requirement in `Asked.reason`, such as "an invariant"; empty: the name is used."""
+    """Words for the requirement in `ImposedRequirement.reason`, such as "an invariant"; empty: the name is used."""
     off: frozenset[str] = OFF
     """Values, in lower case, that turn the requirement off."""
     since: str = "0.1.0"
@@ -65,7 +65,7 @@ def entries(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ImposedRequirement:
     """Requirement that a table or the session sets, with its full `name` there; `column` is the column that has it.
 
     `column` is empty for a requirement of the whole table or of the session.

@@ -24,7 +24,7 @@ from tiered_stream.delta.requirements.s3a_requirements import (
     STORAGE_CLASS,
     STORAGE_CLASSES,
     find_s3a_requirement,
-    may_ask_of_writers,
+    may_concern_writers,
     names_of_bucket,
 )
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
@@ -121,16 +121,16 @@ class S3aSettings:
 
     def region(self) -> str | None:
         """Return the region from the settings or from the endpoint's host; None: the region that the bucket is in."""
-        given = self.text("endpoint.region")
-        if given is not None:
-            return None if given in ("", "sdk") else given
+        region = self.text("endpoint.region")
+        if region is not None:
+            return None if region in ("", "sdk") else region
         without_any = _REGION_WITHOUT_ANY if self.endpoint_url() else None
         return self._region_in_host(_REGIONAL_HOST) or self._region_in_host(_PRIVATE_HOST) or without_any
 
     def _region_in_host(self, form: re.Pattern[str]) -> str | None:
         text = self.text("endpoint") or ""
-        found = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
-        return found.group(1) if found else None
+        match = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
+        return match.group(1) if match else None
 
     def path_style(self) -> bool:
         return (self.text("path.style.access") or "").lower() == "true"
@@ -149,7 +149,7 @@ class S3aSettings:
         Raises:
             NotForTasksError: S3A has no storage class of that name.
         """
-        classes = {each.lower(): each for each in STORAGE_CLASSES}
+        classes = {name.lower(): name for name in STORAGE_CLASSES}
         return self._known(STORAGE_CLASS, lambda value: classes.get(value.lower()))
 
     def encryption(self) -> str | None:
@@ -158,32 +158,36 @@ class S3aSettings:
         Raises:
             NotForTasksError: another encryption is set, such as KMS or keys of the client.
         """
-        given = next(filter(None, map(self.text, ENCRYPTION)), None)
-        if given is not None and given.lower() not in AES256:
+        algorithm = next(filter(None, map(self.text, ENCRYPTION)), None)
+        if algorithm is not None and algorithm.lower() not in AES256:
             raise NotForTasksError(
-                f"{_PREFIX}{ENCRYPTION[0]} is {given}, which tasks that write files themselves do not follow"
+                f"{_PREFIX}{ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
             )
-        return given and "AES256"
+        return algorithm and "AES256"
 
     def _known(self, name: str, find: Callable[[str], str | None]) -> str | None:
-        given = self.text(name)
-        if not given:
+        value = self.text(name)
+        if not value:
             return None
-        found = find(given)
-        if found is None:
-            raise NotForTasksError(f"{_PREFIX}{name} is {given}, which tasks that write files themselves do not know")
-        return found
+        known = find(value)
+        if known is None:
+            raise NotForTasksError(f"{_PREFIX}{name} is {value}, which tasks that write files themselves do not know")
+        return known
 
-    def check_followed(self) -> None:
+    def check_supported(self) -> None:
         """Raise NotForTasksError if a setting of the bucket asks something of writers that tasks do not do."""
         for name in names_of_bucket(self.bucket, self.names):
-            asked = find_s3a_requirement(name)
-            if asked is None and not may_ask_of_writers(name):
+            requirement = find_s3a_requirement(name)
+            if requirement is None and not may_concern_writers(name):
                 continue
             value = self.text(name) or ""
-            if asked is None and value.lower() not in OFF:
+            if requirement is None and value.lower() not in OFF:
                 raise NotForTasksError(f"{_PREFIX}{name} is set, which is not known here, and may be for writers")
-            if asked is not None and asked.handling is Handling.SPARK_LANE and value.lower() not in asked.off:
+            if (
+                requirement is not None
+                and requirement.handling is Handling.SPARK_LANE
+                and value.lower() not in requirement.off
+            ):
                 raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
 
     def credentials(self) -> Credentials:
@@ -195,16 +199,16 @@ class S3aSettings:
         """
         providers = list(self._providers())
         for provider in providers:
-            found = self._ask(provider)
-            if found is not None:
-                return found
+            credentials = self._ask(provider)
+            if credentials is not None:
+                return credentials
         raise NoCredentialsError(
             f"no credentials for the bucket {self.bucket}: {_PREFIX}{PROVIDERS} is {','.join(providers)}; set "
             f"{_PREFIX}{ACCESS_KEY} and {_PREFIX}{SECRET_KEY}, or a provider that has some"
         )
 
     def _providers(self) -> Iterator[str]:
-        pairs = (each.partition("=") for each in (self.text(f"{PROVIDERS}.mapping") or "").split(","))
+        pairs = (pair.partition("=") for pair in (self.text(f"{PROVIDERS}.mapping") or "").split(","))
         mapped = {name.strip(): to.strip() for name, _, to in pairs}
         for name in (self.text(PROVIDERS) or _STANDARD).split(","):
             if name.strip():
@@ -213,8 +217,8 @@ class S3aSettings:
     def _ask(self, provider: str) -> Credentials | None:
         if provider in (_SIMPLE, _TEMPORARY):
             token = self.secret(SESSION_TOKEN) if provider == _TEMPORARY else None
-            found = Credentials(self.secret(ACCESS_KEY), self.secret(SECRET_KEY), token)
-            return _whole(found, with_token=provider == _TEMPORARY)
+            credentials = Credentials(self.secret(ACCESS_KEY), self.secret(SECRET_KEY), token)
+            return _whole(credentials, with_token=provider == _TEMPORARY)
         if provider in _ENVIRONMENT:
             names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
             key_id, key, token = map(self.environment, names)
@@ -230,9 +234,11 @@ class S3aSettings:
         raise _unknown(provider, "is known to Spark alone")
 
 
-def _whole(found: Credentials, *, with_token: bool = False) -> Credentials | None:
-    complete = found.access_key_id and found.secret_access_key and (found.session_token or not with_token)
-    return found if complete else None
+def _whole(credentials: Credentials, *, with_token: bool = False) -> Credentials | None:
+    complete = (
+        credentials.access_key_id and credentials.secret_access_key and (credentials.session_token or not with_token)
+    )
+    return credentials if complete else None
 
 
 def _unknown(provider: str, why: str) -> NotForTasksError:
@@ -281,24 +287,24 @@ def find_storage(
     """
     own = table_storage(settings)
     _check_same_store(own, session)
-    found, why_not = replace(own, s3_path_style=own.s3_path_style or session.path_style()), None
+    storage, why_not = replace(own, s3_path_style=own.s3_path_style or session.path_style()), None
     if own.s3_endpoint_url is None:
-        found = replace(found, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
+        storage = replace(storage, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
     try:
-        session.check_followed()
-        found = replace(
-            found,
+        session.check_supported()
+        storage = replace(
+            storage,
             acl=session.acl() or own.acl,
             storage_class=session.storage_class() or own.storage_class,
             encryption=session.encryption() or own.encryption,
         )
         if own.access_key_id is None and not own.anonymous:
-            found = replace(found, **asdict(session.credentials()))
+            storage = replace(storage, **asdict(session.credentials()))
     except NotForTasksError as error:
         why_not = str(error)
-    if found.s3_endpoint_url is None and found.s3_region is None and why_not is None:
-        found = replace(found, s3_region=_region(session.bucket, region_of))
-    return found, why_not
+    if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
+        storage = replace(storage, s3_region=_region(session.bucket, region_of))
+    return storage, why_not
 
 
 def _region(bucket: str, region_of: Callable[[str], str]) -> str:
@@ -312,12 +318,12 @@ def _region(bucket: str, region_of: Callable[[str], str]) -> str:
 
 
 def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
-    ours, theirs = own.s3_endpoint_url, session.endpoint_url()
-    if ours is None or not session.has_connector or _place(ours) == _place(theirs):
+    own_url, session_url = own.s3_endpoint_url, session.endpoint_url()
+    if own_url is None or not session.has_connector or _place(own_url) == _place(session_url):
         return
     raise ConfigurationError(
-        f"{STORAGE_PREFIX}s3.endpoint.url is {ours}, but Spark's session reaches the bucket {session.bucket} at "
-        f"{theirs or 'AWS'}: set spark.hadoop.fs.s3a.bucket.{session.bucket}.endpoint to the same, or take "
+        f"{STORAGE_PREFIX}s3.endpoint.url is {own_url}, but Spark's session reaches the bucket {session.bucket} at "
+        f"{session_url or 'AWS'}: set spark.hadoop.fs.s3a.bucket.{session.bucket}.endpoint to the same, or take "
         f"{STORAGE_PREFIX}* away"
     )
 

@@ -97,23 +97,26 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
         "s3guard.*", "select.*", "socket.*", "ssl.channel.mode", "threads.*", "user.agent.prefix", "vectored.*",
     ),
 )  # fmt: skip
-_BY_NAME = {each.name: each for each in S3A_REQUIREMENTS}
-_PREFIXES = tuple(each for each in S3A_REQUIREMENTS if each.name.endswith("*"))
+_BY_NAME = {entry.name: entry for entry in S3A_REQUIREMENTS}
+_PREFIXES = tuple(entry for entry in S3A_REQUIREMENTS if entry.name.endswith("*"))
 
 
 def find_s3a_requirement(name: str) -> Requirement | None:
     """Return the list's entry for a setting, named without `fs.s3a.`; None: the setting is not in the list."""
     full = S3A_PREFIX + name
-    return _BY_NAME.get(full) or next((each for each in _PREFIXES if each.is_of(Kind.SESSION, full)), None)
+    return _BY_NAME.get(full) or next((entry for entry in _PREFIXES if entry.is_of(Kind.SESSION, full)), None)
 
 
-def may_ask_of_writers(name: str) -> bool:
+def may_concern_writers(name: str) -> bool:
     """Return whether the name of an unknown setting suggests that it sets a requirement for writers."""
     return any(word in name.lower() for word in _WRITES)
 
 
-def names_of_bucket(bucket: str, given: Iterable[str]) -> list[str]:
-    """Return the names of settings that apply to the bucket, without `bucket.NAME.`; `given` are without `fs.s3a.`."""
+def names_of_bucket(bucket: str, names_of_session: Iterable[str]) -> list[str]:
+    """Return the names of settings that apply to the bucket, without `bucket.NAME.`.
+
+    `names_of_session` are the names of all settings, without `fs.s3a.`.
+    """
     own = f"bucket.{bucket}."
-    names = (each.removeprefix(own) for each in given)
-    return sorted({each for each in names if each == "bucket.probe" or not each.startswith("bucket.")})
+    names = (name.removeprefix(own) for name in names_of_session)
+    return sorted({name for name in names if name == "bucket.probe" or not name.startswith("bucket.")})

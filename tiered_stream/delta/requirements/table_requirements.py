@@ -146,5 +146,5 @@ TABLE_REQUIREMENTS = (
     *_of_columns(),
     *entries(Kind.TYPE, _HONOURED, *KNOWN_TYPES),
     *entries(Kind.TYPE, _SPARK, *_UNKNOWN_TYPES),
-    *(Requirement(Kind.SCHEMA, *each) for each in _OF_SCHEMAS),
+    *(Requirement(Kind.SCHEMA, *schema_entry) for schema_entry in _OF_SCHEMAS),
 )

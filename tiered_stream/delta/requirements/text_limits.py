@@ -51,10 +51,10 @@ class _Reader:
         self._at = 0
 
     def limits(self, path: FieldPath, kind: Any) -> list[TextLimit]:
-        found = list(self._type(path, kind))
+        limits = list(self._type(path, kind))
         if self._at < len(self._text):
             raise self._error()
-        return found
+        return limits
 
     def _type(self, path: FieldPath, kind: Any) -> Iterator[TextLimit]:
         if not isinstance(kind, dict):
@@ -73,13 +73,13 @@ class _Reader:
 
     def _fields(self, path: FieldPath, fields: list[Mapping[str, Any]]) -> Iterator[TextLimit]:
         """Yield the limits of a struct's fields; fields that were added later, at its end, have no limit."""
-        for number, each in enumerate(fields):
+        for number, inner in enumerate(fields):
             if self._text.startswith(">", self._at):
                 break
             if number:
                 self._expect(",")
-            self._name(each["name"])
-            yield from self._type((*path, each["name"]), each["type"])
+            self._name(inner["name"])
+            yield from self._type((*path, inner["name"]), inner["type"])
 
     def _leaf(self, path: FieldPath, kind: str) -> Iterator[TextLimit]:
         if match := _LIMITED.match(self._text, self._at):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from tiered_stream.delta.requirements.requirement import Asked, Handling, Kind, Requirement
+from tiered_stream.delta.requirements.requirement import Handling, ImposedRequirement, Kind, Requirement
 from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS
 from tiered_stream.delta.requirements.session_requirements import SESSION_REQUIREMENTS
 from tiered_stream.delta.requirements.table_requirements import TABLE_REQUIREMENTS
@@ -20,8 +20,8 @@ from tiered_stream.delta.schema.json_types import inner_fields
 WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
     *TABLE_REQUIREMENTS, *SESSION_REQUIREMENTS, *S3A_REQUIREMENTS,
 )  # fmt: skip
-_BY_NAME = {(each.kind, each.name.lower()): each for each in WRITER_REQUIREMENTS}
-_PREFIXES = tuple(each for each in WRITER_REQUIREMENTS if each.name.endswith("*"))
+_BY_NAME = {(entry.kind, entry.name.lower()): entry for entry in WRITER_REQUIREMENTS}
+_PREFIXES = tuple(entry for entry in WRITER_REQUIREMENTS if entry.name.endswith("*"))
 _DELTA = "delta."
 _FEATURE_PREFIX = "delta.feature."
 _RESERVED = re.compile(r"delta\..*|__.*|[A-Z][A-Z_]*", re.DOTALL)
@@ -33,15 +33,15 @@ def find_requirement(kind: Kind, name: str) -> Requirement | None:
     exact = _BY_NAME.get((kind, name.lower()))
     if exact is not None and exact.is_of(kind, name):
         return exact
-    return next((each for each in _PREFIXES if each.is_of(kind, name)), None)
+    return next((entry for entry in _PREFIXES if entry.is_of(kind, name)), None)
 
 
-def asked_of_writer(
+def requirements_of_table(
     features: Iterable[str], configuration: Mapping[str, str], fields: Iterable[Mapping[str, Any]]
-) -> Iterator[Asked]:
+) -> Iterator[ImposedRequirement]:
     """Yield the table's requirements that not every commit of the direct lane meets; `fields` are in Spark's JSON."""
-    for each in fields:
-        yield from _of_field(each, each["name"])
+    for column in fields:
+        yield from _of_field(column, column["name"])
     for name, value in configuration.items():
         if name.lower().startswith(_DELTA):
             yield from _of_property(name, value)
@@ -49,31 +49,31 @@ def asked_of_writer(
         yield from _unless_honoured(Kind.FEATURE, name)
 
 
-def asked_by_session(settings: Mapping[str, str]) -> Iterator[Asked]:
+def requirements_of_session(settings: Mapping[str, str]) -> Iterator[ImposedRequirement]:
     """Yield the session's requirements that not every commit of the direct lane meets; `settings` by name."""
     for name, value in settings.items():
-        found = find_requirement(Kind.SESSION, name)
-        if found is not None and value.lower() not in found.off and found.handling not in _QUIET:
-            yield Asked(found, name)
+        entry = find_requirement(Kind.SESSION, name)
+        if entry is not None and value.lower() not in entry.off and entry.handling not in _QUIET:
+            yield ImposedRequirement(entry, name)
 
 
-def _of_property(name: str, value: str) -> Iterator[Asked]:
+def _of_property(name: str, value: str) -> Iterator[ImposedRequirement]:
     if name.lower().startswith(_FEATURE_PREFIX):
         yield from _unless_honoured(Kind.FEATURE, name[len(_FEATURE_PREFIX) :])
         return
-    found = find_requirement(Kind.PROPERTY, name)
-    if found is None or value.lower() not in found.off:
+    entry = find_requirement(Kind.PROPERTY, name)
+    if entry is None or value.lower() not in entry.off:
         yield from _unless_honoured(Kind.PROPERTY, name)
 
 
-def _of_field(field: Mapping[str, Any], column: str) -> Iterator[Asked]:
+def _of_field(field: Mapping[str, Any], column: str) -> Iterator[ImposedRequirement]:
     for key in field.get("metadata", {}):
         if _RESERVED.fullmatch(key) or find_requirement(Kind.METADATA, key):
             yield from _unless_honoured(Kind.METADATA, key, column)
     yield from _of_type(field["type"], column)
 
 
-def _of_type(kind: Any, column: str) -> Iterator[Asked]:
+def _of_type(kind: Any, column: str) -> Iterator[ImposedRequirement]:
     if isinstance(kind, str):
         yield from _unless_honoured(Kind.TYPE, kind, column)
         return
@@ -86,13 +86,13 @@ def _of_type(kind: Any, column: str) -> Iterator[Asked]:
 _QUIET = (Handling.HONOURED, Handling.NOTHING)
 
 
-def _unless_honoured(kind: Kind, name: str, column: str = "") -> Iterator[Asked]:
-    found = find_requirement(kind, name)
-    if found is None:
+def _unless_honoured(kind: Kind, name: str, column: str = "") -> Iterator[ImposedRequirement]:
+    entry = find_requirement(kind, name)
+    if entry is None:
         said = f"the {_CALLED[kind]} {name}, which is not known here"
-        yield Asked(Requirement(kind, name, Handling.SPARK_LANE, said=said), name, column)
-    elif found.handling not in _QUIET:
-        yield Asked(found, name, column)
+        yield ImposedRequirement(Requirement(kind, name, Handling.SPARK_LANE, said=said), name, column)
+    elif entry.handling not in _QUIET:
+        yield ImposedRequirement(entry, name, column)
 
 
 _CALLED = {Kind.FEATURE: "feature", Kind.PROPERTY: "property", Kind.METADATA: "metadata", Kind.TYPE: "type"}
@@ -102,7 +102,7 @@ def render_writer_requirements() -> str:
     """Return the list as the Markdown table in the docs."""
     lines = ["| What asks | Name | The direct lane | Since |", "|---|---|---|---|"]
     for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, _shown):
-        names = ", ".join(each.name if kind is Kind.SCHEMA else f"`{each.name}`" for each in entries)
+        names = ", ".join(entry.name if kind is Kind.SCHEMA else f"`{entry.name}`" for entry in entries)
         done = f"{handling.value}. {note}" if note else f"{handling.value}."
         lines.append(f"| {kind.value} | {names} | {done[0].upper()}{done[1:]} | {since} |")
     unknown = f"{Handling.SPARK_LANE.value}."
@@ -112,5 +112,5 @@ def render_writer_requirements() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shown(each: Requirement) -> tuple[Kind, Handling, str, str]:
-    return each.kind, each.handling, each.note, each.since
+def _shown(entry: Requirement) -> tuple[Kind, Handling, str, str]:
+    return entry.kind, entry.handling, entry.note, entry.since

@@ -102,7 +102,7 @@ class Routing:
 
     def route(self, topic: str) -> Route:
         """Return the first route whose pattern matches the topic; raise TableError if there is none."""
-        route = next((each for each in self.routes if re.fullmatch(each.pattern, topic, re.ASCII)), None)
+        route = next((route for route in self.routes if re.fullmatch(route.pattern, topic, re.ASCII)), None)
         if route is None:
             raise TableError(f"no table is named for topic {topic}: set ingest.table, or name one in ingest.route")
         return route
@@ -116,12 +116,14 @@ class Routing:
             SchemaRegistryError: the registry does not return a schema.
             ConfigurationError: the registry's settings are wrong, or the schema does not suit the format.
         """
-        how = self.rows.get("")
-        if how is None or how.is_resolved:
+        shared = self.rows.get("")
+        if shared is None or shared.is_resolved:
             return {}
-        asked = {topic for topic in topics if topic not in self.rows}
-        self._registered.update({topic: registered(how, topic) for topic in asked if topic not in self._registered})
-        return {topic: self._registered[topic] for topic in asked}
+        unresolved = {topic for topic in topics if topic not in self.rows}
+        self._registered.update(
+            {topic: registered(shared, topic) for topic in unresolved if topic not in self._registered}
+        )
+        return {topic: self._registered[topic] for topic in unresolved}
 
     def _make(self, topic: str) -> TableTarget:
         route = self.route(topic)
@@ -133,8 +135,8 @@ class Routing:
         return TableTarget(route.name_for(topic), files, written_columns(rows, files.day_column), settings, rows)
 
     def _rows(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
-        told = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
-        return resolved(told or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
+        row_format_of_topic = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
+        return resolved(row_format_of_topic or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
 
     def dead_letters(self, target: TableTarget) -> TableTarget | None:
         """Return the table for dead letters of the topics of `target`; None: they have none."""
@@ -150,20 +152,20 @@ class Routing:
 
 def routing_options(routing: Routing) -> dict[str, str]:
     """Return the source's options from which `routing_of` restores the routing; Spark redacts options with secrets."""
-    rows = {topic: how.to_json() for topic, how in routing.rows.items()}
+    rows = {topic: rows_of_topic.to_json() for topic, rows_of_topic in routing.rows.items()}
     # Topics go into one JSON value, because names of Spark's options ignore case.
-    told = {"routes": routing.routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
+    values = {"routes": routing.routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
             "has_rules": routing.has_rules}  # fmt: skip
-    options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(told).decode()}
+    options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(values).decode()}
     # Dead letters have headers, whether the tables get headers or not.
-    needed = routing.dead_letter_places or any(how.needs_headers for how in routing.rows.values())
+    needed = routing.dead_letter_places or any(rows_of_topic.needs_headers for rows_of_topic in routing.rows.values())
     return dict(with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {}))
 
 
 def routing_of(options: Mapping[str, str]) -> Routing:
     """Restore the routing from the options that `routing_options` returned."""
-    told = orjson.loads(GivenOptions(options).read(ROUTES))
+    values = orjson.loads(GivenOptions(options).read(ROUTES))
     registry = registry_properties(options)
-    rows = {topic: row_format(text, registry) for topic, text in told["rows"].items()}
-    routes = tuple(Route(**route) for route in told["routes"])
-    return Routing(options, table_files(options), routes, told["topics"], rows, told["dead"], told["has_rules"])
+    rows = {topic: row_format(text, registry) for topic, text in values["rows"].items()}
+    routes = tuple(Route(**route) for route in values["routes"])
+    return Routing(options, table_files(options), routes, values["topics"], rows, values["dead"], values["has_rules"])

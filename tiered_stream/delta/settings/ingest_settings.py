@@ -141,13 +141,13 @@ class TableStorage(S3Access):
     storage_class: str | None = of(_STORAGE_CLASS)
     encryption: str | None = of(_ENCRYPTION)
 
-    def asked_of_objects(self) -> dict[str, str]:
+    def put_object_arguments(self) -> dict[str, str]:
         """Return ACL, storage class and encryption for new objects, as arguments of boto3's `put_object`."""
         asked = {"ACL": self.acl, "StorageClass": self.storage_class, "ServerSideEncryption": self.encryption}
         return {name: value for name, value in asked.items() if value}
 
 
-_STORAGE_NAMES = {field: each.name.removeprefix(_SEGMENTS_PREFIX) for field, each in declared(TableStorage).items()}
+_STORAGE_NAMES = {field: option.name.removeprefix(_SEGMENTS_PREFIX) for field, option in declared(TableStorage).items()}
 """Names of the storage settings without `STORAGE_PREFIX`, by field of `TableStorage`."""
 
 
@@ -176,8 +176,8 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
     known = sorted(_STORAGE_NAMES.values())
     for name in own.keys() - set(known):
         raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(known)}")
-    given = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
-    storage = TableStorage(**read_fields(TableStorage, given))
+    segment_options = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
+    storage = TableStorage(**read_fields(TableStorage, segment_options))
     if (storage.access_key_id is None) != (storage.secret_access_key is None):
         raise ConfigurationError(
             f"{STORAGE_PREFIX}aws.access.key.id and .aws.secret.access.key belong together: set both"
@@ -204,8 +204,10 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the properties for a new table; their names keep their case, because Delta distinguishes it."""
     size = len(PROPERTY_PREFIX)
-    given = {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
-    return given | ({TYPE_WIDENING: "true"} if evolution_of(settings) is Evolution.WIDEN else {})
+    properties = {
+        name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())
+    }
+    return properties | ({TYPE_WIDENING: "true"} if evolution_of(settings) is Evolution.WIDEN else {})
 
 
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
@@ -219,7 +221,7 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     """
     check_placeholders(settings, (_OURS,))
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
-    ours = [each.name for each in INGEST_OPTIONS] + [each.name for each in ROW_OPTIONS]
+    ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in ROW_OPTIONS]
     known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}
     for name in settings:
         lower = name.lower()
@@ -251,12 +253,12 @@ def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     Raises:
         ConfigurationError: a setting cannot be set for a single topic.
     """
-    found: dict[str, dict[str, str]] = {}
+    overrides: dict[str, dict[str, str]] = {}
     for name, value in settings.items():
         if name.lower().startswith(TOPIC_PREFIX):
             topic, own = _of_topic(name)
-            found.setdefault(topic, {})[own] = value
-    return found
+            overrides.setdefault(topic, {})[own] = value
+    return overrides
 
 
 def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -271,17 +273,17 @@ def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> 
         ConfigurationError: the topics have different settings, or a setting cannot be set for a single topic.
     """
     overrides, shared = topic_overrides(settings), shared_settings(settings)
-    found = {
+    by_topic = {
         topic: dict(with_overrides(shared, without(overrides.get(topic, {}), [TABLE]))) for topic in sorted(topics)
     }
-    first = next(iter(found), None)
-    for topic, own in found.items():
-        if own != found[first or ""]:
+    first = next(iter(by_topic), None)
+    for topic, own in by_topic.items():
+        if own != by_topic[first or ""]:
             raise ConfigurationError(
                 f"topics {first} and {topic} have different settings by {TOPIC_PREFIX}NAME.*: name topics with the "
                 "same settings by subscribe, and the others in a run of their own"
             )
-    return shared if first is None else found[first]
+    return shared if first is None else by_topic[first]
 
 
 def _of_topic(name: str) -> tuple[str, str]:

@@ -66,17 +66,17 @@ def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
     """Parse Kafka's columns, such as `offset, timestamp as kafka_timestamp`; return (Kafka's name, table's name)."""
     if text.strip().lower() == NONE:
         return ()
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     known = {name.lower(): name for name in COLUMNS}
-    for each in text.split(","):
-        match = _KEPT.fullmatch(each)
+    for column in text.split(","):
+        match = _KEPT.fullmatch(column)
         if match is None or match[1].lower() not in known:
             raise ValueError(f"must be none, or some of {', '.join(known.values())}, each perhaps with AS and a name")
         name = known[match[1].lower()]
-        if name in found:
+        if name in names:
             raise ValueError(f"names {name} twice")
-        found[name] = match[2] or name
-    return tuple((name, found[name]) for name in COLUMNS if name in found)
+        names[name] = match[2] or name
+    return tuple((name, names[name]) for name in COLUMNS if name in names)
 
 
 def _class_in(package: str, names: type[E]) -> Callable[[str], E]:
@@ -202,22 +202,22 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
     """
     given = GivenOptions(settings)
     key, value = PartSettings("key", *map(given.read, _KEY)), PartSettings("value", *map(given.read, _VALUE))
-    found = RowSettings(key, value, **read_fields(RowSettings, given))
-    for part in (found.key, found.value):
+    rows = RowSettings(key, value, **read_fields(RowSettings, given))
+    for part in (rows.key, rows.value):
         check_part(part)
-    dead = found.on_decode_error is OnDecodeError.DEAD_LETTER
-    if dead != (found.dead_letter_table is not None):
+    dead = rows.on_decode_error is OnDecodeError.DEAD_LETTER
+    if dead != (rows.dead_letter_table is not None):
         raise ConfigurationError(
             f"{ON_DECODE_ERROR.name}={OnDecodeError.DEAD_LETTER.value} and {DEAD_LETTER_TABLE.name} belong together: "
             "set both, or neither"
         )
-    if found.max_dead_letters and not dead:
+    if rows.max_dead_letters and not dead:
         raise ConfigurationError(f"{MAX_DEAD_LETTERS.name} needs {ON_DECODE_ERROR.name}=deadLetter")
-    if found.envelope is not Envelope.NONE and found.value.format in (Format.BINARY, Format.STRING):
+    if rows.envelope is not Envelope.NONE and rows.value.format in (Format.BINARY, Format.STRING):
         raise ConfigurationError(
             f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set {VALUE_FORMAT.name}"
         )
-    return found
+    return rows
 
 
 def makes_rows(settings: Mapping[str, str]) -> bool:

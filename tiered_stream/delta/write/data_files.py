@@ -123,7 +123,7 @@ def _arrow_schema() -> pa.Schema:
 
 
 def _to_json(written: DataFile | HeldRows) -> str:
-    values = {each.name: getattr(written, each.name) for each in fields(written)}
+    values = {attribute.name: getattr(written, attribute.name) for attribute in fields(written)}
     offsets = [(*partition, *ends) for partition, ends in written.offsets.items()]
     return orjson.dumps(values | {"offsets": offsets}).decode()
 

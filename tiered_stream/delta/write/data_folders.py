@@ -17,14 +17,14 @@ from tiered_stream.delta.write.upload_threads import UploadThreads
 
 _CACHED_BYTES = 32 << 20
 """Bytes at the end of a growing file that stay in the page cache; a smaller file is left to the kernel."""
-_MOST_TIME_WRITING_BACK = 0.2
+_MAX_WRITE_BACK_SHARE = 0.2
 """Maximum share of a task's time for dropping pages; beyond it the disk cannot keep up, and the kernel takes over."""
 
 
 class DataFolder:
     """Folder of a table to which one task writes data files; paths are relative to it. Methods raise `OSError`."""
 
-    most_bytes = sys.maxsize
+    max_bytes = sys.maxsize
     """Maximum size of one file in bytes; a file of this size must be finished."""
 
     def open(self, path: str) -> Any:
@@ -83,7 +83,7 @@ class _LocalFiles(DataFolder):
         """
         begin = perf_counter()
         past = file.tell() - _CACHED_BYTES
-        keeps_up = self._writing_back <= (begin - self._begun) * _MOST_TIME_WRITING_BACK
+        keeps_up = self._writing_back <= (begin - self._begun) * _MAX_WRITE_BACK_SHARE
         if past > 0 and keeps_up and hasattr(os, "posix_fadvise"):
             with suppress(OSError):  # only advice, which some file systems do not accept
                 os.posix_fadvise(file.fileno(), 0, past, os.POSIX_FADV_DONTNEED)

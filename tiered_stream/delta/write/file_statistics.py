@@ -78,23 +78,23 @@ class FileStatistics:
         self._nulls[path] = self._nulls.get(path, 0) + nulls
 
     def _widen(self, path: _Path, kind: pa.DataType, low: Any, high: Any) -> None:
-        least, most = self._bounds.get(path, (low, high))
+        lowest, highest = self._bounds.get(path, (low, high))
         self._kinds[path] = kind
-        self._bounds[path] = min(least, low), max(most, high)
+        self._bounds[path] = min(lowest, low), max(highest, high)
 
     def to_json(self) -> str:
         """Return the statistics as JSON text for the `add` action in Delta's log."""
-        least: dict[str, Any] = {}
-        most: dict[str, Any] = {}
+        lowest: dict[str, Any] = {}
+        highest: dict[str, Any] = {}
         for path, (low, high) in self._bounds.items():
             if path not in self._boundless:
-                _put(least, path, _told(low, self._kinds[path], round_up=False))
-                _put(most, path, _told(high, self._kinds[path], round_up=True))
+                _put(lowest, path, _told(low, self._kinds[path], round_up=False))
+                _put(highest, path, _told(high, self._kinds[path], round_up=True))
         nulls: dict[str, Any] = {}
         for path, count in self._nulls.items():
             _put(nulls, path, count)
-        found = {"numRecords": self.records, "minValues": least, "maxValues": most, "nullCount": nulls}
-        return orjson.dumps(found).decode()
+        statistics = {"numRecords": self.records, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
+        return orjson.dumps(statistics).decode()
 
 
 @lru_cache(16)

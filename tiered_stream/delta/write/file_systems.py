@@ -80,15 +80,15 @@ def normal_path(path: str) -> str:
         raise _refused(path, f"libraries read {escaped} in it in different ways")
     if match is None or not _DOTS.intersection(names):
         return path
-    found: list[str] = []
+    kept_names: list[str] = []
     for name in filter(None, names):
-        if name == ".." and not found:
+        if name == ".." and not kept_names:
             raise _refused(path, "it leads above its root")
         if name == "..":
-            found.pop()
+            kept_names.pop()
         elif name != ".":
-            found.append(name)
-    return f"{match[1]}/{'/'.join(found)}"
+            kept_names.append(name)
+    return f"{match[1]}/{'/'.join(kept_names)}"
 
 
 def _unescaped(name: str) -> str:
@@ -96,8 +96,8 @@ def _unescaped(name: str) -> str:
 
 
 def _refused(path: str, why: str) -> ConfigurationError:
-    shown = _CREDENTIALS.sub("//", path)
-    return ConfigurationError(f"the path {shown}: {why}. Write it without . and ..")
+    shown_path = _CREDENTIALS.sub("//", path)
+    return ConfigurationError(f"the path {shown_path}: {why}. Write it without . and ..")
 
 
 _folders: PerProcess[fs.FileSystem] = PerProcess()
@@ -116,12 +116,12 @@ def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
 
 
 def _s3(storage: TableStorage) -> fs.FileSystem:
-    given: dict[str, Any] = {"region": region_of(storage), "anonymous": storage.anonymous}
+    arguments: dict[str, Any] = {"region": region_of(storage), "anonymous": storage.anonymous}
     if storage.access_key_id:
-        given |= {"access_key": storage.access_key_id, "secret_key": storage.secret_access_key}
-        given |= {"session_token": storage.session_token}
+        arguments |= {"access_key": storage.access_key_id, "secret_key": storage.secret_access_key}
+        arguments |= {"session_token": storage.session_token}
     if storage.s3_endpoint_url:
         endpoint = urlsplit(storage.s3_endpoint_url)
-        given |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
-        given |= {"force_virtual_addressing": not storage.s3_path_style}
-    return fs.S3FileSystem(**given)
+        arguments |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
+        arguments |= {"force_virtual_addressing": not storage.s3_path_style}
+    return fs.S3FileSystem(**arguments)

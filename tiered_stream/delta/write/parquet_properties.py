@@ -39,7 +39,7 @@ _TOPIC_TYPE = pa.dictionary(pa.int32(), pa.string())
 _GROWING = (OFFSET, TIMESTAMP)
 _SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _SMALLEST_SAMPLE = 32, 32, 2 << 10, 1 << 10
 _WORTH_IT = 0.95
-_PAGE_BYTES, _FEWEST_AT_ONCE, _MOST_AT_ONCE = 256 << 10, 64, 16_384
+_PAGE_BYTES, _MIN_WRITE_ROWS, _MAX_WRITE_ROWS = 256 << 10, 64, 16_384
 _SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
 
 
@@ -49,12 +49,12 @@ def file_suffix(compression: str) -> str:
 
 
 def file_schema(rows: pa.Schema) -> pa.Schema:
-    """Return the schema of batches from `with_topic_once`: the table's columns, with the topic as a dictionary."""
+    """Return the schema of batches from `with_topic_dictionary`: the table's columns, the topic as a dictionary."""
     at, shown = find_column(rows, TOPIC), table_columns(rows)
     return shown if at < 0 else shown.set(at, shown.field(at).with_type(_TOPIC_TYPE))
 
 
-def with_topic_once(batch: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.RecordBatch:
+def with_topic_dictionary(batch: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with the topic column as a dictionary of one entry, and without hidden columns.
 
     All rows of the batch must be from `topic`. `schema` is from `file_schema`.
@@ -71,7 +71,7 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
     `first` is a batch of the rows to write: its types and data decide about encodings and compression.
     """
     leaves = {name: kind for field in first.schema for name, kind in _leaves(field.name, field.type)}
-    payload = [each.name for each in first.schema if pa.types.is_binary(each.type)]
+    payload = [column.name for column in first.schema if pa.types.is_binary(column.type)]
     by_column = dict.fromkeys(leaves, compression)
     by_column |= {name: "none" for name in payload if not _gets_smaller(first.column(name), compression)}
     levels = {name: 1 for name, codec in by_column.items() if codec == "zstd"}
@@ -121,7 +121,7 @@ def _has_bounds(name: str, kind: pa.DataType) -> bool:
 def _rows_at_once(first: pa.RecordBatch) -> int:
     """Return how many rows the writer encodes before it checks if a page is full: about one page of rows."""
     rows = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
-    return min(max(_FEWEST_AT_ONCE, rows), _MOST_AT_ONCE)
+    return min(max(_MIN_WRITE_ROWS, rows), _MAX_WRITE_ROWS)
 
 
 def _gets_smaller(column: pa.Array, compression: str) -> bool:

@@ -62,13 +62,13 @@ class TableRows:
         if decoder is None:
             names = [name for name in batch.schema.names if name in target.schema.names]
             return [TargetRows(target, batch if len(names) == batch.num_columns else batch.select(names))]
-        found = decoder.decode(batch)
-        rows = [TargetRows(target, found.rows)] if found.rows.num_rows else []
-        if found.dead is None:
+        decoded = decoder.decode(batch)
+        rows = [TargetRows(target, decoded.rows)] if decoded.rows.num_rows else []
+        if decoded.dead is None:
             return rows
         dead_letters = self._routing.dead_letters(target)
         assert dead_letters, "row_settings sees to that"
-        return [*rows, TargetRows(dead_letters, self._labelled(found.dead, target), target.key)]
+        return [*rows, TargetRows(dead_letters, self._labelled(decoded.dead, target), target.key)]
 
     def _labelled(self, dead: pa.RecordBatch, target: TableTarget) -> pa.RecordBatch:
         """Return the dead letters labelled with the table, the query and the batch that they belong to."""

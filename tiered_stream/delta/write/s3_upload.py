@@ -43,13 +43,13 @@ _AT_A_TIME = 1 << 20
 class S3Uploads(DataFolder):
     """Uploads of one task's files of a table."""
 
-    most_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
+    max_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
 
     def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
         parts, storage = urlsplit(files.uri), files.storage
         self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
         self._client = _clients.get(storage, lambda: _make_client(storage))
-        self._asked: Any = storage.asked_of_objects()
+        self._asked: Any = storage.put_object_arguments()
         self._threads = threads
         self._running: list[Future[None]] = []
 
@@ -79,8 +79,8 @@ class S3Uploads(DataFolder):
 
     def close(self) -> None:
         """Cancel all uploads that have not started."""
-        for each in self._running:
-            each.cancel()
+        for upload in self._running:
+            upload.cancel()
 
     def _put(self, path: str, file: WaitingFile) -> None:
         key = f"{self._prefix}/{path}" if self._prefix else path
@@ -113,7 +113,7 @@ class WaitingFile(SpooledTemporaryFile[bytes]):
 
 def _local_folder() -> str | None:
     """Return a random folder of the local folders that Spark gives its tasks; None: Python chooses the folder."""
-    folders = [each for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(each)]
+    folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(folder)]
     return random.choice(folders) if folders else None
 
 

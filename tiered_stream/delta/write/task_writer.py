@@ -16,7 +16,7 @@ import pyarrow as pa
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
 from tiered_stream.delta.write.row_transform import TableRows
-from tiered_stream.delta.write.table_writer import MOST_OPEN_FILES, TableWriter
+from tiered_stream.delta.write.table_writer import MAX_OPEN_FILES, TableWriter
 from tiered_stream.delta.write.upload_threads import UploadThreads
 from tiered_stream.errors import TableError
 from tiered_stream.model import Split, TopicPartition
@@ -30,7 +30,7 @@ _Key = tuple[str, str]
 """Key of the table that gets the rows, and key of the table with which they are committed (`DataFile.share`)."""
 BATCH_ROWS = 131_072
 """Rows of one Arrow batch: large, because each batch costs Python time, and no batch is sent to a JVM."""
-MOST_HELD_BYTES = 64 << 20
+MAX_HELD_BYTES = 64 << 20
 """Maximum memory of all tables together, except the table that gets rows now: as much as one table may take."""
 
 
@@ -75,10 +75,12 @@ def write_splits(
             reader = SplitReader(split, options, BATCH_ROWS, storage=storage)
             for batch in reader.batches():
                 offsets = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
-                for made in transform.apply(split.topic_partition, batch):
-                    writer.add(made.target.files, split.topic_partition, made.rows, offsets, made.dead_letters_for)
+                for decoded in transform.apply(split.topic_partition, batch):
+                    writer.add(
+                        decoded.target.files, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for
+                    )
             metrics.add(reader.metrics)
-        ids = {each.topic_partition.topic: each.topic_id for each in splits if each.topic_id is not None}
+        ids = {split.topic_partition.topic: split.topic_id for split in splits if split.topic_id is not None}
         return Written([_of_topics(file, ids) for file in writer.finish()], writer.held, metrics)
     finally:
         storage.close()
@@ -160,20 +162,20 @@ class TaskWriter:
                 self._tables.pop(key).close()
                 self._take_room(key, (0, 0))
 
-    def _make_room(self, besides: TableWriter | None) -> None:
+    def _make_room(self, excluded: TableWriter | None) -> None:
         for key, writer in list(self._tables.items()):
-            if writer is not besides and key in self._tables:
+            if writer is not excluded and key in self._tables:
                 with self._reported(key[1]), self._counted(key, writer):
                     writer.flush()
-            if not self._lacks_room(besides):
+            if not self._lacks_room(excluded):
                 break
 
-    def _lacks_room(self, besides: TableWriter | None) -> bool:
-        """Return whether all tables except `besides` exceed the limit of memory or of open files."""
+    def _lacks_room(self, excluded: TableWriter | None) -> bool:
+        """Return whether all tables except `excluded` exceed the limit of memory or of open files."""
         held, opened = self._held, self._opened
-        if besides is not None:
-            held, opened = held - besides.held_bytes, opened - besides.open_files
-        return held > MOST_HELD_BYTES or opened >= MOST_OPEN_FILES
+        if excluded is not None:
+            held, opened = held - excluded.held_bytes, opened - excluded.open_files
+        return held > MAX_HELD_BYTES or opened >= MAX_OPEN_FILES
 
     @contextmanager
     def _counted(self, key: _Key, writer: TableWriter) -> Iterator[None]:
