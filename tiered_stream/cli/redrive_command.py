@@ -49,7 +49,7 @@ def redrive(
     pending.
     """
     # Imported late, because other commands do not need Spark.
-    from tiered_stream.delta.redrive.redrive_run import Chosen
+    from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter
     from tiered_stream.delta.redrive.redrive_run import redrive as bring_in
     from tiered_stream.replay.programs import Command
 
@@ -61,7 +61,7 @@ def redrive(
         table = GivenOptions(given).read(_TABLE)
         if table is None:
             raise ConfigurationError("ingest.table must be set, in the settings file or with --option")
-        chosen = Chosen([each.strip() for each in topics.split(",")] if topics else None, from_ms, to_ms)
+        chosen = DeadLetterFilter([each.strip() for each in topics.split(",")] if topics else None, from_ms, to_ms)
         with command.session("tiered-stream redrive") as spark:
             report = bring_in(spark, given, table, chosen, dry_run=dry_run)
         show(report.to_json() if json else _rendered(report))
@@ -73,7 +73,7 @@ def _rendered(report: RedriveReport) -> Table:
 
     rendered = Table("topic or table", "letters", "what became of them", title="Dry run" if report.dry_run else None)
     done = "would be rows" if report.dry_run else "are rows now"
-    for table, count in report.mended.items():
+    for table, count in report.appended.items():
         rendered.add_row(table, f"{count:,}", done)
     for (topic, reason), count in report.left.items():
         rendered.add_row(topic, f"{count:,}", f"left: {reason}")

@@ -49,8 +49,8 @@ class IngestQuery:
         host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
         self._receiver = MetricsReceiver(host or "127.0.0.1", bind)
         self._reported = ReadMetrics()
-        self._said = time.monotonic()
-        self._said_records = 0
+        self._printed_at = time.monotonic()
+        self._printed_records = 0
         self._last_batch = -1
         try:
             self._query = self._start(spark, ingest)
@@ -100,13 +100,13 @@ class IngestQuery:
         counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
         console.print(f"{self.name}: {describe_progress(progress, cost_of(progress, counted))}", markup=False)
         self._reported.add(counted)
-        self._said, self._said_records = time.monotonic(), 0
+        self._printed_at, self._printed_records = time.monotonic(), 0
 
     def _report_so_far(self) -> None:
         spent = self._receiver.total().since(self._reported)
-        if spent.records > self._said_records and time.monotonic() - self._said > _SECONDS_BETWEEN_REPORTS:
+        if spent.records > self._printed_records and time.monotonic() - self._printed_at > _SECONDS_BETWEEN_REPORTS:
             console.print(f"{self.name}: so far {spent.records:,} rows, {describe(spent)}", markup=False)
-            self._said, self._said_records = time.monotonic(), spent.records
+            self._printed_at, self._printed_records = time.monotonic(), spent.records
 
 
 @dataclass

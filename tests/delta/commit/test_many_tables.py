@@ -68,7 +68,7 @@ class Lake:
             self.source[topic] -= count
         self.land(tables, batch_id, **counts)
 
-    def tell(self, parked: Sequence[str]) -> None:
+    def report_parked(self, parked: Sequence[str]) -> None:
         self.told = list(parked)
 
     def files_of(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
@@ -119,7 +119,7 @@ class Again:
     """See `ParkedRowsReader`."""
 
     def __init__(self, query: Lake) -> None:
-        self.tell = query.tell
+        self.report_parked = query.report_parked
         self.files = query.files_of
 
 

@@ -193,7 +193,7 @@ def test_a_table_that_cannot_be_written_is_reported_with_its_offsets_and_the_oth
     written = write_splits(splits_of(parsed), parsed, routed(folder, "{topic}"), 7, TaskTables(park=True))
     assert in_order(read(written.files)).equals(everything(TXN))
     (held,) = written.held
-    assert held.table == f"{folder.as_uri()}/{CODECS}" and "cannot be written to" in held.held_why
+    assert held.table == f"{folder.as_uri()}/{CODECS}" and "cannot be written to" in held.reason
     assert held.offsets == ends(CODECS)
 
 

@@ -20,7 +20,7 @@ from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 
 FOLDER = "tables"
 _VERSION = 1
-_KEPT = 2
+_FILES_KEPT = 2
 """Number of files that are kept: the newest, and the one before it, for a repeat of the newest file's batch."""
 
 
@@ -85,7 +85,7 @@ class QueryTables:
 
     def to_json(self) -> bytes:
         tables = {key: [landed.batch, landed.version] for key, landed in self.landed.items()}
-        parked = {key: _told(table) for key, table in self.parked.items()}
+        parked = {key: _parked_to_json(table) for key, table in self.parked.items()}
         return orjson.dumps(
             {"version": _VERSION, "tables": tables, **({"parked": parked} if parked else {})},
             option=orjson.OPT_SORT_KEYS,
@@ -102,13 +102,16 @@ def query_tables_of(text: bytes) -> QueryTables:
         values = orjson.loads(text)
         if values["version"] != _VERSION:
             raise ValueError(f"its version is {values['version']!r:.20}; known here is {_VERSION}")
-        landed = {key: Landed(_whole(batch, -1), _whole(version)) for key, (batch, version) in values["tables"].items()}
-        return QueryTables(landed, {key: _parked(table) for key, table in values.get("parked", {}).items()})
+        landed = {
+            key: Landed(_whole_number(batch, -1), _whole_number(version))
+            for key, (batch, version) in values["tables"].items()
+        }
+        return QueryTables(landed, {key: _parked_from_json(table) for key, table in values.get("parked", {}).items()})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptDataError(f"it does not say which batches tables have: {error!r:.200}") from error
 
 
-def _told(parked: Parked) -> dict[str, Any]:
+def _parked_to_json(parked: Parked) -> dict[str, Any]:
     held = [parked.tried, *([parked.since] if parked.since else [])]
     batches = [{"batch": batch.batch, "offsets": _by_topic(batch.ranges)} for batch in held]
     return {"name": parked.name, "reason": parked.reason, "held": batches}
@@ -121,29 +124,29 @@ def _by_topic(ranges: PartitionRanges) -> dict[str, list[tuple[int, int, int]]]:
     return ranges_by_topic
 
 
-def _parked(values: Mapping[str, Any]) -> Parked:
+def _parked_from_json(values: Mapping[str, Any]) -> Parked:
     if not isinstance(values["name"], str) or not isinstance(values["reason"], str):
         raise TypeError("a parked table has no name, or no reason")
-    tried, *since = map(_held, values["held"])
+    tried, *since = map(_held_from_json, values["held"])
     if len(since) > 1 or (since and since[0].batch <= tried.batch):
         raise ValueError("what is held for a parked table is not in order")
     return Parked(values["name"], values["reason"], tried, *since)
 
 
-def _held(values: Mapping[str, Any]) -> Held:
+def _held_from_json(values: Mapping[str, Any]) -> Held:
     ranges = {
-        TopicPartition(topic, _whole(partition)): OffsetRange(_whole(start), _whole(end))
+        TopicPartition(topic, _whole_number(partition)): OffsetRange(_whole_number(start), _whole_number(end))
         for topic, of_topic in values["offsets"].items()
         for partition, start, end in of_topic
     }
     if not ranges or not all(map(len, ranges.values())):
         raise ValueError("nothing is held for a parked table")
-    return Held(_whole(values["batch"]), ranges)
+    return Held(_whole_number(values["batch"]), ranges)
 
 
-def _whole(number: object, least: int = 0) -> int:
-    if type(number) is not int or number < least:
-        raise ValueError(f"{number!r:.80} is no number from {least}")
+def _whole_number(number: object, minimum: int = 0) -> int:
+    if type(number) is not int or number < minimum:
+        raise ValueError(f"{number!r:.80} is no number from {minimum}")
     return number
 
 
@@ -187,7 +190,7 @@ class QueryTablesLog:
         self._known = batch_id, tables
         listed = sorted({*self._listed(), batch_id})
         # A later file may be there, of a batch that was begun and will be repeated.
-        old = [batch for batch in listed if batch <= batch_id][:-_KEPT]
+        old = [batch for batch in listed if batch <= batch_id][:-_FILES_KEPT]
         for batch in old:
             self._folder.delete(f"{FOLDER}/{batch}")
         self._batches = [batch for batch in listed if batch not in old]

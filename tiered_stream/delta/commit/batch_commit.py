@@ -78,7 +78,7 @@ class LandingTable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Last:
+class _LastCommit:
     """The query's newest batch, in the table's log at `version` or above; `files` if this process committed it."""
 
     version: int
@@ -106,7 +106,7 @@ class TableCommits:
         self._on_gap = on_gap
         self._landed = landed
         self._sleep = sleep
-        self._last: _Last | None = None
+        self._last: _LastCommit | None = None
         self._topic_ids: dict[str, UUID] | None = None
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
@@ -115,7 +115,7 @@ class TableCommits:
         Raises:
             TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
         """
-        return self._last_known(query_id, batch_id).batch_id >= batch_id
+        return self._last_commit(query_id, batch_id).batch_id >= batch_id
 
     @property
     def table_id(self) -> str:
@@ -128,7 +128,7 @@ class TableCommits:
         Raises:
             TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
         """
-        return self._last_known(query_id, batch_id).batch_id
+        return self._last_commit(query_id, batch_id).batch_id
 
     def check(self, files: Sequence[DataFile]) -> None:
         """Check that the table would accept the files now; columns that the files need are added or widened first.
@@ -136,7 +136,7 @@ class TableCommits:
         Raises:
             TableError: the table was replaced by another, or no longer fits the direct lane or the files.
         """
-        self._fitting(self._begin(), files)
+        self._begin_fitting(self._begin(), files)
 
     def prepare(self) -> None:
         """Start to read the table's state for the next commit, while tasks still write the files."""
@@ -154,12 +154,12 @@ class TableCommits:
             DataLossError: a topic was deleted and created again since the query's last commit, and
                 `fail_on_data_loss` is true.
         """
-        last = self._last_known(query_id, batch_id)
+        last = self._last_commit(query_id, batch_id)
         self._check_topics(query_id, last, files)
         day_column, topic_ids = self._planned.files.day_column, self._topic_ids or {}
         return self._until_committed(last, BatchCommit(query_id, batch_id, files, day_column, topic_ids))
 
-    def _check_topics(self, query_id: str, last: _Last, files: Sequence[DataFile]) -> None:
+    def _check_topics(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> None:
         """Check that no topic was deleted and created again: its id must be the one in the query's last commit."""
         if self._topic_ids is None:
             version = last.version - 1
@@ -169,7 +169,7 @@ class TableCommits:
         check_topic_ids(self._topic_ids, now, DataLossPolicy(self._planned.fail_on_data_loss))
         self._topic_ids |= now
 
-    def _last_known(self, query_id: str, batch_id: int) -> _Last:
+    def _last_commit(self, query_id: str, batch_id: int) -> _LastCommit:
         """Return the query's last batch; the first call reads it from the table, later calls return what is known."""
         if self._last is None:
             transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
@@ -177,22 +177,22 @@ class TableCommits:
             last_batch = -1 if newest is None else newest
             if last_batch < due.batch and not (last_batch == -1 and drops_transactions(transaction)):
                 self._on_gap(None if last_batch == -1 else last_batch, due.batch)
-            self._last = _Last(transaction.state.version + 1, last_batch)
+            self._last = _LastCommit(transaction.state.version + 1, last_batch)
         return self._last
 
-    def _until_committed(self, last: _Last, batch: BatchCommit) -> int | None:
+    def _until_committed(self, last: _LastCommit, batch: BatchCommit) -> int | None:
         for attempt in range(ATTEMPTS):
             transaction = self._begin()
             newest = self._newest_since(last.version, batch.query_id, transaction)
             if newest is not None and newest < last.batch_id and last.files is not None:
-                raise self._gone(batch.query_id, last, last.files)
+                raise self._overwritten(batch.query_id, last, last.files)
             # A failed attempt may have committed nevertheless, and only its response was lost.
             if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
-                self._last = _Last(transaction.state.version + 1, batch.batch_id)
+                self._last = _LastCommit(transaction.state.version + 1, batch.batch_id)
                 return None
-            transaction = self._fitting(transaction, batch.files)
+            transaction = self._begin_fitting(transaction, batch.files)
             try:
-                self._last = _Last(transaction.commit(batch), batch.batch_id, batch.files)
+                self._last = _LastCommit(transaction.commit(batch), batch.batch_id, batch.files)
                 if self._planned.compaction is not None:
                     self._planned.compaction.after(transaction.state.version, self._last.version)
                 return self._last.version
@@ -204,18 +204,18 @@ class TableCommits:
                 self._sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
         raise AssertionError("the last attempt has returned or raised")
 
-    def _fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
+    def _begin_fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
         """Add or widen columns for the files, check that the table accepts the files, and return a transaction for it.
 
         Raises:
             TableError: the table was replaced by another, or no longer fits the direct lane or the files.
         """
-        if self._grown(transaction.state.description, files):
+        if self._grow(transaction.state.description, files):
             transaction = self._begin()
         self._check_fit(transaction.state.description, files)
         return transaction
 
-    def _grown(self, description: TableDescription, files: Sequence[DataFile]) -> bool:
+    def _grow(self, description: TableDescription, files: Sequence[DataFile]) -> bool:
         """Add or widen columns for the files; return whether the table changed, which calls for a new transaction."""
         if self._planned.grow is None:
             return False
@@ -266,7 +266,7 @@ class TableCommits:
         except ConfigurationError as error:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
-    def _gone(self, query_id: str, last: _Last, files: Sequence[DataFile]) -> TableError:
+    def _overwritten(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> TableError:
         """Return the error for a last commit, with these files, that another writer has overwritten."""
         offsets = BatchCommit(query_id, last.batch_id, files).offsets()
         return TableError(

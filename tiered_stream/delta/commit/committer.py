@@ -47,7 +47,7 @@ class Committer:
 
     def why_not_direct(self, description: TableDescription) -> str | None:
         """Return why this committer cannot write the table, with the table's requirements that it lacks, or None."""
-        if self.by == COMMIT_BY_DELTALAKE and (names := _kept_by_spark(description)):
+        if self.by == COMMIT_BY_DELTALAKE and (names := _requirements_for_spark(description)):
             return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         return None
 
@@ -75,7 +75,7 @@ def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: Tabl
     A lock is possible for a local folder, in a session with delta-spark.
     """
     # Java's lock belongs to a thread, so each Python thread needs its own JVM thread (pinned threads, Spark's default).
-    lockable = isinstance(spark.sparkContext._gateway, ClientServer) and _local(files) and has_delta_spark(spark)
+    lockable = isinstance(spark.sparkContext._gateway, ClientServer) and _is_local(files) and has_delta_spark(spark)
     return DeltaSparkTable(spark, address) if lockable else None
 
 
@@ -86,7 +86,7 @@ def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
 
 def choose_committer(
     spark: SparkSession,
-    asked: str,
+    setting: str,
     files: TableFiles,
     description: TableDescription,
     *,
@@ -100,17 +100,17 @@ def choose_committer(
         ConfigurationError: the session cannot commit in the way that the settings ask for.
     """
     why_not_spark = _why_not_spark(spark, files, has_delta)
-    if asked == COMMIT_BY_SPARK and why_not_spark:
+    if setting == COMMIT_BY_SPARK and why_not_spark:
         raise ConfigurationError(f"{COMMIT.name} is {COMMIT_BY_SPARK}, but {why_not_spark}: set it to {AUTO}")
-    if asked == COMMIT_BY_DELTALAKE or why_not_spark:
-        _check_objects(files.storage, why_not_spark or f"{COMMIT.name} is {asked}")
-    if asked != AUTO:
-        return Committer(asked, f"{COMMIT.name} asks for it")
+    if setting == COMMIT_BY_DELTALAKE or why_not_spark:
+        _check_object_settings(files.storage, why_not_spark or f"{COMMIT.name} is {setting}")
+    if setting != AUTO:
+        return Committer(setting, f"{COMMIT.name} asks for it")
     if why_not_spark:
         return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
-    if not _local(files):
+    if not _is_local(files):
         return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
-    if names := _kept_by_spark(description):
+    if names := _requirements_for_spark(description):
         return Committer(COMMIT_BY_SPARK, f"the table has {names}")
     for requirement in requirements_of_session(settings_in_list(spark)):
         if requirement.requirement.handling is Handling.BY_SPARK:
@@ -120,7 +120,7 @@ def choose_committer(
     )
 
 
-def _check_objects(storage: TableStorage, why: str) -> None:
+def _check_object_settings(storage: TableStorage, why: str) -> None:
     """Raise ConfigurationError if an ACL or a storage class is set, which deltalake does not give to its objects.
 
     `why` says why deltalake commits.
@@ -142,11 +142,11 @@ def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[
     return None
 
 
-def _local(files: TableFiles) -> bool:
+def _is_local(files: TableFiles) -> bool:
     return urlsplit(files.uri).scheme == "file"
 
 
-def _kept_by_spark(description: TableDescription) -> str:
+def _requirements_for_spark(description: TableDescription) -> str:
     """Return the names of the table's requirements that only delta-spark meets, joined by "and"; may be empty."""
     unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
     names = dict.fromkeys(

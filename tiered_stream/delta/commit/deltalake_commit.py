@@ -78,10 +78,10 @@ def create_table(
     if files.day_column is not None:
         check_day_column(files.day_column)  # deltalake accepts any name, but delta-spark then refuses ALTER TABLE
     with _table_errors(files.uri, "made"):
-        return _under(lock, partial(_make, files, schema, properties))
+        return _run_locked(lock, partial(_create, files, schema, properties))
 
 
-def _make(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
+def _create(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
     first, others = columns_for_creation(schema, files.day_column)
     table = DeltaTable.create(
         files.uri,
@@ -104,10 +104,10 @@ def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext
         TableError: the table refuses the columns.
     """
     with _table_errors(files.uri, "changed"):
-        _under(lock, lambda: _add_columns(_open(files), columns))
+        _run_locked(lock, lambda: _add_columns(_open(files), columns))
 
 
-def _under(lock: Lock, change: Callable[[], _T]) -> _T:
+def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
     """Run the change under the lock, and again if a writer may have overwritten it; a repeated run is harmless."""
     for _ in range(_MAX_ATTEMPTS - 1):
         with suppress(UncertainCommitError), lock():
@@ -166,7 +166,7 @@ def describe(table: DeltaTable) -> TableDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _PreparedTable:
     table: DeltaTable
     newest: bytes | None
     """SHA-256 of the log file of the table's version; None: there is no such file."""
@@ -181,7 +181,7 @@ class DeltalakeTable:
         self._files = files
         self._log = TableLog(files)
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
-        self._prepared: Future[_Opened] | None = None
+        self._prepared: Future[_PreparedTable] | None = None
         self._checkpoint_looked_for: int | None = None
 
     def prepare(self) -> None:
@@ -192,9 +192,9 @@ class DeltalakeTable:
         with _table_errors(self.uri, "opened"):
             return DeltalakeTransaction(self, self._prepared_table() or _open(self._files))
 
-    def _open_ahead(self) -> _Opened:
+    def _open_ahead(self) -> _PreparedTable:
         table = _open(self._files)
-        return _Opened(table, self._log.digest(table.version()))
+        return _PreparedTable(table, self._log.digest(table.version()))
 
     def _prepared_table(self) -> DeltaTable | None:
         """Return the table that `prepare` opened, updated to the newest version; None if it must be opened again.

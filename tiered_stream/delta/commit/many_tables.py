@@ -39,7 +39,7 @@ BATCHES_BETWEEN_TRIES = 10
 """Number of batches after which the driver tries again to catch up parked tables."""
 _MAX_NAMED = 5
 
-_Done = TypeVar("_Done")
+_Result = TypeVar("_Done")
 OpenTable = Callable[[TableTarget, Landed], TableCommits]
 """Function that opens or creates a table, given the newest batch that it got. Raises TieredStreamError."""
 
@@ -47,7 +47,7 @@ OpenTable = Callable[[TableTarget, Landed], TableCommits]
 class ParkedRowsReader(Protocol):
     """Interface for parking tables: it reports their keys to planning, and reads their rows again later."""
 
-    def tell(self, parked: Sequence[str]) -> None:
+    def report_parked(self, parked: Sequence[str]) -> None:
         """Report the keys of the tables that are parked: from the next batch on, no rows are written for them."""
         ...
 
@@ -90,7 +90,7 @@ class ManyTables:
         open_table: OpenTable,
         open_dead_letters: OpenDeadLetters,
         tables_log: QueryTablesLog,
-        read_again: ParkedRowsReader,
+        rows_reader: ParkedRowsReader,
         *,
         park: bool,
     ) -> None:
@@ -100,7 +100,7 @@ class ManyTables:
         self._keys: dict[str, str] = {}
         """Keys of the tables that were opened, by Delta's table id."""
         self._log = tables_log
-        self._read_again = read_again
+        self._rows_reader = rows_reader
         self._park = park
         self._known: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
@@ -119,7 +119,7 @@ class ManyTables:
         if tables.parked and not self._park:
             first = next(iter(tables.parked.values()))
             raise TableError(f"the table {first.name}, which is parked, cannot be caught up: {first.reason}")
-        self._read_again.tell(list(tables.parked))
+        self._rows_reader.report_parked(list(tables.parked))
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
@@ -129,7 +129,7 @@ class ManyTables:
             DataLossError, ConfigurationError: as `TableError`, if the first failed table had that kind of error.
         """
         tables = self._log.before(batch_id)
-        ranges, reasons = _held(files, held, tables.parked)
+        ranges, reasons = _held_ranges(files, held, tables.parked)
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
         landed, failed = self._commit_all(shares, query_id, batch_id)
         self._dead_letters.batch_done()
@@ -144,7 +144,7 @@ class ManyTables:
             if batch_id % BATCHES_BETWEEN_TRIES == 0:
                 tables = self._caught_up(query_id, tables)
             _warn(tables.parked)
-            self._read_again.tell(list(tables.parked))
+            self._rows_reader.report_parked(list(tables.parked))
         self._log.after(batch_id, tables)
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
@@ -169,7 +169,7 @@ class ManyTables:
         """
         first = self._routing.target(topics[0])
         for other in topics[1:]:
-            if _of_table(self._routing.target(other)) != _of_table(first):
+            if _shared_settings(self._routing.target(other)) != _shared_settings(first):
                 raise ConfigurationError(
                     f"topics {topics[0]} and {other} share the table {first.name}, but want it unlike: give both the "
                     "same ingest.topic.… settings, or send one of them to another table by ingest.route"
@@ -186,11 +186,11 @@ class ManyTables:
         Raises:
             ConfigurationError: one table was opened by two names.
         """
-        dead_letters, failed = self._taking_part(shares, query_id, batch_id)
+        dead_letters, failed = self._dead_letter_tables(shares, query_id, batch_id)
         opening = {key: share for key, share in shares.items() if key not in failed}
-        checked = {key for each in dead_letters.values() for key in each}
-        opened, refused = self._at_once(
-            lambda key: self._opened(shares[key], query_id, batch_id, checked=key in checked), opening
+        checked = {key for keys_of_table in dead_letters.values() for key in keys_of_table}
+        opened, refused = self._run_for_tables(
+            lambda key: self._open_share(shares[key], query_id, batch_id, checked=key in checked), opening
         )
         failed |= refused
         self._known.update({key: share.commits for key, share in opened.items() if share.commits})
@@ -201,16 +201,16 @@ class ManyTables:
             going_on = [key for key in keys if key in ready and key not in failed]
             failed |= self._commit_dead_letters(table, going_on, ready, query_id, batch_id)
         committing = {key: share for key, share in ready.items() if key not in failed}
-        committed, refused = self._at_once(lambda key: self._commit(ready[key], query_id, batch_id), committing)
+        committed, refused = self._run_for_tables(lambda key: self._commit(ready[key], query_id, batch_id), committing)
         failed |= refused
         for key in failed:
             self._known.pop(key, None)
         return {**landed, **committed}, failed
 
-    def _at_once(self, do: Callable[[str], _Done], keys: Iterable[str]) -> tuple[dict[str, _Done], _Failed]:
+    def _run_for_tables(self, do: Callable[[str], _Result], keys: Iterable[str]) -> tuple[dict[str, _Result], _Failed]:
         """Call `do` for all keys in the thread pool; return its results and its errors, both by key."""
         running = {key: self._threads.submit(do, key) for key in keys}
-        done: dict[str, _Done] = {}
+        done: dict[str, _Result] = {}
         failed: _Failed = {}
         for key, future in running.items():
             try:
@@ -219,7 +219,7 @@ class ManyTables:
                 failed[key] = error
         return done, failed
 
-    def _opened(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
+    def _open_share(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
         """Return the share with its table open; `checked` also checks that the table would accept the files now."""
         commits = share.commits or self._open_table(share.target, share.landed)
         has_batch = commits.is_committed(query_id, batch_id)
@@ -251,7 +251,7 @@ class ManyTables:
                     "ingest.table, ingest.route and ingest.deadLetterTable. Nothing of the batch was committed to it"
                 )
 
-    def _taking_part(
+    def _dead_letter_tables(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, list[str]], _Failed]:
         """Return the tables for dead letters that take part in the batch, and the errors of shares that cannot.
@@ -278,7 +278,7 @@ class ManyTables:
         return (
             {}
             if error is None
-            else {key: _of_kind(error, f"its dead letters were not committed: {error}") for key in keys}
+            else {key: _as_error_like(error, f"its dead letters were not committed: {error}") for key in keys}
         )
 
     # Tables that are parked
@@ -339,7 +339,7 @@ class ManyTables:
 
     def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
         lacks, commits = parked.tried, self._known[key]
-        files = self._read_again.files(key, lacks.ranges, query_id, lacks.batch)
+        files = self._rows_reader.files(key, lacks.ranges, query_id, lacks.batch)
         topics = sorted({partition.topic for partition in lacks.ranges})
         share = _Share(self._target(topics), files, tables.landed.get(key, Landed()), commits)
         commits.check(files)
@@ -348,7 +348,7 @@ class ManyTables:
         return Landed(lacks.batch, commits.commit(query_id, lacks.batch, share.rows) or 0)
 
 
-def _held(
+def _held_ranges(
     files: Sequence[DataFile], held: Sequence[HeldRows], parked: Mapping[str, Parked]
 ) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
     """Return the offset ranges of rows that their tables do not get in this batch, and the reasons; both by table key.
@@ -356,7 +356,7 @@ def _held(
     These tables are parked already, or a task could not write their files. A table that is parked already may have no
     reason here.
     """
-    reasons = {rows.table: rows.held_why for rows in held}
+    reasons = {rows.table: rows.reason for rows in held}
     without = reasons.keys() | parked.keys()
     by_table: dict[str, list[DataFile | HeldRows]] = defaultdict(list)
     for file in files:
@@ -379,7 +379,7 @@ def _warn(parked: Mapping[str, Parked]) -> None:
         )  # fmt: skip
 
 
-def _of_table(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str]]:
+def _shared_settings(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str]]:
     """Return the settings that all topics of one table must share: files, schema and table properties."""
     return target.files, target.schema, table_properties(target.settings)
 
@@ -390,10 +390,10 @@ def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredSt
     named = ", ".join(other for other, _ in others[:_MAX_NAMED])
     unnamed = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
     also = f" (nor did {named}{unnamed})" if others else ""
-    return _of_kind(error, f"the table {name} did not take batch {batch_id}{also}: {error}")
+    return _as_error_like(error, f"the table {name} did not take batch {batch_id}{also}: {error}")
 
 
-def _of_kind(error: TieredStreamError, message: str) -> TieredStreamError:
+def _as_error_like(error: TieredStreamError, message: str) -> TieredStreamError:
     kind = next((known for known in (DataLossError, ConfigurationError) if isinstance(error, known)), TableError)
     failure = kind(message)
     failure.__cause__ = error

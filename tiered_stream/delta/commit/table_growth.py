@@ -88,15 +88,19 @@ def missing_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
 
     Paths have Delta's steps `element` and `value` for the items of lists and maps.
     """
-    return ((path, kind) for path, old, kind in _compared(table, schema, ()) if old is None)
+    return ((path, kind) for path, old, kind in _missing_or_leaf_fields(table, schema, ()) if old is None)
 
 
 def wider_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
     """Yield path and new type of each field that is wider in `schema` than in `table`, also in lists and maps."""
-    return ((path, kind) for path, old, kind in _compared(table, schema, ()) if old is not None and is_wider(kind, old))
+    return (
+        (path, kind)
+        for path, old, kind in _missing_or_leaf_fields(table, schema, ())
+        if old is not None and is_wider(kind, old)
+    )
 
 
-def _compared(
+def _missing_or_leaf_fields(
     table: DataType, schema: DataType, path: FieldPath
 ) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
     """Yield path and both types of each field of `schema` that `table` lacks, or that has no inner fields.
@@ -110,11 +114,11 @@ def _compared(
                 if (old := known.get(field.name.lower())) is None:
                     yield (*path, field.name), None, field.dataType
                 else:
-                    yield from _compared(old.dataType, field.dataType, (*path, old.name))
+                    yield from _missing_or_leaf_fields(old.dataType, field.dataType, (*path, old.name))
         case ArrayType(), ArrayType():
-            yield from _compared(table.elementType, schema.elementType, (*path, "element"))
+            yield from _missing_or_leaf_fields(table.elementType, schema.elementType, (*path, "element"))
         case MapType(), MapType():
-            yield from _compared(table.valueType, schema.valueType, (*path, "value"))
+            yield from _missing_or_leaf_fields(table.valueType, schema.valueType, (*path, "value"))
         case (StructType() | ArrayType() | MapType(), _) | (_, StructType() | ArrayType() | MapType()):
             pass
         case _:

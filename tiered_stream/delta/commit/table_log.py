@@ -49,8 +49,8 @@ class TableLog:
             newest = self.newest_batch(query_id, version, version)
             if newest is None:  # this version is removed, and so are all earlier ones
                 break
-            if newest >= 0 and (ids := self._ids_in(version)):
-                return ids
+            if newest >= 0 and (topic_ids := self._ids_in(version)):
+                return topic_ids
         return {}
 
     def _ids_in(self, version: int) -> dict[str, UUID]:

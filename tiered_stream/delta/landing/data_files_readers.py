@@ -72,7 +72,7 @@ class TasksWrite:
     """Query id and batch id of the application transaction; "" and None stand for Spark's query and batch."""
 
     @classmethod
-    def asked(cls, options: Mapping[str, str]) -> TasksWrite:
+    def from_options(cls, options: Mapping[str, str]) -> TasksWrite:
         options = GivenOptions(options)
         park = options.read(ON_TABLE_ERROR) == PARK
         return cls(
@@ -86,7 +86,7 @@ class TasksWrite:
         tables = [self.routing.route(topic).uri_for(topic) for topic in map(_topic, splits)]
         tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks, tables=tables)
         held = self._parked()
-        rules = known.of(self._unknown_tables(splits))
+        rules = known.of(self._tables_without_rules(splits))
         return [FilesPartition(task, batch_log, held, self._registered(task), rules) for task in tasks]
 
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
@@ -94,7 +94,7 @@ class TasksWrite:
         row_formats = self.routing.registered(map(_topic, task))
         return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
-    def _unknown_tables(self, splits: Sequence[Split]) -> list[TableTarget]:
+    def _tables_without_rules(self, splits: Sequence[Split]) -> list[TableTarget]:
         """Return the splits' tables whose rules are not known yet.
 
         The list is empty if tables may be parked or one is being caught up, because no table with rules is written
@@ -145,7 +145,7 @@ class FilesReader(StreamReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
         super().__init__(parse_options(source_options(options), streaming=True))
-        self._tasks = TasksWrite.asked(options)
+        self._tasks = TasksWrite.from_options(options)
         self._rules = KnownRules()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class FilesBatchReader(BatchReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
         super().__init__(parse_options(source_options(options), streaming=False))
-        self._tasks = TasksWrite.asked(options)
+        self._tasks = TasksWrite.from_options(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         planned = super().partitions()

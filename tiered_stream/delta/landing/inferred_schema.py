@@ -46,7 +46,7 @@ def with_inferred(
             if rows.transform or rows.envelope is not Envelope.NONE:
                 raise ConfigurationError(f"{name} is infer: with ingest.transform and ingest.envelope, give one")
             day_column = table_files(settings).day_column
-            kind = _pinned(part.name, rows, table, day_column, include_headers=include_headers)
+            kind = _kind_in_table(part.name, rows, table, day_column, include_headers=include_headers)
             kind = kind or infer_json(_sample(settings, part.name))
             schema = spark_columns(pa.schema(list(kind)), None)
             log.info("%s: %s", name, schema.simpleString())
@@ -54,7 +54,7 @@ def with_inferred(
     return settings
 
 
-def _pinned(
+def _kind_in_table(
     part: str, rows: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
 ) -> pa.StructType | None:
     """Return the key's or the value's fields as the table has them, or None if the table does not have them."""

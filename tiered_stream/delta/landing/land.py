@@ -29,7 +29,13 @@ from tiered_stream.delta.landing.landing_by_topic import (
 )
 from tiered_stream.delta.landing.spark_lane import SparkLane
 from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
-from tiered_stream.delta.landing.suitability import Suitability, assess_table, fitted_rows, open_commits, reach
+from tiered_stream.delta.landing.suitability import (
+    Suitability,
+    assess_table,
+    fitted_rows,
+    open_commits,
+    resolve_storage,
+)
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, time_zone
@@ -55,7 +61,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ASKED = "it was asked for"
+_LANE_SET = "it was asked for"
 LANES = ("auto", *(lane.value for lane in Lane))
 
 
@@ -125,12 +131,12 @@ class Landing:
 
     @property
     def lane(self) -> Lane:
-        return Lane.SPARK if self.found.why_not else Lane.DIRECT
+        return Lane.SPARK if self.suitability.why_not else Lane.DIRECT
 
     @property
     def reason(self) -> str:
         """Reason for the lane, the committer with its reason, and the table's columns that get NULL."""
-        table, why_not, committer = self.found.table, self.found.why_not, self.found.committer
+        table, why_not, committer = self.suitability.table, self.suitability.why_not, self.suitability.committer
         reasons = [why_not or "nothing in the table forbids it"]
         if committer and not why_not:
             reasons.append(f"{committer.by} commits ({committer.reason})")
@@ -142,7 +148,7 @@ class Landing:
     def start(self) -> StreamingQuery:
         """Start the query in its lane."""
         # A warning shows even without logging configuration. A user who did not choose the slower lane should see it.
-        level = logging.WARNING if self.lane is Lane.SPARK and self.reason != _ASKED else logging.INFO
+        level = logging.WARNING if self.lane is Lane.SPARK and self.reason != _LANE_SET else logging.INFO
         log.log(level, "%s: the %s lane: %s", self.address, self.lane.value, self.reason)
         if self.lane is Lane.DIRECT:
             return self._start_direct()
@@ -157,7 +163,9 @@ class Landing:
         settings = reporting_to(reports_address(self.spark), self.target.settings)
         places = dead_letter_place(self.spark, self.target.settings)
         route = Route(".*", str(self.address), files.uri)
-        routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places, has_rules=True)
+        routing = Routing(
+            settings, files, (route,), rows=self.suitability.rows, dead_letter_places=places, has_rules=True
+        )
         options = routing_options(routing)
         if bounded:
             options[TRANSACTION.name] = f"/{bounded.transaction_id}"
@@ -185,7 +193,7 @@ class Landing:
 
         fail = parse_options(source_options(self.target.settings), streaming=True).fail_on_data_loss
         gap = on_gap(self.spark, self.run.checkpoint, str(self.address), fail=fail)
-        return open_commits(self.spark, self.address, self.target, self.found, gap, fail_on_data_loss=fail)
+        return open_commits(self.spark, self.address, self.target, self.suitability, gap, fail_on_data_loss=fail)
 
     def _dead_letters(self, routing: Routing) -> DeadLetterCommits | None:
         target = routing.dead_letters(self.target)
@@ -281,18 +289,18 @@ def plan_landing(
     files = table_files(options)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
     target = TableTarget(str(address), files, shared_columns(rows.values(), files.day_column), options)
-    make = partial(create_by_spark, spark, target=target)
+    create = partial(create_by_spark, spark, target=target)
     if address.uri is None:
-        make(address)
+        create(address)
         address = find_address(spark, table)
-    storage, unreachable = reach(spark, address.uri or "", options)
+    storage, unreachable = resolve_storage(spark, address.uri or "", options)
     target = replace(target, files=replace(files, uri=address.uri or "", storage=storage))
     if lane == "spark" or unreachable:
-        suitability = Suitability(None, _ASKED if lane == "spark" else unreachable)
+        suitability = Suitability(None, _LANE_SET if lane == "spark" else unreachable)
     elif replaces:
         suitability = Suitability(None, "the direct lane only appends, and rows are to be replaced")
     else:
-        suitability = assess_table(spark, address, target, make, rows)
+        suitability = assess_table(spark, address, target, create, rows)
     if lane == "direct" and suitability.why_not:
         raise ConfigurationError(
             f"the direct lane cannot write to {address}: {suitability.why_not}. Use lane auto or spark."
@@ -300,7 +308,7 @@ def plan_landing(
     if suitability.why_not:
         check_table(spark, address.path)
     if suitability.table is None:
-        make(address)
+        create(address)
         suitability = replace(suitability, table=_description(spark, address, target.files))
     rows = suitability.rows or _rows_for_spark(spark, rows, suitability.table, target)
     target = replace(target, schema=shared_columns(rows.values(), files.day_column))
@@ -314,7 +322,7 @@ def _with_inferred(
     # Imported here, because the import brings the record readers (0.4 s), which most jobs' drivers do not need.
     from tiered_stream.delta.landing.inferred_schema import with_inferred
 
-    storage, _ = reach(spark, address.uri or "", settings)
+    storage, _ = resolve_storage(spark, address.uri or "", settings)
     files = replace(table_files(settings), uri=address.uri or "", storage=storage)
     known = _description(spark, address, files) if address.uri else None
     return with_inferred(settings, known, include_headers=include_headers)

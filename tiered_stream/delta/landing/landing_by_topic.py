@@ -28,7 +28,7 @@ from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.committer import lock_for_creation
 from tiered_stream.delta.landing.parked_rows import ParkedRows
-from tiered_stream.delta.landing.suitability import assess_table, open_commits, reach
+from tiered_stream.delta.landing.suitability import assess_table, open_commits, resolve_storage
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.requirements.new_table_properties import CREATED_WELL, new_table_properties
 from tiered_stream.delta.schema.routing import TOPIC, Route, Routing, TableTarget, routing_options
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_A_QUERY_EACH = (
+_ONE_QUERY_PER_TOPIC = (
     f"to land each topic by a query of its own, in whichever lane, put {TOPIC} into ingest.checkpointLocation too, and "
     "name topics in subscribe"
 )
@@ -68,9 +68,9 @@ _A_QUERY_EACH = (
 
 def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
     """Return whether topics of the query may go to several tables, or a table that cannot be written is parked."""
-    given = GivenOptions(settings)
-    parks = given.read(ON_TABLE_ERROR) == PARK
-    return TOPIC in table or parks or bool(given.read(ROUTE)) or bool(topic_overrides(settings))
+    options = GivenOptions(settings)
+    parks = options.read(ON_TABLE_ERROR) == PARK
+    return TOPIC in table or parks or bool(options.read(ROUTE)) or bool(topic_overrides(settings))
 
 
 def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, lane: str) -> Routing:
@@ -81,7 +81,7 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
         TableError: Spark cannot reach the catalog.
     """
     if lane == Lane.SPARK.value:
-        raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_A_QUERY_EACH}")
+        raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_ONE_QUERY_PER_TOPIC}")
     overrides, settings = topic_overrides(settings), shared_settings(settings)
     routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(settings, overrides, table))
     overrides = {topic: without(own, [TABLE]) for topic, own in overrides.items()}
@@ -185,11 +185,11 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
 
 
 def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> TableStorage:
-    storage, unreachable = reach(spark, route.place, settings)
+    storage, unreachable = resolve_storage(spark, route.place, settings)
     if unreachable:
         raise ConfigurationError(
             f"the direct lane cannot write to {route.table}: {unreachable}. One query for many tables has no other: "
-            f"{_A_QUERY_EACH}"
+            f"{_ONE_QUERY_PER_TOPIC}"
         )
     return storage
 
@@ -213,9 +213,9 @@ class TopicTables:
         """
         known = self._find(target)
         address = replace(known, uri=target.key)
-        make = partial(_make, self.spark, target)
+        create = partial(_create, self.spark, target)
         checked = self.checked and target.rows is not None
-        suitability = assess_table(self.spark, address, target, make, checked=checked)
+        suitability = assess_table(self.spark, address, target, create, checked=checked)
         if suitability.why_not:
             raise TableError(
                 f"the direct lane cannot write to it: {suitability.why_not}. Leave its topics out of this query, by "
@@ -276,7 +276,7 @@ class TopicTables:
         return report
 
 
-def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
+def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
     """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already."""
     from tiered_stream.delta.commit.deltalake_commit import create_table
 

@@ -46,14 +46,14 @@ class ParkedRows:
         folder = tempfile.mkdtemp(prefix="tiered-stream-parked-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._file = Path(folder, "tables.json")
-        self.tell(())
+        self.report_parked(())
 
     @property
     def options(self) -> dict[str, str]:
         """Options for the query's source: the path of the file with the keys of parked tables."""
         return {PARKED_FILE.name: str(self._file)}
 
-    def tell(self, parked: Sequence[str]) -> None:
+    def report_parked(self, parked: Sequence[str]) -> None:
         self._file.parent.mkdir(exist_ok=True)  # a cleanup of temporary files may have deleted the folder
         written = self._file.with_suffix(".new")
         written.write_bytes(orjson.dumps(list(parked)))

@@ -82,7 +82,7 @@ class SparkLane:
         """Delta's option that adds new columns to the table; empty: the session's settings decide."""
         return {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
 
-    def _decoded(self, records: DataFrame) -> DataFrame:
+    def _classified(self, records: DataFrame) -> DataFrame:
         """Decode records to rows and dead letters; rules that cannot be checked here are left to Delta itself."""
         row_formats = {
             topic: replace(
@@ -96,7 +96,7 @@ class SparkLane:
     def _table_rows(self, records: DataFrame) -> DataFrame:
         """Return the table's rows of a query that has no table for dead letters."""
         if not all(row_format.is_plain for row_format in self.rows.values()):
-            return good_rows(self._decoded(records))
+            return good_rows(self._classified(records))
         day = self.target.files.day_column
         return records.withColumn(day, sql.expr(spark_day())) if day else records
 
@@ -117,12 +117,12 @@ class SparkLane:
         def write(batch: DataFrame, batch_id: int) -> None:
             transaction = bounded.transaction_id if bounded else query_id_of(batch)
             if not _has(self.spark, self.address, transaction, batch_id):
-                classified = self._decoded(batch).persist()
+                classified = self._classified(batch).persist()
                 try:
                     dead_letter_rows = dead_letters(classified, self.target.key, transaction, batch_id)
-                    dead = dead_letter_rows.count()
-                    check_limit(limit, dead, classified.count(), name)
-                    dead_letter_table.commit(dead_letter_rows, dead, transaction, batch_id)
+                    dead_count = dead_letter_rows.count()
+                    check_limit(limit, dead_count, classified.count(), name)
+                    dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
                     replaced = bounded.replace_where if bounded else None

@@ -37,7 +37,7 @@ def classify_records(
     needed.
     """
     schema = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
-    return records.mapInArrow(_to_sides(row_formats, day_column, arrow_schema(schema)), schema)
+    return records.mapInArrow(_classifier(row_formats, day_column, arrow_schema(schema)), schema)
 
 
 def good_rows(classified: DataFrame) -> DataFrame:
@@ -52,12 +52,12 @@ def dead_letters(classified: DataFrame, target: str, query: str, batch: int) -> 
     return rows.withColumns(labels)
 
 
-def _to_sides(
+def _classifier(
     row_formats: Mapping[str, RowFormat], day_column: str | None, schema: pa.Schema
 ) -> Callable[[Batches], Batches]:
     row_kind, dead_kind = (schema.field(name).type for name in (_ROW, _DEAD))
 
-    def sides(batches: Batches) -> Batches:
+    def classify(batches: Batches) -> Batches:
         for _, decoded in decoded_batches(row_formats, batches):
             rows = _as_struct(with_day(decoded.rows, day_column), row_kind)
             yield pa.RecordBatch.from_arrays([rows, pa.nulls(len(rows), dead_kind)], schema=schema)
@@ -65,7 +65,7 @@ def _to_sides(
                 dead = _as_struct(decoded.dead, dead_kind)
                 yield pa.RecordBatch.from_arrays([pa.nulls(len(dead), row_kind), dead], schema=schema)
 
-    return sides
+    return classify
 
 
 def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
@@ -107,10 +107,10 @@ def decoded_batches(
             known = topic if topic in row_formats else ""
             if known not in decoders:
                 decoders[known] = RowDecoder(row_formats[known])
-            yield records, decoders[known].decode(_as_kafka_has_them(records))
+            yield records, decoders[known].decode(_with_record_types(records))
 
 
-def _as_kafka_has_them(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _with_record_types(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return Kafka's columns with the record decoder's types; Spark's timestamps have the session's time zone."""
     names = [name for name in SCHEMA_WITH_HEADERS.names if name in batch.schema.names]
     return batch.select(names).cast(pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in names]))

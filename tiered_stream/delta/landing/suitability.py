@@ -74,7 +74,7 @@ class Suitability:
     """Function that adds or widens columns of the table so that rows fit; None: the columns never change."""
 
 
-def reach(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
+def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
     """Return how tasks reach the table's store, and the reason if they cannot (else None).
 
     Raises:
@@ -93,16 +93,16 @@ def assess_table(
     spark: SparkSession,
     address: TableAddress,
     target: TableTarget,
-    make: Callable[[TableAddress], None],
+    create: Callable[[TableAddress], None],
     rows: Mapping[str, RowFormat] | None = None,
     *,
     checked: bool = False,
 ) -> Suitability:
     """Open the table and check if it suits the direct lane; create a missing table unless only the Spark lane suits it.
 
-    `make` lets Spark create the table. `rows` are planned row formats, by topic, which are fitted to the table. Without
-    `rows`, the rows are in files already and have the schema of `target`; `checked` says whether they were checked by
-    the table's rules.
+    `create` lets Spark create the table. `rows` are planned row formats, by topic, which are fitted to the table.
+    Without `rows`, the rows are in files already and have the schema of `target`; `checked` says whether they were
+    checked by the table's rules.
 
     Raises:
         ConfigurationError: the rows do not fit into the table, or `ingest.commit` names a library that cannot commit.
@@ -110,13 +110,13 @@ def assess_table(
     """
     if find_spec("deltalake") is None:
         return Suitability(None, NO_DELTALAKE)
-    if (why_not := _left_to_spark_by_session(spark)) is not None:
+    if (why_not := _why_session_needs_spark(spark)) is not None:
         return Suitability(None, why_not)
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
     files, settings, schema = target.files, target.settings, target.schema
     try:
-        table = open_table(files) or _make(spark, address, target, make)
+        table = open_table(files) or _create(spark, address, target, create)
         if isinstance(table, str):
             return Suitability(None, table)
         description = describe(table)
@@ -138,8 +138,8 @@ def assess_table(
     return Suitability(description, why_not or committer.why_not_direct(description), committer, rows or {}, grow)
 
 
-def _make(
-    spark: SparkSession, address: TableAddress, target: TableTarget, make: Callable[[TableAddress], None]
+def _create(
+    spark: SparkSession, address: TableAddress, target: TableTarget, create: Callable[[TableAddress], None]
 ) -> DeltaTable | str:
     """Create the missing table, by deltalake or by Spark, and return it.
 
@@ -154,7 +154,7 @@ def _make(
 
     files, settings = target.files, target.settings
     properties = new_table_properties(spark, settings)
-    expected = _to_be_made(files, target.schema, properties)
+    expected = _expected_description(files, target.schema, properties)
     committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, expected)
     if why_not := unmet_requirements(expected) or committer.why_not_direct(expected):
         return why_not
@@ -162,7 +162,7 @@ def _make(
     if committer.by != COMMIT_BY_SPARK and not by_spark:
         return create_table(files, target.schema, properties, lock_for_creation(spark, files))
     # Spark also writes the version's checksum. Without a checksum Delta's first commit reads the table's whole state.
-    make(address)
+    create(address)
     table = open_table(files)
     if table is None:
         raise TableAccessError(
@@ -200,7 +200,7 @@ def open_commits(
     return TableCommits(committer.open(spark, address, files), planned, on_gap, landed)
 
 
-def _left_to_spark_by_session(spark: SparkSession) -> str | None:
+def _why_session_needs_spark(spark: SparkSession) -> str | None:
     """Return the session's requirement that only the Spark lane meets, in one line; None: there is none.
 
     Raises:
@@ -216,7 +216,7 @@ def _left_to_spark_by_session(spark: SparkSession) -> str | None:
     return next(left, None)
 
 
-def _to_be_made(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
+def _expected_description(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
     """Return the expected description of a table to create. Raise ConfigurationError if Delta refuses a column."""
     check_new_columns(schema, properties)
     partition_columns = (files.day_column,) if files.day_column else ()

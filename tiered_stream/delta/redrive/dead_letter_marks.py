@@ -33,7 +33,7 @@ _IDENTITY = {
 }
 IDENTITY_NAMES = tuple(_IDENTITY)
 IDENTITY_COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _IDENTITY.items())
-"""Columns of `identity`, as Spark DDL."""
+"""Columns of `identity_columns`, as Spark DDL."""
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 _ORIGIN = {"target": "STRING", "query": "STRING", "batch": "BIGINT"}
 """Columns that dead-letter tables of earlier versions lack, with their types."""
@@ -65,7 +65,7 @@ def _owner(table_key: str) -> int:
     return int.from_bytes(sha256(table_key.encode()).digest()[:4], "big") % (1 << _OWNER_BITS)
 
 
-def identity(prefix: str = "") -> dict[str, Column]:
+def identity_columns(prefix: str = "") -> dict[str, Column]:
     """Return the columns that identify a dead letter; two dead letters with the same values are copies.
 
     `prefix` goes before the names of the columns that are read, such as `letter.`.
@@ -101,8 +101,9 @@ class DeadLetterMarks:
     def mark(self, ready: Callable[[], DataFrame]) -> None:
         """Mark dead letters with numbers, unless they are marked by now.
 
-        `ready` returns the dead letters, with the columns of `identity` and a `number`. Each attempt calls it again for
-        new numbers. A failed attempt may have committed nevertheless, and no dead letter may join a number later.
+        `ready` returns the dead letters, with the columns of `identity_columns` and a `number`. Each attempt calls it
+        again for new numbers. A failed attempt may have committed nevertheless, and no dead letter may join a number
+        later.
 
         Raises:
             TableError: Spark cannot change the table, or other commits came first each time.
@@ -112,7 +113,7 @@ class DeadLetterMarks:
             table = self._table()
             columns = table.toDF().columns
             same = sql.col("letter.redrive").isNull()
-            for name, column in identity("letter.").items():
+            for name, column in identity_columns("letter.").items():
                 if name not in _ORIGIN or name in columns:
                     same &= column.eqNullSafe(sql.col(f"given.{name}"))
             to_mark = ready().distinct().alias("given")

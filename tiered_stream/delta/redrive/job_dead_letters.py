@@ -30,7 +30,7 @@ LastFinished = Callable[[TableTarget, str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class DeadLetterFilter:
     """Filter for the dead letters to redrive: topics, and record times in ms since the epoch, `to_ms` excluded."""
 
     topics: Sequence[str] | None = None
@@ -74,7 +74,9 @@ class UnmarkedDeadLetters:
 
     def of(self, topics: Collection[str]) -> DataFrame:
         """Return the job's dead letters of these topics whose batches are finished."""
-        return _own(self.letters, [group for group in self.groups if group.topic in topics]).where(~_is_pending())
+        return _of_groups(self.dead_letters, [group for group in self.groups if group.topic in topics]).where(
+            ~_is_pending()
+        )
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,11 @@ class JobDeadLetters:
 
     def _has_marked(self, topic: str, named: str | None, number: int) -> bool:
         # A mark of an earlier version does not say to which table it belongs.
-        chosen = Chosen() if is_version(number) else Chosen(topics=[topic])
+        chosen = DeadLetterFilter() if is_version(number) else DeadLetterFilter(topics=[topic])
         target = self._own_target(topic, named, chosen)
         return isinstance(target, TableTarget) and is_number_of(number, target.key)
 
-    def fresh(self, dead_letters: DataFrame, chosen: Chosen) -> UnmarkedDeadLetters:
+    def unmarked(self, dead_letters: DataFrame, chosen: DeadLetterFilter) -> UnmarkedDeadLetters:
         """Return the job's chosen dead letters that have no redrive's mark.
 
         Raises:
@@ -128,7 +130,7 @@ class JobDeadLetters:
                 )
         return UnmarkedDeadLetters(dead_letters, tuple(groups), left, _pending(dead_letters, groups) if pends else {})
 
-    def _own_target(self, topic: str, named: str | None, chosen: Chosen) -> TableTarget | str | None:
+    def _own_target(self, topic: str, named: str | None, chosen: DeadLetterFilter) -> TableTarget | str | None:
         """Return the table for a topic's dead letters that name the table `named` (None: they name no table).
 
         None: the dead letters are not the job's. Text: the reason why it is not certain to which job they belong.
@@ -163,7 +165,7 @@ class JobDeadLetters:
         return dead_letters.where(read)
 
 
-def _own(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
+def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
     """Return the dead letters that belong to the groups, with their group's `finished` as a column."""
     rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
     own = sql.broadcast(dead_letters.sparkSession.createDataFrame(rows, _OWN))
@@ -178,5 +180,5 @@ def _is_pending() -> Column:
 
 
 def _pending(dead_letters: DataFrame, groups: Sequence[_Group]) -> dict[str, int]:
-    counted = _own(dead_letters, groups).where(_is_pending()).groupBy("topic").count().collect()
+    counted = _of_groups(dead_letters, groups).where(_is_pending()).groupBy("topic").count().collect()
     return {row["topic"]: row["count"] for row in sorted(counted)}

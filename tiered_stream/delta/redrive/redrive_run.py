@@ -26,10 +26,10 @@ from tiered_stream.delta.redrive.dead_letter_marks import (
     IDENTITY_COLUMNS,
     IDENTITY_NAMES,
     DeadLetterMarks,
-    identity,
+    identity_columns,
     new_number,
 )
-from tiered_stream.delta.redrive.job_dead_letters import Chosen, JobDeadLetters, UnmarkedDeadLetters
+from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
 from tiered_stream.delta.redrive.redrive_protocol import Outcome, finish
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
@@ -47,7 +47,7 @@ from tiered_stream.options.parsing import parse_subscription
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Chosen", "RedriveReport", "redrive"]
+__all__ = ["DeadLetterFilter", "RedriveReport", "redrive"]
 
 _ROUNDS = 3
 """Times that dead letters are marked. More than one is needed only if another redrive gave up this one's mark."""
@@ -59,7 +59,7 @@ class RedriveReport:
     """Result of a redrive, or in a dry run the result that a redrive would have."""
 
     dry_run: bool
-    mended: Mapping[str, int] = field(default_factory=dict)
+    appended: Mapping[str, int] = field(default_factory=dict)
     """Number of rows appended, by table."""
     left: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of chosen dead letters that still do not decode, by topic and today's reason."""
@@ -68,12 +68,12 @@ class RedriveReport:
 
     def to_json(self) -> str:
         left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
-        values = {"dry_run": self.dry_run, "mended": dict(self.mended), "left": left, "pending": dict(self.pending)}
+        values = {"dry_run": self.dry_run, "mended": dict(self.appended), "left": left, "pending": dict(self.pending)}
         return orjson.dumps(values).decode()
 
 
 def redrive(
-    spark: SparkSession, settings: Mapping[str, str], table: str, chosen: Chosen, *, dry_run: bool = False
+    spark: SparkSession, settings: Mapping[str, str], table: str, chosen: DeadLetterFilter, *, dry_run: bool = False
 ) -> RedriveReport:
     """Decode dead letters again with today's settings, and move those that decode into their tables.
 
@@ -120,8 +120,8 @@ def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Ro
 
 
 @dataclass(frozen=True)
-class _Tried:
-    fresh: UnmarkedDeadLetters
+class _Attempt:
+    unmarked: UnmarkedDeadLetters
     row_formats: Mapping[str, RowFormat]
     left: Mapping[tuple[str, str], int]
     ready: Mapping[str, int]
@@ -149,18 +149,18 @@ class _Redrive:
         self._failed: dict[str, ConfigurationError | TableError] = {}
         """Errors that keep topics from being redriven, by topic."""
 
-    def run(self, chosen: Chosen) -> RedriveReport:
+    def run(self, chosen: DeadLetterFilter) -> RedriveReport:
         """Redrive the chosen dead letters that decode; keep errors of single topics for `raise_first`."""
         if self._dry_run:
             tried = self.attempt(chosen)
-            return RedriveReport(True, tried.ready, tried.left, tried.fresh.pending)
-        mended = self.finish()
+            return RedriveReport(True, tried.ready, tried.left, tried.unmarked.pending)
+        appended = self.finish()
         for _ in range(_ROUNDS):
             tried = self.attempt(chosen)
             if not tried.ready:
-                return RedriveReport(False, mended, tried.left, tried.fresh.pending)
+                return RedriveReport(False, appended, tried.left, tried.unmarked.pending)
             self.mark(tried, chosen)
-            mended += self.finish()
+            appended += self.finish()
         raise TableError(
             f"letters that decode were marked {_ROUNDS} times, and did not decode when their rows were to be appended: "
             "another redrive is running with other settings. Run this one again when the other one has ended"
@@ -175,44 +175,46 @@ class _Redrive:
 
     def finish(self) -> Counter[str]:
         """Finish all marked dead letters of the job, also of other redrives; return the rows appended, by table."""
-        mended: Counter[str] = Counter()
-        for number, topic in self._job.marked(self.marks.letters()):
+        appended: Counter[str] = Counter()
+        for number, topic in self._job.marked(self.marks.dead_letters()):
             name = self.routing.target(topic).name
             try:
-                mended += Counter({name: finish(_Marked(self, number, topic), name)})
+                appended += Counter({name: finish(_Marked(self, number, topic), name)})
             except (ConfigurationError, TableError) as error:
                 self._failed.setdefault(topic, error)
-        return mended
+        return appended
 
-    def attempt(self, chosen: Chosen) -> _Tried:
+    def attempt(self, chosen: DeadLetterFilter) -> _Attempt:
         """Decode the chosen dead letters without changing any; return what would be left and what would become rows."""
-        fresh = self._job.fresh(self.marks.letters(), chosen)
+        unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
         row_formats: dict[str, RowFormat] = {}
-        for topic in fresh.topics:
+        for topic in unmarked.topics:
             if topic not in self._failed:
                 try:
-                    row_formats[topic] = self.how(topic)
+                    row_formats[topic] = self.row_format(topic)
                 except (ConfigurationError, TableError) as error:
                     self._failed[topic] = error
-        left, ready = Counter(fresh.left), Counter[str]()
-        tried = _tried(fresh.of(row_formats), row_formats).groupBy("topic", "reason").count()
+        left, ready = Counter(unmarked.left), Counter[str]()
+        tried = _try_to_decode(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
         for row in tried.collect() if row_formats else ():
             if row["reason"] is None:
                 ready[self.routing.target(row["topic"]).name] += row["count"]
             else:
                 left[row["topic"], row["reason"]] += row["count"]
-        return _Tried(fresh, row_formats, dict(sorted(left.items())), ready)
+        return _Attempt(unmarked, row_formats, dict(sorted(left.items())), ready)
 
-    def mark(self, tried: _Tried, chosen: Chosen) -> None:
+    def mark(self, tried: _Attempt, chosen: DeadLetterFilter) -> None:
         """Mark the dead letters that decode, with a separate number for each table."""
 
         def ready() -> DataFrame:
-            keys = {self.routing.target(topic).key for topic in tried.hows}
+            keys = {self.routing.target(topic).key for topic in tried.row_formats}
             numbers = {key: new_number(key) for key in keys}
-            rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.hows]
+            rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.row_formats]
             by_topic = sql.broadcast(self._spark.createDataFrame(rows, "topic STRING, number BIGINT"))
-            fresh = self._job.fresh(self.marks.letters(), chosen)
-            decoded = _tried(fresh.of(tried.hows), tried.hows).where("reason IS NULL").drop("reason")
+            unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
+            decoded = (
+                _try_to_decode(unmarked.of(tried.row_formats), tried.row_formats).where("reason IS NULL").drop("reason")
+            )
             return decoded.join(by_topic, "topic")
 
         self.marks.mark(ready)
@@ -261,12 +263,12 @@ class _Marked:
         return self._table.outcome(self._number, self._topic)
 
     def decode(self) -> bool:
-        row_format = self._run.how(self._topic)
-        return _tried(self._letters(), {self._topic: row_format}).where("reason IS NOT NULL").isEmpty()
+        row_format = self._run.row_format(self._topic)
+        return _try_to_decode(self._marked(), {self._topic: row_format}).where("reason IS NOT NULL").isEmpty()
 
     def append(self) -> int:
-        row_format, day = self._run.how(self._topic), self._target.files.day_column
-        rows = _distinct(self._letters()).mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
+        row_format, day = self._run.row_format(self._topic), self._target.files.day_column
+        rows = _distinct(self._marked()).mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
         count = rows.count()
         return count if self._table.append(rows, self._number, self._topic) else 0
 
@@ -279,14 +281,14 @@ class _Marked:
     def clear(self) -> None:
         self._run.marks.clear(self._number, self._topic)
 
-    def _letters(self) -> DataFrame:
+    def _marked(self) -> DataFrame:
         marked = (sql.col("redrive") == self._number) & (sql.col("topic") == self._topic)
-        return self._run.marks.letters().where(marked)
+        return self._run.marks.dead_letters().where(marked)
 
 
-def _tried(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
-    """Return the `identity` columns of dead letters and today's reason why they do not decode; null if they decode."""
-    return dead_letters.withColumns(identity()).mapInArrow(_to_reasons(row_formats), _TRIED)
+def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
+    """Return the `identity_columns` of dead letters and today's reason why they do not decode; null if they decode."""
+    return dead_letters.withColumns(identity_columns()).mapInArrow(_to_reasons(row_formats), _TRIED)
 
 
 def _distinct(dead_letters: DataFrame) -> DataFrame:
@@ -305,7 +307,7 @@ def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches
                     f"{keys} decoded before, and does not now: {decoded.dead.column('reason')[0]}. Nothing is lost: "
                     "run the redrive again"
                 )
-            yield _bare(with_day(decoded.rows, day_column))
+            yield _without_metadata(with_day(decoded.rows, day_column))
 
     return rows
 
@@ -326,7 +328,7 @@ def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Bat
     return reasons
 
 
-def _bare(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _without_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch without metadata and nullability of its fields, because Spark expects plain fields."""
     schema = pa.schema([(column.name, column.type) for column in batch.schema])
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

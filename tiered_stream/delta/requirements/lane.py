@@ -74,12 +74,12 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
                 f"the table {table} has no column {name}: add it with ALTER TABLE, or do not ask for it "
                 "(includeHeaders, ingest.dayColumn, ingest.kafkaColumns)"
             )
-        if not _takes(known["type"], column["type"], widens=widens):
-            wider = type_widening.is_wider_json(column["type"], known["type"])
-            advice = f", or widen the column ({TYPE_WIDENING}, ingest.schemaEvolution=widen)" if wider else ""
+        if not _accepts(known["type"], column["type"], widens=widens):
+            is_wider = type_widening.is_wider_json(column["type"], known["type"])
+            advice = f", or widen the column ({TYPE_WIDENING}, ingest.schemaEvolution=widen)" if is_wider else ""
             raise ConfigurationError(
-                f"the table {table} has {known['name']} as {_text(known['type'])}, but it is {_text(column['type'])} "
-                f"in what is written: land in another table{advice}"
+                f"the table {table} has {known['name']} as {_type_text(known['type'])}, but it is "
+                f"{_type_text(column['type'])} in what is written: land in another table{advice}"
             )
     if day_column and [name.lower() for name in description.partition_columns] != [day_column.lower()]:
         raise ConfigurationError(
@@ -157,14 +157,14 @@ def why_not_direct(
         return unmet
     rules = table_rules(description)
     if checked_rules is not None and rules != checked_rules:
-        return _unhonoured(rules, checked_rules)
-    if unchecked := _unchecked(rules, written, day_column):
+        return _changed_rule(rules, checked_rules)
+    if unchecked := _uncheckable_rule(rules, written, day_column):
         return unchecked
     if CLUSTERING in description.writer_features and any(name in description.configuration for name in _STATISTICS):
         return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
     if description.partition_columns != ((day_column,) if day_column else ()):
         return f"the table is {_partitioned(description)}"
-    return _named_otherwise(struct_of(description.fields), orjson.loads(written.json()))
+    return _case_mismatch(struct_of(description.fields), orjson.loads(written.json()))
 
 
 def unmet_requirements(description: TableDescription) -> str | None:
@@ -188,7 +188,7 @@ def unmet_requirements(description: TableDescription) -> str | None:
     return f"the table has the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else None
 
 
-def _named_otherwise(table_type: Any, written: Any, above: str = "") -> str | None:
+def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
     """Return a sentence about a field whose name in the table and in the rows differs only by case, or None.
 
     Such names are the same field for Delta, but not for Parquet. `above` is the path of the type, ending in a dot.
@@ -196,12 +196,12 @@ def _named_otherwise(table_type: Any, written: Any, above: str = "") -> str | No
     for known, own in common_fields(table_type, written):
         if known["name"] != own["name"]:
             return f"its column {above}{known['name']} is called {above}{own['name']} in what is written"
-        if reason := _named_otherwise(known["type"], own["type"], f"{above}{own['name']}."):
+        if reason := _case_mismatch(known["type"], own["type"], f"{above}{own['name']}."):
             return reason
     return None
 
 
-def _unhonoured(rules: TableRules, checked_rules: TableRules) -> str:
+def _changed_rule(rules: TableRules, checked_rules: TableRules) -> str:
     for check in rules.checks:
         if check not in checked_rules.checks:
             return f"the table has the constraint {check[0]}, by which rows were not checked"
@@ -217,7 +217,7 @@ def _unhonoured(rules: TableRules, checked_rules: TableRules) -> str:
     return "its constraints, or the columns that are NOT NULL, are others than when the query started"
 
 
-def _unchecked(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
+def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
     """Return a sentence about a rule that tasks cannot check, or None if they can check all rules.
 
     A rule about the day column is one, because tasks add the day after they check rows.
@@ -262,7 +262,7 @@ def _partitioned(description: TableDescription) -> str:
     return f"partitioned by {', '.join(columns)}" if columns else "not partitioned"
 
 
-def _takes(table_type: Any, written: Any, *, widens: bool) -> bool:
+def _accepts(table_type: Any, written: Any, *, widens: bool) -> bool:
     """Return whether a column of type `table_type` accepts values of type `written`, both in Spark's JSON.
 
     Nested fields that are not written become null. `widens` is true if readers of the table accept files with narrower
@@ -279,17 +279,15 @@ def _takes(table_type: Any, written: Any, *, widens: bool) -> bool:
         names = {inner["name"].lower() for inner in written["fields"]}
         if not names <= known.keys() or not all(_may_be_null(known[name]) for name in known.keys() - names):
             return False
-    return all(
-        _takes(known["type"], names["type"], widens=widens) for known, names in common_fields(table_type, written)
-    )
+    return all(_accepts(known["type"], own["type"], widens=widens) for known, own in common_fields(table_type, written))
 
 
-def _bare(kind: Any) -> Any:
+def _without_metadata(kind: Any) -> Any:
     """Return a type in Spark's JSON without the metadata of its nested fields, which column mapping adds."""
     if isinstance(kind, dict):
-        return {name: _bare(part) for name, part in kind.items() if name != "metadata"}
-    return [_bare(part) for part in kind] if isinstance(kind, list) else kind
+        return {name: _without_metadata(part) for name, part in kind.items() if name != "metadata"}
+    return [_without_metadata(part) for part in kind] if isinstance(kind, list) else kind
 
 
-def _text(kind: Any) -> str:
-    return kind if isinstance(kind, str) else orjson.dumps(_bare(kind)).decode()
+def _type_text(kind: Any) -> str:
+    return kind if isinstance(kind, str) else orjson.dumps(_without_metadata(kind)).decode()

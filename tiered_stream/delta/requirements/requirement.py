@@ -40,14 +40,14 @@ class Requirement:
     handling: Handling
     note: str = ""
     """Text for the docs: details of what the direct lane does, or why."""
-    said: str = ""
+    label: str = ""
     """Words for the requirement in `ImposedRequirement.reason`, such as "an invariant"; empty: the name is used."""
     off: frozenset[str] = OFF
     """Values, in lower case, that turn the requirement off."""
     since: str = "0.1.0"
     """Version of tiered_stream that added the entry."""
 
-    def is_of(self, kind: Kind, name: str) -> bool:
+    def covers(self, kind: Kind, name: str) -> bool:
         """Return whether the entry covers this kind and name; names of features and properties ignore case (Delta)."""
         own = self.name
         if self.kind is not kind:
@@ -78,9 +78,9 @@ class ImposedRequirement:
     @property
     def reason(self) -> str:
         """Text of one line that says what the table, its column or the session has."""
-        said = self.requirement.said or self.name
-        if self.requirement.kind is Kind.TYPE and not self.requirement.said:
-            return f"the column {self.column} is {said}"
+        label = self.requirement.label or self.name
+        if self.requirement.kind is Kind.TYPE and not self.requirement.label:
+            return f"the column {self.column} is {label}"
         if self.requirement.kind is Kind.SESSION:
-            return f"the session has {said}"
-        return f"the column {self.column} has {said}" if self.column else f"the table has {said}"
+            return f"the session has {label}"
+        return f"the column {self.column} has {label}" if self.column else f"the table has {label}"

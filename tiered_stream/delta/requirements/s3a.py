@@ -141,7 +141,7 @@ class S3aSettings:
         Raises:
             NotForTasksError: S3A has no ACL of that name.
         """
-        return self._known(ACL, lambda value: CANNED_ACLS.get(value))
+        return self._translated(ACL, lambda value: CANNED_ACLS.get(value))
 
     def storage_class(self) -> str | None:
         """Return S3's name of the storage class for new objects; None: not set.
@@ -150,7 +150,7 @@ class S3aSettings:
             NotForTasksError: S3A has no storage class of that name.
         """
         classes = {name.lower(): name for name in STORAGE_CLASSES}
-        return self._known(STORAGE_CLASS, lambda value: classes.get(value.lower()))
+        return self._translated(STORAGE_CLASS, lambda value: classes.get(value.lower()))
 
     def encryption(self) -> str | None:
         """Return the server-side encryption for new objects, `AES256`; None: not set.
@@ -165,7 +165,7 @@ class S3aSettings:
             )
         return algorithm and "AES256"
 
-    def _known(self, name: str, find: Callable[[str], str | None]) -> str | None:
+    def _translated(self, name: str, find: Callable[[str], str | None]) -> str | None:
         value = self.text(name)
         if not value:
             return None
@@ -199,7 +199,7 @@ class S3aSettings:
         """
         providers = list(self._providers())
         for provider in providers:
-            credentials = self._ask(provider)
+            credentials = self._credentials_of(provider)
             if credentials is not None:
                 return credentials
         raise NoCredentialsError(
@@ -214,34 +214,34 @@ class S3aSettings:
             if name.strip():
                 yield mapped.get(name.strip(), name.strip())
 
-    def _ask(self, provider: str) -> Credentials | None:
+    def _credentials_of(self, provider: str) -> Credentials | None:
         if provider in (_SIMPLE, _TEMPORARY):
             token = self.secret(SESSION_TOKEN) if provider == _TEMPORARY else None
             credentials = Credentials(self.secret(ACCESS_KEY), self.secret(SECRET_KEY), token)
-            return _whole(credentials, with_token=provider == _TEMPORARY)
+            return _if_complete(credentials, with_token=provider == _TEMPORARY)
         if provider in _ENVIRONMENT:
             names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
             key_id, key, token = map(self.environment, names)
-            return _whole(Credentials(key_id, key, token))
+            return _if_complete(Credentials(key_id, key, token))
         if provider in _ANONYMOUS:
             return Credentials(anonymous=True)
         if provider in _MACHINE and self.environment("AWS_ACCESS_KEY_ID"):
-            raise _unknown(provider, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment")
+            raise _unusable(provider, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment")
         if provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
-            raise _unknown(provider, f"has a profile of its own ({_PREFIX}auth.profile.*)")
+            raise _unusable(provider, f"has a profile of its own ({_PREFIX}auth.profile.*)")
         if provider in _MACHINE | _CHAIN:
             return Credentials()
-        raise _unknown(provider, "is known to Spark alone")
+        raise _unusable(provider, "is known to Spark alone")
 
 
-def _whole(credentials: Credentials, *, with_token: bool = False) -> Credentials | None:
+def _if_complete(credentials: Credentials, *, with_token: bool = False) -> Credentials | None:
     complete = (
         credentials.access_key_id and credentials.secret_access_key and (credentials.session_token or not with_token)
     )
     return credentials if complete else None
 
 
-def _unknown(provider: str, why: str) -> NotForTasksError:
+def _unusable(provider: str, why: str) -> NotForTasksError:
     return NotForTasksError(
         f"the credential provider {provider} {why}: for tasks that write files themselves, set "
         "ingest.storage.aws.access.key.id and ingest.storage.aws.secret.access.key"
@@ -319,7 +319,7 @@ def _region(bucket: str, region_of: Callable[[str], str]) -> str:
 
 def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
     own_url, session_url = own.s3_endpoint_url, session.endpoint_url()
-    if own_url is None or not session.has_connector or _place(own_url) == _place(session_url):
+    if own_url is None or not session.has_connector or _host_and_port(own_url) == _host_and_port(session_url):
         return
     raise ConfigurationError(
         f"{STORAGE_PREFIX}s3.endpoint.url is {own_url}, but Spark's session reaches the bucket {session.bucket} at "
@@ -328,7 +328,7 @@ def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
     )
 
 
-def _place(endpoint: str | None) -> tuple[str, int | None]:
+def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
     """Return host and port of an endpoint, equal for two URLs of the same store; None and all AWS hosts are equal."""
     parts = urlsplit(endpoint or f"https://s3{_AWS}")
     host = parts.hostname or ""

@@ -104,7 +104,7 @@ _PREFIXES = tuple(entry for entry in S3A_REQUIREMENTS if entry.name.endswith("*"
 def find_s3a_requirement(name: str) -> Requirement | None:
     """Return the list's entry for a setting, named without `fs.s3a.`; None: the setting is not in the list."""
     full = S3A_PREFIX + name
-    return _BY_NAME.get(full) or next((entry for entry in _PREFIXES if entry.is_of(Kind.SESSION, full)), None)
+    return _BY_NAME.get(full) or next((entry for entry in _PREFIXES if entry.covers(Kind.SESSION, full)), None)
 
 
 def may_concern_writers(name: str) -> bool:

@@ -94,10 +94,10 @@ SESSION_REQUIREMENTS: tuple[Requirement, ...] = (
         Handling.NOTHING, "spark.databricks.delta.stats.collect", note="Files have statistics of the first 32 columns."
     ),
 )  # fmt: skip
-_ASKED = tuple(entry for entry in SESSION_REQUIREMENTS if entry.handling not in (Handling.HONOURED, Handling.NOTHING))
+_CHECKED = tuple(entry for entry in SESSION_REQUIREMENTS if entry.handling not in (Handling.HONOURED, Handling.NOTHING))
 
 
 def settings_in_list(spark: SparkSession) -> dict[str, str]:
     """Return the session's settings that are in the list, without entries handled as `HONOURED` or `NOTHING`."""
-    values = {entry.name: spark.conf.get(entry.name, None) for entry in _ASKED}
+    values = {entry.name: spark.conf.get(entry.name, None) for entry in _CHECKED}
     return {name: value for name, value in values.items() if value is not None}

@@ -61,7 +61,7 @@ def _properties() -> Iterator[Requirement]:
         "delta-spark writes the manifests after each commit.",
     )  # fmt: skip
     yield from _delta(_BY_SPARK, "enableTypeWidening")
-    yield Requirement(Kind.PROPERTY, COLUMN_MAPPING, _SPARK, said="column mapping", off=OFF | {"none"})
+    yield Requirement(Kind.PROPERTY, COLUMN_MAPPING, _SPARK, label="column mapping", off=OFF | {"none"})
     yield from _delta(
         _SPARK,
         "coordinatedCommits.*", "enableIcebergCompatV1", "enableIcebergCompatV2", "enableIcebergCompatV3",
@@ -73,10 +73,10 @@ def _properties() -> Iterator[Requirement]:
     yield from _delta(_SPARK, "requireCheckpointProtectionBeforeVersion", off=OFF | {"0"}, note="Where it is not 0.")
     yield from _delta(_SPARK, "checkpointPolicy", off=OFF | {"classic"}, note="Where it is not `classic`.")
     yield from _delta(_SPARK, "parquet.format.version", off=OFF | {"1.0.0"}, note="Where it is not `1.0.0`.")
-    yield from _asking_nothing()
+    yield from _properties_without_effect()
 
 
-def _asking_nothing() -> Iterator[Requirement]:
+def _properties_without_effect() -> Iterator[Requirement]:
     yield from _delta(
         _NOTHING,
         "appendOnly", "castIcebergTimeType", "checkpointRetentionDuration", "columnMapping.maxColumnId",
@@ -111,14 +111,14 @@ def _of_columns() -> Iterator[Requirement]:
         "The lengths of VARCHAR(n) and CHAR(n), at any depth. A longer text is a dead letter; a CHAR gets blanks up to "
         "n.",
     )  # fmt: skip
-    yield Requirement(kind, "delta.invariants", _SPARK, said="an invariant")
-    yield Requirement(kind, "delta.generationExpression", _SPARK, said="a generation expression")
-    yield Requirement(kind, "delta.identity.*", _SPARK, said="identity values")
-    yield Requirement(kind, "CURRENT_DEFAULT", _SPARK, said="a default")
-    yield Requirement(kind, "EXISTS_DEFAULT", _SPARK, said="a default for rows of older files")
-    yield Requirement(kind, "delta.columnMapping.*", _SPARK, said="a physical name of its own (column mapping)")
-    yield Requirement(kind, "__COLLATIONS", _SPARK, said="a collation")
-    yield Requirement(kind, "parquet.field.id", _SPARK, said="an id in Parquet files")
+    yield Requirement(kind, "delta.invariants", _SPARK, label="an invariant")
+    yield Requirement(kind, "delta.generationExpression", _SPARK, label="a generation expression")
+    yield Requirement(kind, "delta.identity.*", _SPARK, label="identity values")
+    yield Requirement(kind, "CURRENT_DEFAULT", _SPARK, label="a default")
+    yield Requirement(kind, "EXISTS_DEFAULT", _SPARK, label="a default for rows of older files")
+    yield Requirement(kind, "delta.columnMapping.*", _SPARK, label="a physical name of its own (column mapping)")
+    yield Requirement(kind, "__COLLATIONS", _SPARK, label="a collation")
+    yield Requirement(kind, "parquet.field.id", _SPARK, label="an id in Parquet files")
     yield Requirement(kind, "delta.typeChanges", _NOTHING, "It tells readers of narrower types in older files.")
     yield Requirement(kind, "comment", _NOTHING)
 
@@ -129,7 +129,7 @@ KNOWN_TYPES = (
 )  # fmt: skip
 _UNKNOWN_TYPES = ("variant", "void", "interval*", "geometry*", "geography*", "char*", "varchar*", "string collate *")
 
-_OF_SCHEMAS = (
+_SCHEMA_ENTRIES = (
     ("NOT NULL of a column", _HONOURED, "Rows that break it are dead letters."),
     ("NOT NULL of a field in structs", _HONOURED,
      "As in Delta, the structs around it may not be null either. Rows that break it are dead letters."),
@@ -146,5 +146,5 @@ TABLE_REQUIREMENTS = (
     *_of_columns(),
     *entries(Kind.TYPE, _HONOURED, *KNOWN_TYPES),
     *entries(Kind.TYPE, _SPARK, *_UNKNOWN_TYPES),
-    *(Requirement(Kind.SCHEMA, *schema_entry) for schema_entry in _OF_SCHEMAS),
+    *(Requirement(Kind.SCHEMA, *schema_entry) for schema_entry in _SCHEMA_ENTRIES),
 )

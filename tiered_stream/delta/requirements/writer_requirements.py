@@ -31,9 +31,9 @@ _RESERVED = re.compile(r"delta\..*|__.*|[A-Z][A-Z_]*", re.DOTALL)
 def find_requirement(kind: Kind, name: str) -> Requirement | None:
     """Return the list's entry for this kind and name; None: the list has no such entry."""
     exact = _BY_NAME.get((kind, name.lower()))
-    if exact is not None and exact.is_of(kind, name):
+    if exact is not None and exact.covers(kind, name):
         return exact
-    return next((entry for entry in _PREFIXES if entry.is_of(kind, name)), None)
+    return next((entry for entry in _PREFIXES if entry.covers(kind, name)), None)
 
 
 def requirements_of_table(
@@ -46,71 +46,71 @@ def requirements_of_table(
         if name.lower().startswith(_DELTA):
             yield from _of_property(name, value)
     for name in sorted(features):
-        yield from _unless_honoured(Kind.FEATURE, name)
+        yield from _unless_met(Kind.FEATURE, name)
 
 
 def requirements_of_session(settings: Mapping[str, str]) -> Iterator[ImposedRequirement]:
     """Yield the session's requirements that not every commit of the direct lane meets; `settings` by name."""
     for name, value in settings.items():
         entry = find_requirement(Kind.SESSION, name)
-        if entry is not None and value.lower() not in entry.off and entry.handling not in _QUIET:
+        if entry is not None and value.lower() not in entry.off and entry.handling not in _MET:
             yield ImposedRequirement(entry, name)
 
 
 def _of_property(name: str, value: str) -> Iterator[ImposedRequirement]:
     if name.lower().startswith(_FEATURE_PREFIX):
-        yield from _unless_honoured(Kind.FEATURE, name[len(_FEATURE_PREFIX) :])
+        yield from _unless_met(Kind.FEATURE, name[len(_FEATURE_PREFIX) :])
         return
     entry = find_requirement(Kind.PROPERTY, name)
     if entry is None or value.lower() not in entry.off:
-        yield from _unless_honoured(Kind.PROPERTY, name)
+        yield from _unless_met(Kind.PROPERTY, name)
 
 
 def _of_field(field: Mapping[str, Any], column: str) -> Iterator[ImposedRequirement]:
     for key in field.get("metadata", {}):
         if _RESERVED.fullmatch(key) or find_requirement(Kind.METADATA, key):
-            yield from _unless_honoured(Kind.METADATA, key, column)
+            yield from _unless_met(Kind.METADATA, key, column)
     yield from _of_type(field["type"], column)
 
 
 def _of_type(kind: Any, column: str) -> Iterator[ImposedRequirement]:
     if isinstance(kind, str):
-        yield from _unless_honoured(Kind.TYPE, kind, column)
+        yield from _unless_met(Kind.TYPE, kind, column)
         return
     for field in inner_fields(kind):
         yield from _of_field(field, f"{column}.{field['name']}")
     if kind.get("type") not in ("struct", "array", "map"):
-        yield from _unless_honoured(Kind.TYPE, str(kind.get("type")), column)
+        yield from _unless_met(Kind.TYPE, str(kind.get("type")), column)
 
 
-_QUIET = (Handling.HONOURED, Handling.NOTHING)
+_MET = (Handling.HONOURED, Handling.NOTHING)
 
 
-def _unless_honoured(kind: Kind, name: str, column: str = "") -> Iterator[ImposedRequirement]:
+def _unless_met(kind: Kind, name: str, column: str = "") -> Iterator[ImposedRequirement]:
     entry = find_requirement(kind, name)
     if entry is None:
-        said = f"the {_CALLED[kind]} {name}, which is not known here"
-        yield ImposedRequirement(Requirement(kind, name, Handling.SPARK_LANE, said=said), name, column)
-    elif entry.handling not in _QUIET:
+        label = f"the {_KIND_NAMES[kind]} {name}, which is not known here"
+        yield ImposedRequirement(Requirement(kind, name, Handling.SPARK_LANE, label=label), name, column)
+    elif entry.handling not in _MET:
         yield ImposedRequirement(entry, name, column)
 
 
-_CALLED = {Kind.FEATURE: "feature", Kind.PROPERTY: "property", Kind.METADATA: "metadata", Kind.TYPE: "type"}
+_KIND_NAMES = {Kind.FEATURE: "feature", Kind.PROPERTY: "property", Kind.METADATA: "metadata", Kind.TYPE: "type"}
 
 
 def render_writer_requirements() -> str:
     """Return the list as the Markdown table in the docs."""
     lines = ["| What asks | Name | The direct lane | Since |", "|---|---|---|---|"]
-    for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, _shown):
+    for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, _row_of):
         names = ", ".join(entry.name if kind is Kind.SCHEMA else f"`{entry.name}`" for entry in entries)
         done = f"{handling.value}. {note}" if note else f"{handling.value}."
         lines.append(f"| {kind.value} | {names} | {done[0].upper()}{done[1:]} | {since} |")
     unknown = f"{Handling.SPARK_LANE.value}."
     lines.append(f"| a table | a name that is not in this table | {unknown[0].upper()}{unknown[1:]} | 0.1.0 |")
-    said = f"{unknown[0].upper()}{unknown[1:]} Where its name speaks of what is written, as `tag` or `header` do."
-    lines.append(f"| session setting | `{S3A_PREFIX}*` that is not in this table | {said} | 0.1.0 |")
+    label = f"{unknown[0].upper()}{unknown[1:]} Where its name speaks of what is written, as `tag` or `header` do."
+    lines.append(f"| session setting | `{S3A_PREFIX}*` that is not in this table | {label} | 0.1.0 |")
     return "\n".join(lines) + "\n"
 
 
-def _shown(entry: Requirement) -> tuple[Kind, Handling, str, str]:
+def _row_of(entry: Requirement) -> tuple[Kind, Handling, str, str]:
     return entry.kind, entry.handling, entry.note, entry.since

@@ -101,7 +101,7 @@ def time_zone(spark: SparkSession) -> str:
 
 def shared_columns(rows: Iterable[RowFormat], day_column: str | None) -> StructType:
     """Return the columns of a table that takes rows of all these formats, and its day column if it has one."""
-    return spark_columns(_in_one((row_format.written for row_format in rows), grown), day_column)
+    return spark_columns(_reduced((row_format.written for row_format in rows), grown), day_column)
 
 
 def joined_columns(schemas: Iterable[StructType]) -> StructType:
@@ -110,10 +110,10 @@ def joined_columns(schemas: Iterable[StructType]) -> StructType:
     Raises:
         UnsupportedDataError: a number has become wider in two ways that no column takes together.
     """
-    return spark_columns(_in_one(map(arrow_schema, schemas), joined), None)
+    return spark_columns(_reduced(map(arrow_schema, schemas), joined), None)
 
 
-def _in_one(schemas: Iterable[pa.Schema], by: Callable[[pa.DataType, pa.DataType], pa.DataType]) -> pa.Schema:
+def _reduced(schemas: Iterable[pa.Schema], by: Callable[[pa.DataType, pa.DataType], pa.DataType]) -> pa.Schema:
     return pa.schema(list(reduce(by, (pa.struct(list(schema)) for schema in schemas))))
 
 

@@ -97,7 +97,7 @@ TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """URI schemes of S3 that Hadoop's file systems use."""
 
-_OURS, _OF_THE_SOURCE = "ingest.", ("kafka.", "remote.", "rsm.")
+_INGEST_PREFIX, _SOURCE_PREFIXES = "ingest.", ("kafka.", "remote.", "rsm.")
 _PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
 _SEGMENTS_PREFIX = "remote.storage."
 
@@ -192,8 +192,8 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
         ConfigurationError: a setting is unknown or malformed, two settings exclude each other, or only one of the two
             access keys is set.
     """
-    given = GivenOptions(settings)
-    files = TableFiles("", table_storage(settings), **read_fields(TableFiles, given))
+    options = GivenOptions(settings)
+    files = TableFiles("", table_storage(settings), **read_fields(TableFiles, options))
     if files.day_column and files.cluster_by:
         raise ConfigurationError(
             f"{DAY_COLUMN.name} and {CLUSTER_BY.name} exclude each other: Delta clusters no table that is partitioned"
@@ -219,32 +219,32 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
         ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
             placeholder of Kafka's config providers.
     """
-    check_placeholders(settings, (_OURS,))
+    check_placeholders(settings, (_INGEST_PREFIX,))
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
     ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in ROW_OPTIONS]
     known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}
     for name in settings:
         lower = name.lower()
-        if lower in known or is_known(lower) or lower.startswith((*_PREFIXES, *_OF_THE_SOURCE)):
+        if lower in known or is_known(lower) or lower.startswith((*_PREFIXES, *_SOURCE_PREFIXES)):
             continue
         if lower.startswith(TOPIC_PREFIX):
-            _of_topic(name)
+            _split_topic_setting(name)
             continue
         # A property may have any name, so only the prefix before it can be misspelled.
         candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
-        if lower.startswith(_OURS) or is_slip(lower, nearest_name(lower, candidates)):
+        if lower.startswith(_INGEST_PREFIX) or is_slip(lower, nearest_name(lower, candidates)):
             raise unknown_setting(name, candidates)
 
 
 def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the ingest job itself (`JOB_SETTINGS`) by their declared names."""
-    given = {name.lower(): value for name, value in settings.items()}
-    return {name: given[name.lower()] for name in JOB_SETTINGS if name.lower() in given}
+    options = {name.lower(): value for name, value in settings.items()}
+    return {name: options[name.lower()] for name in JOB_SETTINGS if name.lower() in options}
 
 
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the options of `format("tiered_stream")` among the settings: all except `ingest.*`."""
-    return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}
+    return {name: value for name, value in settings.items() if not name.lower().startswith(_INGEST_PREFIX)}
 
 
 def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -256,7 +256,7 @@ def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     overrides: dict[str, dict[str, str]] = {}
     for name, value in settings.items():
         if name.lower().startswith(TOPIC_PREFIX):
-            topic, own = _of_topic(name)
+            topic, own = _split_topic_setting(name)
             overrides.setdefault(topic, {})[own] = value
     return overrides
 
@@ -286,7 +286,7 @@ def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> 
     return shared if first is None else by_topic[first]
 
 
-def _of_topic(name: str) -> tuple[str, str]:
+def _split_topic_setting(name: str) -> tuple[str, str]:
     """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`.
 
     Raises:
@@ -294,14 +294,14 @@ def _of_topic(name: str) -> tuple[str, str]:
     """
     rest = name[len(TOPIC_PREFIX) :]
     # Table properties come first, because a property's name may end like a setting's.
-    at = rest.lower().find("." + PROPERTY_PREFIX.removeprefix(_OURS).lower())
+    at = rest.lower().find("." + PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX).lower())
     if at > 0:
-        return rest[:at], _OURS + rest[at + 1 :]
-    known = [each.removeprefix(_OURS) for each in (TABLE, *(each.name for each in TOPIC_OPTIONS))]
+        return rest[:at], _INGEST_PREFIX + rest[at + 1 :]
+    known = [name.removeprefix(_INGEST_PREFIX) for name in (TABLE, *(name.name for name in TOPIC_OPTIONS))]
     for own in sorted(known, key=len, reverse=True):
         if rest.lower().endswith("." + own.lower()) and len(rest) > len(own) + 1:
-            return rest[: -len(own) - 1], _OURS + own
-    of_tables = PROPERTY_PREFIX.removeprefix(_OURS)
+            return rest[: -len(own) - 1], _INGEST_PREFIX + own
+    of_tables = PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX)
     raise ConfigurationError(f"setting {name} is unknown; a topic may have {', '.join(known)} and {of_tables}*")
 
 

@@ -29,7 +29,7 @@ E = TypeVar("E", bound=StrEnum)
 _REGISTRY_SECRETS = f"{REGISTRY_PREFIX}secret."
 """Prefix of the registry's settings on their way to the tasks: Spark redacts it (`spark.redaction.regex`)."""
 FLAT, NONE = "flat", "none"
-_KEPT = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
+_KAFKA_COLUMN = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
 _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
 
 
@@ -50,7 +50,7 @@ class DeadLetterLimit:
         return str(self.count) if self.percent is None else f"{self.percent:g}%"
 
 
-def _limit(text: str) -> DeadLetterLimit:
+def _dead_letter_limit(text: str) -> DeadLetterLimit:
     match = _LIMIT.fullmatch(text)
     if match is None:
         raise ValueError("must be a number of records a micro-batch, or a percentage such as 5%")
@@ -69,7 +69,7 @@ def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
     names: dict[str, str] = {}
     known = {name.lower(): name for name in COLUMNS}
     for column in text.split(","):
-        match = _KEPT.fullmatch(column)
+        match = _KAFKA_COLUMN.fullmatch(column)
         if match is None or match[1].lower() not in known:
             raise ValueError(f"must be none, or some of {', '.join(known.values())}, each perhaps with AS and a name")
         name = known[match[1].lower()]
@@ -154,7 +154,7 @@ ON_DECODE_ERROR = option(
 )  # fmt: skip
 DEAD_LETTER_TABLE = optional("ingest.deadLetterTable", types.text, "The table for dead letters: a path, or a name.")
 MAX_DEAD_LETTERS = optional(
-    "ingest.maxDeadLetters", _limit,
+    "ingest.maxDeadLetters", _dead_letter_limit,
     "The most dead letters of a micro-batch, as a number or in percent of its records; the query stops at more.",
     shown="no limit",
 )  # fmt: skip
@@ -200,9 +200,9 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
     Raises:
         ConfigurationError: a setting is malformed, or two settings contradict each other.
     """
-    given = GivenOptions(settings)
-    key, value = PartSettings("key", *map(given.read, _KEY)), PartSettings("value", *map(given.read, _VALUE))
-    rows = RowSettings(key, value, **read_fields(RowSettings, given))
+    options = GivenOptions(settings)
+    key, value = PartSettings("key", *map(options.read, _KEY)), PartSettings("value", *map(options.read, _VALUE))
+    rows = RowSettings(key, value, **read_fields(RowSettings, options))
     for part in (rows.key, rows.value):
         check_part(part)
     dead = rows.on_decode_error is OnDecodeError.DEAD_LETTER
@@ -222,15 +222,15 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
 
 def makes_rows(settings: Mapping[str, str]) -> bool:
     """Return whether the settings make rows that differ from plain Kafka records."""
-    given = GivenOptions(settings)
-    formats = {given.read(KEY_FORMAT), given.read(VALUE_FORMAT)}
-    return formats != {Format.BINARY} or given.has(KAFKA_COLUMNS) or given.has(TRANSFORM)
+    options = GivenOptions(settings)
+    formats = {options.read(KEY_FORMAT), options.read(VALUE_FORMAT)}
+    return formats != {Format.BINARY} or options.has(KAFKA_COLUMNS) or options.has(TRANSFORM)
 
 
 def infers(settings: Mapping[str, str]) -> bool:
     """Return whether the schema of keys or of values is to be inferred (`infer`)."""
-    given = GivenOptions(settings)
-    return INFER in (given.read(KEY_SCHEMA), given.read(VALUE_SCHEMA))
+    options = GivenOptions(settings)
+    return INFER in (options.read(KEY_SCHEMA), options.read(VALUE_SCHEMA))
 
 
 def evolution_of(settings: Mapping[str, str]) -> Evolution:
@@ -240,12 +240,12 @@ def evolution_of(settings: Mapping[str, str]) -> Evolution:
 
 def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of the schema registry's client, without their prefix."""
-    given = GivenOptions(settings)
+    options = GivenOptions(settings)
     return {
         name: value
-        for name, value in given.with_prefix(REGISTRY_PREFIX).items()
+        for name, value in options.with_prefix(REGISTRY_PREFIX).items()
         if not (REGISTRY_PREFIX + name).startswith(_REGISTRY_SECRETS)
-    } | given.with_prefix(_REGISTRY_SECRETS)
+    } | options.with_prefix(_REGISTRY_SECRETS)
 
 
 def redacted_registry(settings: Mapping[str, str]) -> dict[str, str]:

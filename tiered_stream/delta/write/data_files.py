@@ -71,12 +71,12 @@ class HeldRows:
     """Records of a task that are in no file because their table is parked, or one of its folders cannot be written.
 
     `table` is the key of the table that the records are for. `offsets` has the first and the last offset of each
-    partition, both inclusive. `held_why` is the reason.
+    partition, both inclusive. `reason` is the reason.
     """
 
     table: str
     offsets: Mapping[TopicPartition, tuple[int, int]]
-    held_why: str
+    reason: str
 
 
 def offset_ranges(written: Iterable[DataFile | HeldRows]) -> dict[TopicPartition, OffsetRange]:

@@ -77,13 +77,13 @@ def normal_path(path: str) -> str:
     in_s3 = urlsplit(path).scheme in S3_SCHEMES
     escaped = next((name for name in names if in_s3 and name not in _DOTS and _unescaped(name) in _DOTS), None)
     if escaped is not None:
-        raise _refused(path, f"libraries read {escaped} in it in different ways")
+        raise _refusal(path, f"libraries read {escaped} in it in different ways")
     if match is None or not _DOTS.intersection(names):
         return path
     kept_names: list[str] = []
     for name in filter(None, names):
         if name == ".." and not kept_names:
-            raise _refused(path, "it leads above its root")
+            raise _refusal(path, "it leads above its root")
         if name == "..":
             kept_names.pop()
         elif name != ".":
@@ -95,7 +95,7 @@ def _unescaped(name: str) -> str:
     return name.lower().replace("%2e", ".")
 
 
-def _refused(path: str, why: str) -> ConfigurationError:
+def _refusal(path: str, why: str) -> ConfigurationError:
     shown_path = _CREDENTIALS.sub("//", path)
     return ConfigurationError(f"the path {shown_path}: {why}. Write it without . and ..")
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 8 << 20
 """Maximum bytes of a waiting file that is kept in memory; a larger file is on the local disk."""
-_AT_A_TIME = 1 << 20
+_READ_BYTES = 1 << 20
 
 
 class S3Uploads(DataFolder):
@@ -49,7 +49,7 @@ class S3Uploads(DataFolder):
         parts, storage = urlsplit(files.uri), files.storage
         self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
         self._client = _clients.get(storage, lambda: _make_client(storage))
-        self._asked: Any = storage.put_object_arguments()
+        self._object_arguments: Any = storage.put_object_arguments()
         self._threads = threads
         self._running: list[Future[None]] = []
 
@@ -89,7 +89,7 @@ class S3Uploads(DataFolder):
                 file.seek(0)
                 body = cast(IO[bytes], _Body(file))
                 self._client.put_object(
-                    Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum(), **self._asked
+                    Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum(), **self._object_arguments
                 )
         except (aws.BotoCoreError, aws.ClientError) as error:  # as pyarrow's file systems would raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
@@ -127,7 +127,7 @@ class _Body(io.RawIOBase):
         self._file = file
 
     def read(self, size: int = -1) -> bytes:
-        return self._file.read(max(size, _AT_A_TIME))
+        return self._file.read(max(size, _READ_BYTES))
 
     def tell(self) -> int:
         return self._file.tell()

@@ -51,11 +51,11 @@ class TableWriter:
         with _named_errors(files):
             self._folder = open_data_folder(files, self._threads)
         self._file_bytes = min(files.target_bytes, self._folder.max_bytes)
-        self._most = min(ROW_GROUP_BYTES, files.target_bytes)
+        self._row_group_bytes = min(ROW_GROUP_BYTES, files.target_bytes)
         self._waiting = WaitingRows(by_day=files.day_column is not None)
         self._open: dict[str | None, _OpenFile] = {}
         self._finished: list[DataFile] = []
-        self._begun = 0
+        self._files_begun = 0
         self._schema: pa.Schema | None = None
 
     @property
@@ -73,7 +73,7 @@ class TableWriter:
             self.flush()
             self._schema = batch.schema
         self._waiting.add(partition, batch)
-        limit = self._most * (SEVERAL_DAYS if self._waiting.has_several_days() else 1)
+        limit = self._row_group_bytes * (SEVERAL_DAYS if self._waiting.has_several_days() else 1)
         if self._waiting.bytes >= limit:
             self._write(self._waiting.take(keep=limit // 2))
 
@@ -116,7 +116,7 @@ class TableWriter:
             # Pop and insert keep the dict ordered: its first file is always the one that got no rows for longest.
             self._open[rows.day] = file
             file.append(partition, batch)
-            if file.waiting_bytes >= self._most:
+            if file.waiting_bytes >= self._row_group_bytes:
                 self._write_row_group(rows.day)
         if rows.day in self._open:
             self._write_row_group(rows.day)
@@ -129,8 +129,8 @@ class TableWriter:
         if len(self._open) >= MAX_OPEN_FILES:
             self._finish(next(iter(self._open)))
         suffix = file_suffix(self._files.compression)
-        path = f"part-{self._task:05d}-{uuid4()}-c{self._begun:03d}{suffix}"
-        self._begun += 1
+        path = f"part-{self._task:05d}-{uuid4()}-c{self._files_begun:03d}{suffix}"
+        self._files_begun += 1
         if self._files.day_column is not None:
             path = f"{partition_folder(self._files.day_column, day or NULL_DAY)}/{path}"
         return _OpenFile(self._folder, path, day, schema, self._files, self._pace)

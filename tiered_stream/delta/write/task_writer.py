@@ -81,13 +81,13 @@ def write_splits(
                     )
             metrics.add(reader.metrics)
         ids = {split.topic_partition.topic: split.topic_id for split in splits if split.topic_id is not None}
-        return Written([_of_topics(file, ids) for file in writer.finish()], writer.held, metrics)
+        return Written([_with_topic_ids(file, ids) for file in writer.finish()], writer.held, metrics)
     finally:
         storage.close()
         writer.close()
 
 
-def _of_topics(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
+def _with_topic_ids(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
     """Return the file with the ids of its topics, as far as `ids` has them."""
     topics = {partition.topic for partition in file.offsets}
     return replace(file, topic_ids={topic: ids[topic] for topic in topics & ids.keys()})
@@ -99,12 +99,12 @@ class TaskWriter:
     def __init__(self, task: int, pace: Pace = lambda size: None, tables: TaskTables = ALL_TABLES) -> None:
         self._task = task
         self._pace = pace
-        self._wanted = tables
+        self._selection = tables
         self._threads = UploadThreads()
         self._tables: dict[_Key, TableWriter] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
         """First and last offset of the records for a table, by table key and partition; used only for parking."""
-        self._why_held = dict.fromkeys(tables.held, "it is parked")
+        self._held_reasons = dict.fromkeys(tables.held, "it is parked")
         self._room: dict[_Key, tuple[int, int]] = {}
         """Bytes of memory and number of open files of each writer; `_held` and `_opened` are the sums."""
         self._held = 0
@@ -127,15 +127,15 @@ class TaskWriter:
             TableError: a table's folder cannot be written to, and such tables are not parked.
         """
         share = dead_letters_for or table.uri
-        if self._wanted.only not in (None, share):
+        if self._selection.only not in (None, share):
             return
-        if self._wanted.park:
+        if self._selection.park:
             seen = self._offsets.setdefault(share, {})
             seen[partition] = seen.get(partition, offsets)[0], offsets[1]
-        if share in self._why_held:
+        if share in self._held_reasons:
             return
         key = table.uri, share
-        with self._reported(share):
+        with self._give_up_on_error(share):
             writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._pace, self._threads)
             # Pop and insert keep the dict ordered: its first table is always the one that got no rows for longest.
             self._tables[key] = writer
@@ -147,25 +147,27 @@ class TaskWriter:
     @property
     def held(self) -> list[HeldRows]:
         """Records that are in no file because their table is parked or cannot be written."""
-        return [HeldRows(key, self._offsets[key], why) for key, why in self._why_held.items() if key in self._offsets]
+        return [
+            HeldRows(key, self._offsets[key], why) for key, why in self._held_reasons.items() if key in self._offsets
+        ]
 
     @contextmanager
-    def _reported(self, share: str) -> Iterator[None]:
+    def _give_up_on_error(self, share: str) -> Iterator[None]:
         """Give up a table and its dead letters on a TableError in the `with` block; without parking, re-raise it."""
         try:
             yield
         except TableError as error:
-            if not self._wanted.park:
+            if not self._selection.park:
                 raise
-            self._why_held[share] = str(error)
+            self._held_reasons[share] = str(error)
             for key in [key for key in self._tables if key[1] == share]:
                 self._tables.pop(key).close()
-                self._take_room(key, (0, 0))
+                self._record_room(key, (0, 0))
 
     def _make_room(self, excluded: TableWriter | None) -> None:
         for key, writer in list(self._tables.items()):
             if writer is not excluded and key in self._tables:
-                with self._reported(key[1]), self._counted(key, writer):
+                with self._give_up_on_error(key[1]), self._counted(key, writer):
                     writer.flush()
             if not self._lacks_room(excluded):
                 break
@@ -185,9 +187,9 @@ class TaskWriter:
             yield
             after = writer.held_bytes, writer.open_files
         finally:
-            self._take_room(key, after)
+            self._record_room(key, after)
 
-    def _take_room(self, key: _Key, now: tuple[int, int]) -> None:
+    def _record_room(self, key: _Key, now: tuple[int, int]) -> None:
         held, opened = self._room.get(key, (0, 0))
         self._room[key] = now
         self._held += now[0] - held
@@ -204,10 +206,10 @@ class TaskWriter:
         for step in (TableWriter.flush, TableWriter.finish):
             for (table, share), writer in list(self._tables.items()):
                 if (table, share) in self._tables:  # a table may have been given up in this loop
-                    with self._reported(share):
+                    with self._give_up_on_error(share):
                         written = step(writer) or ()
                         files += [replace(file, dead_letters_for=share if share != table else None) for file in written]
-        return [file for file in files if file.share not in self._why_held]
+        return [file for file in files if file.share not in self._held_reasons]
 
     def close(self) -> None:
         """Discard unfinished files, which exist only if the task has failed, and stop the upload threads."""
