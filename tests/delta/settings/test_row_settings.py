@@ -93,7 +93,7 @@ def test_what_is_wrong_is_told(given: dict[str, str], message: str) -> None:
 def test_dead_letters_are_counted_against_their_limit(limit: str, dead: int, records: int, passed: bool) -> None:
     found = row_settings({**DEAD, "ingest.maxDeadLetters": limit}).max_dead_letters
     assert isinstance(found, DeadLetterLimit) and str(found) == limit
-    assert found.is_passed(dead, records) == passed
+    assert found.is_exceeded(dead, records) == passed
 
 
 def test_the_settings_of_a_registry_travel_by_names_that_spark_redacts() -> None:

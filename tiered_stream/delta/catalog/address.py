@@ -31,13 +31,16 @@ class TableAddress:
         return self.path or self.name or ""
 
     def sql_path(self, spark: SparkSession) -> str:
-        """Return the SQL name of the table's folder, which works even if the catalog does not have the table."""
-        place = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
-        return f"delta.`{place}`"
+        """Return the table's name in SQL by its folder, as in delta.`s3a://lake/orders`.
+
+        The table needs no entry in the catalog.
+        """
+        folder = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
+        return f"delta.`{folder}`"
 
     @property
     def sql_name(self) -> str:
-        """The table's name in SQL: the name in the catalog, or its path in the form delta.`path`."""
+        """The table's name in SQL: its name in the catalog, or delta.`path` if the user named a path."""
         return self.name or f"delta.`{spark_path(self)}`"
 
 
@@ -65,7 +68,10 @@ def path_address(path: str, uri: str) -> TableAddress:
 
 
 def table_location(spark: SparkSession, address: TableAddress) -> str:
-    """Return the folder of an existing table, in the form that Hadoop's file systems take."""
+    """Return the folder of an existing table as a path for Hadoop's file systems.
+
+    Spark looks up a table that is named in the catalog.
+    """
     if address.path is not None:
         return spark_path(address)
     detail = spark.sql(f"DESCRIBE DETAIL {address.name}").first()
@@ -118,7 +124,7 @@ def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTar
 
 
 def set_properties(spark: SparkSession, address: TableAddress, properties: Mapping[str, str]) -> None:
-    """Set properties of a table by the path of its folder, because the catalog may not have the table yet.
+    """Set properties of a table (`ALTER TABLE`), named by its folder, because the catalog may not have the table yet.
 
     Raises:
         TableError: Spark cannot set the properties.
@@ -128,7 +134,7 @@ def set_properties(spark: SparkSession, address: TableAddress, properties: Mappi
 
 
 def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[str]) -> None:
-    """Set a table's clustering columns (`CLUSTER BY`) by its folder, because the catalog may not have the table yet.
+    """Set a table's clustering columns (`ALTER TABLE … CLUSTER BY`); the table is named by its folder.
 
     Raises:
         TableError: Spark cannot change the clustering.
@@ -144,19 +150,22 @@ def register_table(spark: SparkSession, address: TableAddress) -> None:
         TableError: Spark cannot register the table.
     """
     with spark_errors(str(address), "entered into the catalog"):
-        place = unquote(known_scheme(spark, address.uri or ""))
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {address.name} USING delta LOCATION {_quoted(place)}")
+        folder = unquote(known_scheme(spark, address.uri or ""))
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {address.name} USING delta LOCATION {_quoted(folder)}")
 
 
 def known_scheme(spark: SparkSession, path: str) -> str:
     """Return the path with `s3a://` in place of `s3://` or `s3n://`, unless the session has a file system for these."""
-    scheme, _, place = path.partition("://")
+    scheme, _, folder = path.partition("://")
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    return f"s3a://{place}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
+    return f"s3a://{folder}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
 
 
 def spark_path(address: TableAddress) -> str:
-    """Return the path, as Spark takes it, of a table that is named by a path; a local path is made absolute."""
+    """Return the path of a table that the user named by a path, in the form that Spark takes.
+
+    A local path is absolute.
+    """
     uri = address.uri or ""
     local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
     return unquote(urlsplit(uri).path) if local else address.path or ""

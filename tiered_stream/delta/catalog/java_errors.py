@@ -24,7 +24,7 @@ _CONFLICTS_IN_PYTHON = "delta.exceptions"
 
 
 def java_exception(error: Py4JJavaError | CapturedException) -> Any:
-    """Return the exception object in the JVM, or None if PySpark kept only its text."""
+    """Return the Java exception behind a Python error, or None if PySpark kept only its text."""
     return error.java_exception if isinstance(error, Py4JJavaError) else error._origin
 
 
@@ -49,7 +49,7 @@ def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
 
 @contextmanager
 def spark_errors(table: str, done: str) -> Iterator[None]:
-    """Turn errors of Spark and of the JVM into TableError; `done` says what failed, such as "opened"."""
+    """Turn errors of Spark and of the JVM in the `with` block into TableError; `done` says what failed: "opened"."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:

@@ -1,4 +1,4 @@
-"""Our own files in a checkpoint's folder, accessed through Hadoop's file systems wherever Spark can keep a checkpoint.
+"""Files of this package in a checkpoint's folder, wherever Spark can keep it: accessed by Hadoop's file systems.
 
 A file is written as Spark writes its own offset log (`CheckpointFileManager`): completely or not at all.
 """

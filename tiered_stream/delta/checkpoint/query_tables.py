@@ -26,7 +26,7 @@ _FILES_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Newest batch that a table has (-1: none); its commit is in `version` of the table's log, or in a later one."""
+    """Newest micro-batch of a query that a table has (-1: none), in `version` of its log or in a later version."""
 
     batch: int = -1
     version: int = 0
@@ -34,13 +34,16 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Offset ranges that cover every row the table still lacks up to `batch`, and no row that it already has."""
+    """Offset ranges of all rows that a table lacks up to the micro-batch `batch`.
+
+    The ranges hold no row that the table has.
+    """
 
     batch: int
     ranges: PartitionRanges
 
     def joined(self, later: Held) -> Held:
-        """Return the ranges of `self` and `later`, joined to one offset range for each partition.
+        """Return the offset ranges of `self` and of the later batches `later`, joined to one range for each partition.
 
         The offsets between the two ranges of a partition hold no rows for the table.
         """
@@ -55,7 +58,8 @@ class Held:
 class Parked:
     """Table that could not be written: the name that the user gave it, the reason, and the offset ranges it lacks.
 
-    `tried` may be committed under its batch's id nevertheless, because a response can be lost. `since` was never tried.
+    A commit of `tried` was attempted, and may be in the table, because a response can be lost. `since` has later
+    ranges, whose commit was never attempted.
     """
 
     name: str
@@ -69,13 +73,13 @@ class Parked:
 
     @property
     def newest(self) -> Held:
-        """Offset ranges that the table lacks, up to its newest batch: `since`, or `tried` if there is no `since`."""
+        """The later one of the two sets of offset ranges: `since`, or `tried` if there is no `since`."""
         return self.since or self.tried
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTables:
-    """Newest batches of a query's tables, and the tables that are parked; both by table key."""
+    """Newest micro-batch of each table of a query (`landed`), and the parked tables (`parked`), by table key."""
 
     landed: Mapping[str, Landed] = field(default_factory=dict)
     parked: Mapping[str, Parked] = field(default_factory=dict)
@@ -163,7 +167,10 @@ class Folder(ReadableFolder, Protocol):
 
 
 class QueryTablesLog:
-    """Files `tables/N` in a checkpoint, for one run of one query; methods also raise the folder's errors."""
+    """Reader and writer of the files `tables/N` in a checkpoint, for one run of a query.
+
+    Methods raise the folder's errors.
+    """
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -172,7 +179,7 @@ class QueryTablesLog:
         """Batch ids of all files, ascending; None: not listed yet."""
 
     def before(self, batch_id: int) -> QueryTables:
-        """Return the state of the tables before the batch.
+        """Return the state of the query's tables before the micro-batch, from the newest file of an earlier one.
 
         Raises:
             CorruptDataError: a file is damaged.
@@ -183,7 +190,7 @@ class QueryTablesLog:
         return self._known[1]
 
     def after(self, batch_id: int, tables: QueryTables) -> None:
-        """Write the state of the tables after the batch, unless it is unchanged, and delete old files."""
+        """Write the file with the state after the micro-batch, unless the state is unchanged, and delete old files."""
         if self.before(batch_id) == tables and batch_id not in self._listed():
             return
         self._folder.write(f"{FOLDER}/{batch_id}", tables.to_json(), replace=True)
@@ -196,7 +203,7 @@ class QueryTablesLog:
         self._batches = [batch for batch in listed if batch not in old]
 
     def last_done(self) -> int:
-        """Return the last batch that Spark counts as done; -1: none."""
+        """Return the id of the last micro-batch that Spark has committed in the checkpoint; -1: none."""
         last = SparkCheckpoint(self._folder).last_committed()
         return -1 if last is None else last
 

@@ -142,11 +142,11 @@ class SparkCheckpoint:
         return query_id
 
     def last_committed(self) -> int | None:
-        """Return the last micro-batch that Spark counts as done; None: there is none."""
+        """Return the id of the last micro-batch that Spark has committed; None: there is none."""
         return self._last(_COMMITS)
 
     def committed(self) -> tuple[int, BatchEnds] | None:
-        """Return the last micro-batch that Spark counts as done, and where it ends; None: there is none.
+        """Return the id and the end offsets of the last micro-batch that Spark has committed; None: there is none.
 
         Raises:
             UnsupportedDataError: the file with its end has a version that is not known here.
@@ -164,11 +164,14 @@ class SparkCheckpoint:
         return batch, ends
 
     def last_planned(self) -> int | None:
-        """Return the last micro-batch that was begun, done or not; None: there is none."""
+        """Return the id of the last micro-batch whose end offsets are written, committed or not.
+
+        None: there is none.
+        """
         return self._last(_OFFSETS)
 
     def ends(self, batch_id: int) -> BatchEnds | None:
-        """Return where a micro-batch ends; None: Spark has deleted the file, or has not written it yet.
+        """Return the end offsets of a micro-batch; None: Spark has deleted their file, or has not written it yet.
 
         Raises:
             UnsupportedDataError: the file has a version that is not known here.
@@ -181,7 +184,7 @@ class SparkCheckpoint:
             return batch_ends(text)
 
     def _last(self, log: str) -> int | None:
-        """Return the highest number among the file names that Spark counts as micro-batches; None: there is none."""
+        """Return the highest micro-batch id among the file names in the folder `log`; None: there is none."""
         numbers = [int(name) for name in self._folder.entries(log) if name.isascii() and name.isdecimal()]
         return max((number for number in numbers if number <= LONG_MAX), default=None)
 

@@ -139,7 +139,7 @@ class TableCommits:
         self._begin_fitting(self._begin(), files)
 
     def prepare(self) -> None:
-        """Start to read the table's state for the next commit, while tasks still write the files."""
+        """Start to read the table's state for the next commit in the background, while tasks still write the files."""
         self._table.prepare()
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
@@ -160,7 +160,7 @@ class TableCommits:
         return self._until_committed(last, BatchCommit(query_id, batch_id, files, day_column, topic_ids))
 
     def _check_topics(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> None:
-        """Check that no topic was deleted and created again: its id must be the one in the query's last commit."""
+        """Check that topics in `files` have the ids that the query's last commit recorded: none was recreated."""
         if self._topic_ids is None:
             version = last.version - 1
             first = max(self._landed.version if self._landed else 0, version - MAX_LOG_FILES)
@@ -170,7 +170,10 @@ class TableCommits:
         self._topic_ids |= now
 
     def _last_commit(self, query_id: str, batch_id: int) -> _LastCommit:
-        """Return the query's last batch; the first call reads it from the table, later calls return what is known."""
+        """Return the query's last batch in the table.
+
+        The first call reads the table, and later calls return a cached value.
+        """
         if self._last is None:
             transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
             newest = self._newest_since(due.version, query_id, transaction)
@@ -267,7 +270,7 @@ class TableCommits:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
     def _overwritten(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> TableError:
-        """Return the error for a last commit, with these files, that another writer has overwritten."""
+        """Return the error that another writer has overwritten the query's last commit, which added `files`."""
         offsets = BatchCommit(query_id, last.batch_id, files).offsets()
         return TableError(
             f"{self._name}: the commit of batch {last.batch_id}, which brought {offsets}, is no longer in the log, "
@@ -290,7 +293,7 @@ def drops_transactions(transaction: DeltaTransaction) -> bool:
 
 
 def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> OnGap:
-    """Return the function for batches missing in the table: it raises TableError if `fail`, else it logs a warning."""
+    """Return a function that reports batches missing in the table: by a TableError if `fail`, else by a warning."""
 
     def report(last: int | None, done: int) -> None:
         first = 0 if last is None else last + 1
@@ -311,7 +314,10 @@ def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> O
 
 
 def report_gap(gap: str, advice: str, *, fail: bool) -> None:
-    """Raise TableError for batches missing in a table if `fail`, else log a warning; `gap` names the batches."""
+    """Report batches that a table lacks: raise TableError if `fail` is true, else log a warning.
+
+    `gap` names the batches.
+    """
     if fail:
         raise TableError(f"{gap}. {advice}")
     log.warning("%s; going on, since failOnDataLoss is false", gap)

@@ -70,7 +70,7 @@ def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableF
 
 
 def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaSparkTable | None:
-    """Return delta-spark's view of the table if deltalake can lock delta-spark out, else None.
+    """Return the table as delta-spark opens it, if a lock can exclude delta-spark from deltalake's commits, else None.
 
     A lock is possible for a local folder, in a session with delta-spark.
     """
@@ -80,7 +80,7 @@ def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: Tabl
 
 
 def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
-    """Return deltalake's lock against delta-spark for a table that does not exist yet, so that no catalog has it."""
+    """Return the lock that deltalake holds while it creates a table, against the session's delta-spark."""
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 
@@ -92,7 +92,7 @@ def choose_committer(
     *,
     has_delta: Callable[[SparkSession], bool] = has_delta_spark,
 ) -> Committer:
-    """Return the committer that `asked` (`ingest.commit`) names, or for `auto` a committer that suits the session.
+    """Return the committer that `setting` (`ingest.commit`) names, or for `auto` one that suits session and table.
 
     With `auto`, the committer excludes the other queries of the session.
 
@@ -147,7 +147,10 @@ def _is_local(files: TableFiles) -> bool:
 
 
 def _requirements_for_spark(description: TableDescription) -> str:
-    """Return the names of the table's requirements that only delta-spark meets, joined by "and"; may be empty."""
+    """Return the names of the table's requirements that only delta-spark meets, joined by "and".
+
+    The text is empty if there are none.
+    """
     unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
     names = dict.fromkeys(
         requirement.name for requirement in unmet if requirement.requirement.handling is Handling.BY_SPARK

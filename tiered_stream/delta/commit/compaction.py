@@ -35,7 +35,7 @@ Delta: `OptimizeTableCommand`.
 def compaction_of(
     spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer
 ) -> Compaction | None:
-    """Return the table's compaction by the library that commits, or None if `ingest.compactEvery` is not set.
+    """Return the table's background compaction by the committer's library, or None if `ingest.compactEvery` is not set.
 
     Using the committer's library makes compaction and commits exclude each other.
     """
@@ -56,7 +56,7 @@ class Compaction:
         self._running: Future[None] | None = None
 
     def after(self, before: int, version: int) -> None:
-        """Start a compaction if a commit from version `before` to `version` makes one due and none is running."""
+        """Start a compaction if versions `before` to `version` pass a multiple of `every`, and none is running."""
         due = before // self._every != version // self._every
         if due and (self._running is None or self._running.done()):
             self._running = _thread().submit(self._run)

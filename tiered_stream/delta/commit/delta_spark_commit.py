@@ -152,10 +152,10 @@ class DeltaSparkTable:
         if self._address.path is not None:
             return _delta(self._spark).DeltaLog.forTable(session, self._path)
         delta_log = _java(self._spark).io.delta.tables.DeltaTable.forName(session, self._address.name).deltaLog()
-        place = table_uri(self._spark, delta_log.dataPath().toString())
-        if place != self._address.uri:
+        folder = table_uri(self._spark, delta_log.dataPath().toString())
+        if folder != self._address.uri:
             raise TableError(
-                f"the table {self._address} is another one than when the query started: it is in {place} and was in "
+                f"the table {self._address} is another one than when the query started: it is in {folder} and was in "
                 f"{self._address.uri}. Start the query again: with a new checkpoint, where it is to get all records."
             )
         return delta_log
@@ -195,7 +195,7 @@ class DeltaSparkTransaction:
             return int(transaction.commit(self._actions(batch), operation))
 
     def _report(self, batch: BatchCommit) -> None:
-        """Register the batch's metrics with the transaction, for `DESCRIBE HISTORY`."""
+        """Register the batch's numbers of rows, bytes and files as metrics, which `DESCRIBE HISTORY` shows."""
         context = self._spark.sparkContext._jsc.sc()
         metrics = self._java.java.util.HashMap()
         for name, value in {"numAddedFiles": len(batch.files), "numRemovedFiles": 0, **batch.metrics()}.items():
@@ -246,7 +246,7 @@ def _delta(spark: SparkSession) -> Any:
 
 
 def _module(package: Any, name: str) -> Any:
-    """Return the instance of a Scala object."""
+    """Return the instance of the Scala object `name` in a Java package."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 

@@ -108,7 +108,10 @@ def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext
 
 
 def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
-    """Run the change under the lock, and again if a writer may have overwritten it; a repeated run is harmless."""
+    """Call `change` under the lock and return its result.
+
+    Call it again if another writer may have overwritten the change.
+    """
     for _ in range(_MAX_ATTEMPTS - 1):
         with suppress(UncertainCommitError), lock():
             return change()

@@ -77,7 +77,7 @@ def is_crowded(files: TableFiles) -> bool:
 
 
 def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:
-    """Return paths of small files, by partition, for partitions with at least `MIN_SMALL_FILES` of them.
+    """Return the paths of files below the target size, for each partition that has at least `MIN_SMALL_FILES` of them.
 
     The partition () stands for a whole table without partitions.
     """

@@ -17,13 +17,13 @@ _OPENED_AT_ONCE = 16
 
 
 class KnownRules:
-    """Cache of tables' rules for their rows; when the driver commits, it compares them with the tables' rules."""
+    """Cache of tables' rules (NOT NULL, CHECK constraints, lengths of texts), by which tasks check rows."""
 
     def __init__(self) -> None:
         self._known: dict[str, TableRules] = {}
 
     def of(self, targets: Iterable[TableTarget]) -> Mapping[str, TableRules]:
-        """Return rules by the table's key, for tables with rules that tasks can check.
+        """Return the rules of the tables `targets` by table key, without tables that have no rules.
 
         A table that does not exist yet counts with the rules that it will be created with. A table that cannot be
         opened, or that has rules which tasks cannot check, is left out, and the driver refuses its commit.

@@ -45,7 +45,7 @@ OpenTable = Callable[[TableTarget, Landed], TableCommits]
 
 
 class ParkedRowsReader(Protocol):
-    """Interface for parking tables: it reports their keys to planning, and reads their rows again later."""
+    """Reader of the rows of parked tables; it also reports to the query's planner which tables are parked."""
 
     def report_parked(self, parked: Sequence[str]) -> None:
         """Report the keys of the tables that are parked: from the next batch on, no rows are written for them."""
@@ -63,7 +63,7 @@ class ParkedRowsReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The files of a batch that are committed with one table: its rows and its dead letters."""
+    """Files of a batch that belong to one table: files of its rows, and of dead letters that were meant for it."""
 
     target: TableTarget
     files: Sequence[DataFile]
@@ -82,7 +82,10 @@ _Failed = dict[str, TieredStreamError]
 
 
 class ManyTables:
-    """Commits of one query, one batch at a time; `park` says whether tables that cannot be written are parked."""
+    """Commits of one query to its tables, one batch at a time.
+
+    `park` says whether tables that cannot be written are parked.
+    """
 
     def __init__(
         self,
@@ -148,7 +151,7 @@ class ManyTables:
         self._log.after(batch_id, tables)
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
-        """Return each table's share of a batch's files, by table key.
+        """Group a batch's files by the table that they belong to; return the groups by table key.
 
         Raises:
             ConfigurationError: topics that share a table have different settings for it.
@@ -162,7 +165,7 @@ class ManyTables:
         }
 
     def _target(self, topics: Sequence[str]) -> TableTarget:
-        """Return the table that the topics share.
+        """Return the table to which all of the topics go.
 
         Raises:
             ConfigurationError: the topics have different settings for the table.
@@ -179,7 +182,9 @@ class ManyTables:
     def _commit_all(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, Landed], _Failed]:
-        """Commit the tables' shares of a batch; return the tables that have the batch now, and the others' errors.
+        """Commit each table's files of a batch.
+
+        Return the tables that have the batch now, and the errors of other tables.
 
         Both results are by table key.
 
@@ -208,7 +213,10 @@ class ManyTables:
         return {**landed, **committed}, failed
 
     def _run_for_tables(self, do: Callable[[str], _Result], keys: Iterable[str]) -> tuple[dict[str, _Result], _Failed]:
-        """Call `do` for all keys in the thread pool; return its results and its errors, both by key."""
+        """Call `do` with each table key in the thread pool.
+
+        Return the results and the TieredStreamErrors, both by key.
+        """
         running = {key: self._threads.submit(do, key) for key in keys}
         done: dict[str, _Result] = {}
         failed: _Failed = {}
@@ -220,7 +228,10 @@ class ManyTables:
         return done, failed
 
     def _open_share(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
-        """Return the share with its table open; `checked` also checks that the table would accept the files now."""
+        """Open the share's table and return the share with it.
+
+        With `checked`, check that the table would accept the files.
+        """
         commits = share.commits or self._open_table(share.target, share.landed)
         has_batch = commits.is_committed(query_id, batch_id)
         if has_batch:
@@ -254,7 +265,7 @@ class ManyTables:
     def _dead_letter_tables(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, list[str]], _Failed]:
-        """Return the tables for dead letters that take part in the batch, and the errors of shares that cannot.
+        """Find the tables for dead letters to which a batch commits, and the errors of those that cannot be opened.
 
         The first dict has, by key of a table for dead letters, the keys of the shares whose dead letters it gets. The
         second has, by key of a share, the error of a table for dead letters that could not be opened.
@@ -286,7 +297,7 @@ class ManyTables:
     def _parked(
         self, tables: QueryTables, batch_id: int, ranges: Mapping[str, PartitionRanges], reasons: Mapping[str, str]
     ) -> QueryTables:
-        """Return `tables` with the batch's offset ranges added to the tables that cannot be written, as parked."""
+        """Return `tables` in which the tables of `ranges` are parked, and lack these offset ranges of the batch too."""
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
             held, before = Held(batch_id, of_table), parked.get(key)
@@ -380,7 +391,7 @@ def _warn(parked: Mapping[str, Parked]) -> None:
 
 
 def _shared_settings(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str]]:
-    """Return the settings that all topics of one table must share: files, schema and table properties."""
+    """Return the settings that all topics of one table must have in common: files, schema and table properties."""
     return target.files, target.schema, table_properties(target.settings)
 
 

@@ -35,7 +35,7 @@ It returns whether the table lacked anything."""
 def growth_of(
     spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer, evolution: Evolution
 ) -> Grow | None:
-    """Return the function that evolves the table's schema, through the library that commits to the table.
+    """Return a function that adds or widens the table's columns, through the library that commits to the table.
 
     None: the evolution is `none`. The function raises TableError if the table refuses the columns.
     """

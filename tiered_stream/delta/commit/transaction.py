@@ -46,7 +46,7 @@ class BatchCommit:
     """Topic ids, by topic, of all topics that the query has landed so far."""
 
     def metrics(self) -> dict[str, int]:
-        """Return the commit's operation metrics, rows and bytes, under Delta's names."""
+        """Return the number of rows and of bytes in the batch, under the names of Delta's operation metrics."""
         return {
             "numOutputRows": sum(file.records for file in self.files),
             "numOutputBytes": sum(file.size for file in self.files),
@@ -74,7 +74,7 @@ class BatchCommit:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """Version and description of the table that a transaction read when it began."""
+    """Version of the table on which a transaction is based, and the table's description in that version."""
 
     version: int
     description: TableDescription

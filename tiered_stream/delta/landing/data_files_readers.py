@@ -47,7 +47,7 @@ FILES = 4
 
 @dataclass
 class FilesPartition(InputPartition):
-    """One task's splits, further addresses for its metrics, and what the planner knows of tables and topics.
+    """Input partition of one task: its splits, metrics addresses, and the planner's knowledge of tables and topics.
 
     `batch_log` has the metrics addresses. `held` has the keys of parked tables. `rows` has the row formats that the
     planner got from a schema registry, by topic. `rules` has the rules of tables by key.
@@ -62,7 +62,7 @@ class FilesPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class TasksWrite:
-    """Planner and writer of a query's tasks: it groups splits into tasks, and writes a task's files."""
+    """Settings of a query by which its planner groups splits into tasks, and by which a task writes its files."""
 
     routing: Routing
     park: bool
@@ -90,22 +90,22 @@ class TasksWrite:
         return [FilesPartition(task, batch_log, held, self._registered(task), rules) for task in tasks]
 
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
-        """Return row formats from the schema registry, by topic, without its login, which only the options carry."""
+        """Return the row formats that the schema registry gave for the task's topics, without the registry's login."""
         row_formats = self.routing.registered(map(_topic, task))
         return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
     def _tables_without_rules(self, splits: Sequence[Split]) -> list[TableTarget]:
-        """Return the splits' tables whose rules are not known yet.
+        """Return the splits' tables, whose rules the tasks need.
 
-        The list is empty if tables may be parked or one is being caught up, because no table with rules is written
-        then.
+        The list is empty if the row formats include the rules already, or if tables may be parked, because then no
+        table with rules is written.
         """
         if self.routing.has_rules or self.park or self.only is not None:
             return []
         return [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
 
     def _parked(self) -> tuple[str, ...]:
-        """Return the keys of parked tables from the driver's file; files for tables parked since are not committed."""
+        """Return the keys of parked tables from the file that the driver writes; empty if the query parks no tables."""
         try:
             return tuple(orjson.loads(Path(self.parked_file).read_bytes())) if self.parked_file else ()
         except FileNotFoundError:

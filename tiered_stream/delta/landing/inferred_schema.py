@@ -57,7 +57,7 @@ def with_inferred(
 def _kind_in_table(
     part: str, rows: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
 ) -> pa.StructType | None:
-    """Return the key's or the value's fields as the table has them, or None if the table does not have them."""
+    """Return the fields of keys or of values (`part`) as the table has them; None if the table does not have them."""
     if table is None or not table.fields:
         return None
     columns = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(table.fields)}))

@@ -22,7 +22,7 @@ from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_d
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.landing.landing_by_topic import (
     TopicTables,
-    dead_letter_place,
+    dead_letter_folder,
     is_by_topic,
     open_query,
     plan_routing,
@@ -135,7 +135,7 @@ class Landing:
 
     @property
     def reason(self) -> str:
-        """Reason for the lane, the committer with its reason, and the table's columns that get NULL."""
+        """Text for the log: the reason for the lane, the committer with its reason, and columns that get NULL."""
         table, why_not, committer = self.suitability.table, self.suitability.why_not, self.suitability.committer
         reasons = [why_not or "nothing in the table forbids it"]
         if committer and not why_not:
@@ -161,10 +161,10 @@ class Landing:
         files, bounded = replace(self.target.files, tasks=tasks), self.bounded
         register_source(self.spark, FilesDataSource)
         settings = reporting_to(reports_address(self.spark), self.target.settings)
-        places = dead_letter_place(self.spark, self.target.settings)
+        folders = dead_letter_folder(self.spark, self.target.settings)
         route = Route(".*", str(self.address), files.uri)
         routing = Routing(
-            settings, files, (route,), rows=self.suitability.rows, dead_letter_places=places, has_rules=True
+            settings, files, (route,), rows=self.suitability.rows, dead_letter_folders=folders, has_rules=True
         )
         options = routing_options(routing)
         if bounded:
@@ -231,7 +231,7 @@ class TopicsLanding:
         def commit(batch: DataFrame, batch_id: int) -> None:
             rows = batch.collect()
             files = data_files(rows)
-            check_files(most_dead, files, list(routing.dead_letter_places))
+            check_files(most_dead, files, list(routing.dead_letter_folders))
             tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
 
         rows = stream_of(self.spark, SOURCE, options, self.run.checkpoint)
@@ -239,7 +239,7 @@ class TopicsLanding:
 
 
 def check_settings(options: Mapping[str, str], lane: str) -> Options:
-    """Check the settings as far as it needs neither Spark nor the table; return the source's own options.
+    """Check all settings that can be checked without Spark and the table; return the source's parsed options.
 
     Raises:
         ConfigurationError: a setting is missing, unknown or malformed.
@@ -318,7 +318,7 @@ def plan_landing(
 def _with_inferred(
     spark: SparkSession, settings: Mapping[str, str], address: TableAddress, *, include_headers: bool
 ) -> Mapping[str, str]:
-    """Return the settings with an inferred schema in place of each `infer`."""
+    """Return the settings with an inferred schema in place of each schema setting `infer`."""
     # Imported here, because the import brings the record readers (0.4 s), which most jobs' drivers do not need.
     from tiered_stream.delta.landing.inferred_schema import with_inferred
 

@@ -92,8 +92,8 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
             "know one. Land them by queries of their own"
         )
     files = replace(table_files(settings), storage=next(iter(storage.values())))
-    rows, places = plan_formats(spark, settings, overrides)
-    routing = Routing(settings, files, routes, overrides, rows, places)
+    rows, folders = plan_formats(spark, settings, overrides)
+    routing = Routing(settings, files, routes, overrides, rows, folders)
     # Resolved now, so that malformed settings raise here, and so that tasks do not ask the registry again.
     resolved = {topic: target.rows for topic in overrides if (target := routing.target(topic)).rows}
     return replace(routing, rows=rows | resolved)
@@ -102,7 +102,7 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
 def _tables(
     settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]], table: str
 ) -> list[tuple[str, str]]:
-    """Return pairs of a pattern for topics and a table; the first pattern that matches a topic counts."""
+    """Return pairs of a pattern for topics and a table; the first pattern that matches a topic names its table."""
     own = [(re.escape(topic), own[TABLE]) for topic, own in overrides.items() if TABLE in own]
     return [*own, *GivenOptions(settings).read(ROUTE), (".*", table)]
 
@@ -115,8 +115,8 @@ def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other
         TableError: Spark cannot reach the catalog.
     """
     named = {name for _, name in _tables(shared_settings(settings), topic_overrides(settings), table)}
-    places = (re.escape(table_place(spark, name).rstrip("/")).replace(re.escape(TOPIC), "[^/]+") for name in named)
-    return any(re.fullmatch(pattern, table_place(spark, other).rstrip("/")) for pattern in places)
+    folders = (re.escape(table_folder(spark, name).rstrip("/")).replace(re.escape(TOPIC), "[^/]+") for name in named)
+    return any(re.fullmatch(pattern, table_folder(spark, other).rstrip("/")) for pattern in folders)
 
 
 def plan_formats(
@@ -131,16 +131,16 @@ def plan_formats(
         TableError: Spark cannot reach the catalog.
     """
     rows: dict[str, RowFormat] = {}
-    places: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for topic, own in {"": {}, **overrides}.items():
         topic_settings = with_overrides(settings, own)
         rows[topic] = plan_rows(topic_settings, GivenOptions(topic_settings).read(INCLUDE_HEADERS), time_zone(spark))
-        if GivenOptions(topic_settings).read(DEAD_LETTER_TABLE) not in places:
-            places |= dead_letter_place(spark, topic_settings)
-    return rows, places
+        if GivenOptions(topic_settings).read(DEAD_LETTER_TABLE) not in folders:
+            folders |= dead_letter_folder(spark, topic_settings)
+    return rows, folders
 
 
-def dead_letter_place(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
+def dead_letter_folder(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the folder of the table for dead letters, by the table's name; empty if the settings name none.
 
     Raises:
@@ -148,10 +148,10 @@ def dead_letter_place(spark: SparkSession, settings: Mapping[str, str]) -> dict[
         TableError: Spark cannot reach the catalog.
     """
     table = GivenOptions(settings).read(DEAD_LETTER_TABLE)
-    return {} if table is None else {table: _route(spark, "", table).place}
+    return {} if table is None else {table: _route(spark, "", table).folder}
 
 
-def table_place(spark: SparkSession, table: str) -> str:
+def table_folder(spark: SparkSession, table: str) -> str:
     """Return the URI of a table's folder, or of the folder in which the table would be created.
 
     Raises:
@@ -159,7 +159,7 @@ def table_place(spark: SparkSession, table: str) -> str:
         TableError: Spark cannot reach the catalog.
     """
     uri = None if TOPIC in table else find_address(spark, table).uri
-    return uri or _route(spark, "", table).place
+    return uri or _route(spark, "", table).folder
 
 
 def _route(spark: SparkSession, pattern: str, table: str) -> Route:
@@ -185,7 +185,7 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
 
 
 def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> TableStorage:
-    storage, unreachable = resolve_storage(spark, route.place, settings)
+    storage, unreachable = resolve_storage(spark, route.folder, settings)
     if unreachable:
         raise ConfigurationError(
             f"the direct lane cannot write to {route.table}: {unreachable}. One query for many tables has no other: "
@@ -196,7 +196,7 @@ def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> 
 
 @dataclass(frozen=True)
 class TopicTables:
-    """Opener for the tables of a query, on the driver, when they are needed; several threads may use it."""
+    """Opener of a query's tables on the driver, each when it is needed; several threads may use it."""
 
     spark: SparkSession
     checkpoint: str

@@ -79,7 +79,7 @@ class SparkLane:
 
     @property
     def _growth(self) -> dict[str, str]:
-        """Delta's option that adds new columns to the table; empty: the session's settings decide."""
+        """Options of Delta's writer that let it add columns; empty if `ingest.schemaEvolution` is `none`."""
         return {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
 
     def _classified(self, records: DataFrame) -> DataFrame:

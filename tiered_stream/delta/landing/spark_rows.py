@@ -41,12 +41,12 @@ def classify_records(
 
 
 def good_rows(classified: DataFrame) -> DataFrame:
-    """Return the rows among the records from `classify_records`, in the table's columns."""
+    """Return the table's rows from the result of `classify_records`."""
     return classified.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
 
 
 def dead_letters(classified: DataFrame, target: str, query: str, batch: int) -> DataFrame:
-    """Return the dead letters among the records from `classify_records`, labelled with their table, query and batch."""
+    """Return the dead letters from the result of `classify_records`, with their table, query and batch as columns."""
     rows = classified.where(f"{_DEAD} IS NOT NULL").select(f"{_DEAD}.*")
     labels = {"target": sql.lit(target), "query": sql.lit(query), "batch": sql.lit(batch).cast("bigint")}
     return rows.withColumns(labels)

@@ -75,7 +75,7 @@ class Suitability:
 
 
 def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
-    """Return how tasks reach the table's store, and the reason if they cannot (else None).
+    """Return the settings by which tasks access the store at `uri`, and the reason if they cannot (else None).
 
     Raises:
         ConfigurationError: a storage setting is wrong, or there are no credentials.
@@ -201,7 +201,7 @@ def open_commits(
 
 
 def _why_session_needs_spark(spark: SparkSession) -> str | None:
-    """Return the session's requirement that only the Spark lane meets, in one line; None: there is none.
+    """Return in one line which session setting only the Spark lane follows; None: there is no such setting.
 
     Raises:
         ConfigurationError: the session has a requirement that no lane meets.
@@ -217,7 +217,7 @@ def _why_session_needs_spark(spark: SparkSession) -> str | None:
 
 
 def _expected_description(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
-    """Return the expected description of a table to create. Raise ConfigurationError if Delta refuses a column."""
+    """Return the description that a table to create will have. Raise ConfigurationError if Delta refuses a column."""
     check_new_columns(schema, properties)
     partition_columns = (files.day_column,) if files.day_column else ()
     features = frozenset([CLUSTERING] if files.cluster_by else [])

@@ -43,7 +43,7 @@ _RANDOM_BITS, _OWNER_BITS = 41, 20
 
 
 def new_number(table_key: str) -> int:
-    """Draw a random number of 62 bits for a redrive into this table (`TableTarget.key`).
+    """Draw a random mark of 62 bits for a redrive into the table with this key (`TableTarget.key`).
 
     The lowest bits are a hash of the key. A dead letter from an earlier version does not name its table. Without the
     hash, another job with the same topic would treat the marked dead letters as its own.
@@ -52,12 +52,12 @@ def new_number(table_key: str) -> int:
 
 
 def is_number_of(number: int, table_key: str) -> bool:
-    """Return whether a redrive into this table may have drawn the number."""
+    """Return whether a mark may come from a redrive into the table with this key: by the hash in it, or by its age."""
     return is_version(number) or number % (1 << _OWNER_BITS) == _owner(table_key)
 
 
 def is_version(number: int) -> bool:
-    """Return whether the mark is a table version, as earlier versions of this package set it."""
+    """Return whether a mark is a table version, which earlier versions of this package set as the mark."""
     return number < _LOWEST_DRAWN
 
 

@@ -146,7 +146,7 @@ class JobDeadLetters:
         return _NOT_CERTAIN
 
     def _target(self, topic: str) -> TableTarget | str:
-        """Return the topic's table, or as text the reason why it has none."""
+        """Return the table to which the topic's rows go, or the reason why it has none, as a text."""
         try:
             return self.routing.target(topic)
         except TableError as error:
@@ -166,7 +166,7 @@ class JobDeadLetters:
 
 
 def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
-    """Return the dead letters that belong to the groups, with their group's `finished` as a column."""
+    """Return the dead letters of these groups; their column `finished` has the query's last finished batch."""
     rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
     own = sql.broadcast(dead_letters.sparkSession.createDataFrame(rows, _OWN))
     same = sql.col("topic") == sql.col("own_topic")

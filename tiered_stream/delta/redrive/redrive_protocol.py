@@ -84,7 +84,7 @@ def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
 
 
 def another_redrive(table: str) -> TableError:
-    """Return the error of a redrive that gives up because other commits came first at each attempt."""
+    """Return the error for a change to `table` that failed because other commits came first at each attempt."""
     return TableError(
         f"the table {table} was changed by others at each of {ATTEMPTS} attempts: another redrive is running. Run this "
         "one again when the other one has ended. No letter is lost"

@@ -20,7 +20,7 @@ from pyspark.sql import functions as sql
 
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
-from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_place
+from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_folder
 from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
 from tiered_stream.delta.redrive.dead_letter_marks import (
     IDENTITY_COLUMNS,
@@ -114,9 +114,9 @@ def _check_session(spark: SparkSession) -> None:
 def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Routing:
     if is_by_topic(settings, table):
         return plan_routing(spark, settings, table, "auto")
-    rows, places = plan_formats(spark, settings, {})
-    uri = table_place(spark, table)
-    return Routing(settings, replace(table_files(settings), uri=uri), (Route(".*", table, uri),), {}, rows, places)
+    rows, folders = plan_formats(spark, settings, {})
+    uri = table_folder(spark, table)
+    return Routing(settings, replace(table_files(settings), uri=uri), (Route(".*", table, uri),), {}, rows, folders)
 
 
 @dataclass(frozen=True)

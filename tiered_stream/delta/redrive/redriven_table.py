@@ -73,9 +73,9 @@ class RedrivenTable:
         writer = rows.write.format("delta").mode("append").option("txnAppId", transaction)
         writer = writer.option("txnVersion", Outcome.APPENDED.value)
         with spark_errors(self._name, "appended to"):
-            place = table_location(self._spark, find_address(self._spark, self._name))
+            folder = table_location(self._spark, find_address(self._spark, self._name))
             try:
-                writer.save(place)
+                writer.save(folder)
             except JAVA_ERRORS as error:
                 if not is_conflict(error):
                     raise

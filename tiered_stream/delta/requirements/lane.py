@@ -59,7 +59,7 @@ def table_schema(include_headers: bool, day_column: str | None) -> StructType:
 
 
 def check_fit(table: str, description: TableDescription, written: StructType, day_column: str | None) -> None:
-    """Check that the written columns fit the table, in either lane.
+    """Check that the table `table` accepts rows with the columns `written`, in either lane.
 
     Raises:
         ConfigurationError: a column does not fit, or the table has another partitioning than the day column; the error
@@ -168,7 +168,7 @@ def why_not_direct(
 
 
 def unmet_requirements(description: TableDescription) -> str | None:
-    """Return requirements of the table that the direct lane does not meet, in one line; None if it meets all."""
+    """Return in one line a requirement of the table that the direct lane does not meet; None if it meets all."""
     unmet = [
         requirement
         for requirement in requirements_of_table(
@@ -189,7 +189,7 @@ def unmet_requirements(description: TableDescription) -> str | None:
 
 
 def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
-    """Return a sentence about a field whose name in the table and in the rows differs only by case, or None.
+    """Return a text that names a field whose name differs between table and rows only by case, or None.
 
     Such names are the same field for Delta, but not for Parquet. `above` is the path of the type, ending in a dot.
     """
@@ -218,7 +218,7 @@ def _changed_rule(rules: TableRules, checked_rules: TableRules) -> str:
 
 
 def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
-    """Return a sentence about a rule that tasks cannot check, or None if they can check all rules.
+    """Return a text that names a rule that tasks cannot check, or None if they can check all rules.
 
     A rule about the day column is one, because tasks add the day after they check rows.
     """

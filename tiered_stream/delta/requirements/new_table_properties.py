@@ -47,7 +47,7 @@ def session_defaults(spark: SparkSession, own_properties: Mapping[str, str]) -> 
 
 
 def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the default properties that apply to a new table, next to the properties in `own_properties`.
+    """Return the properties in `defaults` that apply to a new table whose own properties are `own_properties`.
 
     Both arguments are by property name; a default whose name is in `own_properties` in any case does not apply. Nor do
     protocol versions and features if `delta.ignoreProtocolDefaults` is true.

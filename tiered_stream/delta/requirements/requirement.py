@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Kinds of places where a requirement for writers is set."""
+    """Places in a table or a session where a requirement for writers can be set."""
 
     FEATURE = "table feature"
     PROPERTY = "table property"
@@ -60,7 +60,7 @@ class Requirement:
 def entries(
     kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF
 ) -> list[Requirement]:
-    """Return an entry of the list for each of the names; the entries differ in nothing else."""
+    """Return one entry of the list for each name, all with the same kind, handling, note and `off`."""
     return [Requirement(kind, name, handling, note, off=off) for name in names]
 
 
@@ -77,7 +77,7 @@ class ImposedRequirement:
 
     @property
     def reason(self) -> str:
-        """Text of one line that says what the table, its column or the session has."""
+        """Text that says what the table, its column or the session has, such as `the session has X`."""
         label = self.requirement.label or self.name
         if self.requirement.kind is Kind.TYPE and not self.requirement.label:
             return f"the column {self.column} is {label}"

@@ -175,7 +175,7 @@ class S3aSettings:
         return known
 
     def check_supported(self) -> None:
-        """Raise NotForTasksError if a setting of the bucket asks something of writers that tasks do not do."""
+        """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do."""
         for name in names_of_bucket(self.bucket, self.names):
             requirement = find_s3a_requirement(name)
             if requirement is None and not may_concern_writers(name):
@@ -271,14 +271,14 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
 
 
 def _names(listed: str) -> tuple[str, ...]:
-    """Parse the text of a Java set into its members, which saves one call to the JVM for each member."""
+    """Parse the text of a Java set of names (`[a, b]`), which saves one call to the JVM for each name."""
     return tuple(filter(None, listed.strip("[]").split(", ")))
 
 
 def find_storage(
     settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
 ) -> tuple[TableStorage, str | None]:
-    """Return how tasks reach the table's bucket, and the reason if they cannot reach it as Spark does (else None).
+    """Return the settings by which tasks access the table's bucket, and the reason if Spark accesses it in another way.
 
     Raises:
         ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there

@@ -98,6 +98,6 @@ _CHECKED = tuple(entry for entry in SESSION_REQUIREMENTS if entry.handling not i
 
 
 def settings_in_list(spark: SparkSession) -> dict[str, str]:
-    """Return the session's settings that are in the list, without entries handled as `HONOURED` or `NOTHING`."""
+    """Return the session's settings that can keep a table from the direct lane or from deltalake, by name."""
     values = {entry.name: spark.conf.get(entry.name, None) for entry in _CHECKED}
     return {name: value for name, value in values.items() if value is not None}

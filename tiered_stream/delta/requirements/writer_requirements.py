@@ -39,7 +39,11 @@ def find_requirement(kind: Kind, name: str) -> Requirement | None:
 def requirements_of_table(
     features: Iterable[str], configuration: Mapping[str, str], fields: Iterable[Mapping[str, Any]]
 ) -> Iterator[ImposedRequirement]:
-    """Yield the table's requirements that not every commit of the direct lane meets; `fields` are in Spark's JSON."""
+    """Yield the requirements of a table that the direct lane does not meet with every committer.
+
+    `features` are the table's writer features, `configuration` its properties, and `fields` its columns in Spark's
+    JSON.
+    """
     for column in fields:
         yield from _of_field(column, column["name"])
     for name, value in configuration.items():
@@ -50,7 +54,10 @@ def requirements_of_table(
 
 
 def requirements_of_session(settings: Mapping[str, str]) -> Iterator[ImposedRequirement]:
-    """Yield the session's requirements that not every commit of the direct lane meets; `settings` by name."""
+    """Yield the session's requirements that the direct lane does not meet with every committer.
+
+    `settings` are by name.
+    """
     for name, value in settings.items():
         entry = find_requirement(Kind.SESSION, name)
         if entry is not None and value.lower() not in entry.off and entry.handling not in _MET:

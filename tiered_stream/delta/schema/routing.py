@@ -25,7 +25,7 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """Table that a query writes. `schema` has its columns.
+    """Table that a query writes: its name, files, columns (`schema`) and settings.
 
     `settings` are the query's settings, overridden by the settings of the table's topics. `rows` says how rows are made
     of records; None: the table is for dead letters.
@@ -46,15 +46,15 @@ class TableTarget:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Rule that sends topics whose whole name matches `pattern` to `table`, whose folder is the URI `place`.
+    """Rule that sends topics whose whole name matches `pattern` to `table`, whose folder is the URI `folder`.
 
-    `{topic}` stands for the topic in `table` and in `place`. `in_lower_case` says that the topic is in lower case in
+    `{topic}` stands for the topic in `table` and in `folder`. `in_lower_case` says that the topic is in lower case in
     the folder's name, because a catalog has named the folder.
     """
 
     pattern: str
     table: str
-    place: str
+    folder: str
     in_lower_case: bool = False
 
     def name_for(self, topic: str) -> str:
@@ -66,9 +66,9 @@ class Route:
         Raises:
             TableError: the folder's name contains the topic, and Kafka does not allow such a topic name.
         """
-        if TOPIC in self.place and (not _LEGAL_TOPIC.fullmatch(topic) or topic in (".", "..")):
+        if TOPIC in self.folder and (not _LEGAL_TOPIC.fullmatch(topic) or topic in (".", "..")):
             raise TableError(f"{topic!r:.300} is no name that Kafka allows a topic: it gets no table of its own")
-        return self.place.replace(TOPIC, topic.lower() if self.in_lower_case else topic)
+        return self.folder.replace(TOPIC, topic.lower() if self.in_lower_case else topic)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Routing:
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
     """Row formats that the driver has resolved, by topic; '' stands for all topics without their own settings."""
-    dead_letter_places: Mapping[str, str] = field(default_factory=dict)
+    dead_letter_folders: Mapping[str, str] = field(default_factory=dict)
     """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
     has_rules: bool = False
     """True if the formats in `rows` already include the rules of their tables."""
@@ -143,7 +143,7 @@ class Routing:
         name = GivenOptions(target.settings).read(DEAD_LETTER_TABLE)
         if name is None:
             return None
-        uri = self.dead_letter_places.get(name, name)
+        uri = self.dead_letter_folders.get(name, name)
         files = replace(target.files, uri=uri, day_column=None, cluster_by=())
         # With ADD, a table that an earlier version created gets the columns that it lacks.
         settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
@@ -154,11 +154,11 @@ def routing_options(routing: Routing) -> dict[str, str]:
     """Return the source's options from which `routing_of` restores the routing; Spark redacts options with secrets."""
     rows = {topic: rows_of_topic.to_json() for topic, rows_of_topic in routing.rows.items()}
     # Topics go into one JSON value, because names of Spark's options ignore case.
-    values = {"routes": routing.routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
+    values = {"routes": routing.routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_folders,
             "has_rules": routing.has_rules}  # fmt: skip
     options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(values).decode()}
     # Dead letters have headers, whether the tables get headers or not.
-    needed = routing.dead_letter_places or any(rows_of_topic.needs_headers for rows_of_topic in routing.rows.values())
+    needed = routing.dead_letter_folders or any(rows_of_topic.needs_headers for rows_of_topic in routing.rows.values())
     return dict(with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {}))
 
 

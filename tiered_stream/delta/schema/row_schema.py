@@ -105,7 +105,7 @@ def shared_columns(rows: Iterable[RowFormat], day_column: str | None) -> StructT
 
 
 def joined_columns(schemas: Iterable[StructType]) -> StructType:
-    """Return the columns that take rows of all these schemas, which have grown from one schema.
+    """Return the columns of a table that takes rows of all these schemas, which have evolved from one schema.
 
     Raises:
         UnsupportedDataError: a number has become wider in two ways that no column takes together.
@@ -252,7 +252,7 @@ def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, s
 
 
 def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns that hold a record's parts unchanged: the name in the table, by Kafka's name.
+    """Return the table's columns that hold parts of a Kafka record unchanged: the table's name by Kafka's name.
 
     A key or value of format `string` counts as unchanged. Parts that are decoded or left out are missing. `headers` are
     included even if includeHeaders is off.

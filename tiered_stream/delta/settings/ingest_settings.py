@@ -267,7 +267,7 @@ def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
-    """Return the settings that topics which share a table have in common, with `ingest.topic.NAME.*` applied.
+    """Return the settings of topics that share a table: `settings` with `ingest.topic.NAME.*` of these topics applied.
 
     Raises:
         ConfigurationError: the topics have different settings, or a setting cannot be set for a single topic.

@@ -40,8 +40,8 @@ class DeadLetterLimit:
     count: int | None = None
     percent: float | None = None
 
-    def is_passed(self, dead: int, records: int) -> bool:
-        """Return whether `dead` dead letters exceed the limit; `records` is the number of all records, dead or not."""
+    def is_exceeded(self, dead: int, records: int) -> bool:
+        """Return whether `dead` dead letters among `records` records exceed the limit."""
         if self.count is not None:
             return dead > self.count
         return self.percent is not None and dead * 100 > self.percent * records
@@ -234,7 +234,7 @@ def infers(settings: Mapping[str, str]) -> bool:
 
 
 def evolution_of(settings: Mapping[str, str]) -> Evolution:
-    """Return how the table follows a schema that grows (`ingest.schemaEvolution`)."""
+    """Return the setting `ingest.schemaEvolution`, which says how the table follows a schema that gets new fields."""
     return GivenOptions(settings).read(SCHEMA_EVOLUTION)
 
 

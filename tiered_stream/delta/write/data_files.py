@@ -62,7 +62,10 @@ class DataFile:
 
     @property
     def share(self) -> str:
-        """Key of the table with whose batch the file is committed; for dead letters, the table they were meant for."""
+        """Key of the table that the file belongs to in a batch.
+
+        For dead letters, the table that they were meant for.
+        """
         return self.dead_letters_for or self.table
 
 
@@ -71,7 +74,7 @@ class HeldRows:
     """Records of a task that are in no file because their table is parked, or one of its folders cannot be written.
 
     `table` is the key of the table that the records are for. `offsets` has the first and the last offset of each
-    partition, both inclusive. `reason` is the reason.
+    partition, both inclusive. `reason` says why they are in no file.
     """
 
     table: str
@@ -150,7 +153,7 @@ def _from_json(text: str) -> dict[str, Any]:
 
 
 def observed(rows: DataFrame) -> DataFrame:
-    """Return the rows, with their totals reported in each `StreamingQueryProgress` under `OBSERVATION`."""
+    """Return the rows so that Spark reports their totals in each `StreamingQueryProgress` under `OBSERVATION`."""
     return rows.observe(OBSERVATION, *_file_totals(rows.sparkSession.sparkContext._gateway))
 
 

@@ -36,7 +36,7 @@ class DataFolder:
         raise NotImplementedError
 
     def grown(self, file: Any) -> None:
-        """Act on a file after a row group was written to it, for example by freeing page cache."""
+        """Called after a row group was written to the file; a folder may free page cache then."""
 
     def waiting_bytes(self, file: Any) -> int:
         """Return how many bytes written to the file are still in memory."""

@@ -48,7 +48,7 @@ class FileStatistics:
         """Columns with a NaN, which get no bounds because Spark sorts NaN above all numbers."""
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
-        """Add a batch of one Kafka partition; it has at least one row, and its rows are in offset order."""
+        """Add the rows of one Kafka partition to the statistics: at least one row, in offset order."""
         self.records += batch.num_rows
         topic = find_column(batch.schema, TOPIC)
         for index, path in _indexed(table_columns(batch.schema)):

@@ -88,7 +88,7 @@ def write_splits(
 
 
 def _with_topic_ids(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
-    """Return the file with the ids of its topics, as far as `ids` has them."""
+    """Return the file's description with the ids of its topics, as far as `ids` has them."""
     topics = {partition.topic for partition in file.offsets}
     return replace(file, topic_ids={topic: ids[topic] for topic in topics & ids.keys()})
 
@@ -153,7 +153,10 @@ class TaskWriter:
 
     @contextmanager
     def _give_up_on_error(self, share: str) -> Iterator[None]:
-        """Give up a table and its dead letters on a TableError in the `with` block; without parking, re-raise it."""
+        """Give up a table and its dead letters if the `with` block raises a TableError.
+
+        Without parking, raise it again.
+        """
         try:
             yield
         except TableError as error:
@@ -181,7 +184,10 @@ class TaskWriter:
 
     @contextmanager
     def _counted(self, key: _Key, writer: TableWriter) -> Iterator[None]:
-        """Update the sums with the writer's memory and open files after the `with` block; 0 if the block fails."""
+        """Update the sums of memory and open files after the `with` block.
+
+        The writer counts as 0 if the block fails.
+        """
         after = 0, 0
         try:
             yield
