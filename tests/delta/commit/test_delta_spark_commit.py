@@ -22,9 +22,9 @@ from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, is_conflict
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.committer import Committer, lock_for_deltalake
 from tiered_stream.delta.commit.compaction import compaction_of
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark, opened_logs
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, create_table, describe
-from tiered_stream.delta.commit.deltalake_compaction import MANY
+from tiered_stream.delta.commit.deltalake_compaction import MIN_SMALL_FILES
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.requirements.lane import table_schema
@@ -301,27 +301,26 @@ def test_what_delta_spark_has_opened_is_compacted_by_delta_spark(
 ) -> None:
     """deltalake would need its lock until the last row is written, and batches would wait for it."""
     commits = TableCommits(DeltalakeTable(files), planned(files), fail_at_gap)
-    for batch in range(MANY):
+    for batch in range(MIN_SMALL_FILES):
         commits.commit(QUERY, batch, written(files, 2, 2 * batch))
     if opened:
         spark_table(spark, files).begin()
     due = replace(files, compact_every=1)
     compaction = compaction_of(spark, address_of(spark, files), due, Committer(COMMIT_BY_DELTALAKE, ""))
     assert compaction is not None
-    compaction.after(MANY - 1, MANY)
+    compaction.after(MIN_SMALL_FILES - 1, MIN_SMALL_FILES)
     compaction.wait()
     newest = table(files).history(1)[0]
     assert newest["operation"] == "OPTIMIZE" and engine in str(newest)
-    assert len(table(files).file_uris()) == 1 and offsets(files) == list(range(2 * MANY))
+    assert len(table(files).file_uris()) == 1 and offsets(files) == list(range(2 * MIN_SMALL_FILES))
 
 
 def test_a_table_is_not_opened_for_a_lock_that_nobody_else_has(spark: SparkSession, files: TableFiles) -> None:
     by_delta = spark_table(spark, files)
     TableCommits(DeltalakeTable(files, by_delta.lock), planned(files), fail_at_gap).commit(QUERY, 0, [])
-    logs = opened_logs(spark)
-    assert logs.find(logs.key(str(folder(files)))) is None
+    assert not by_delta.is_opened()
     by_delta.begin()
-    assert logs.find(logs.key(str(folder(files)))).equals(by_delta._log())
+    assert by_delta.is_opened() and by_delta._opened_lock().equals(by_delta._log().snapshotLock())
 
 
 @pytest.mark.parametrize("overwrites", [False, True])
