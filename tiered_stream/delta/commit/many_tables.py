@@ -39,7 +39,7 @@ BATCHES_BETWEEN_TRIES = 10
 """Number of batches after which the driver tries again to catch up parked tables."""
 _MAX_NAMED = 5
 
-_Result = TypeVar("_Done")
+_Result = TypeVar("_Result")
 OpenTable = Callable[[TableTarget, Landed], TableCommits]
 """Function that opens or creates a table, given the newest batch that it got. Raises TieredStreamError."""
 

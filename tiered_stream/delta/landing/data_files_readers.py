@@ -73,11 +73,9 @@ class TasksWrite:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> TasksWrite:
-        options = GivenOptions(options)
-        park = options.read(ON_TABLE_ERROR) == PARK
-        return cls(
-            routing_of(options), park, options.read(PARKED_FILE), options.read(ONLY_TABLE), options.read(TRANSACTION)
-        )
+        read = GivenOptions(options).read
+        park = read(ON_TABLE_ERROR) == PARK
+        return cls(routing_of(options), park, read(PARKED_FILE), read(ONLY_TABLE), read(TRANSACTION))
 
     def partitions(
         self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()

@@ -297,7 +297,7 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
     at = rest.lower().find("." + PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX).lower())
     if at > 0:
         return rest[:at], _INGEST_PREFIX + rest[at + 1 :]
-    known = [name.removeprefix(_INGEST_PREFIX) for name in (TABLE, *(name.name for name in TOPIC_OPTIONS))]
+    known = [own.removeprefix(_INGEST_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
     for own in sorted(known, key=len, reverse=True):
         if rest.lower().endswith("." + own.lower()) and len(rest) > len(own) + 1:
             return rest[: -len(own) - 1], _INGEST_PREFIX + own

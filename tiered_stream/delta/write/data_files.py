@@ -148,7 +148,7 @@ def _from_json(text: str) -> dict[str, Any]:
         TopicPartition(topic, partition): (first, last) for topic, partition, first, last in values["offsets"]
     }
     if "topic_ids" in values:
-        values["topic_ids"] = {topic: UUID(text) for topic, text in values["topic_ids"].items()}
+        values["topic_ids"] = {topic: UUID(topic_id) for topic, topic_id in values["topic_ids"].items()}
     return values
 
 
