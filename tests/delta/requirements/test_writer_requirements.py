@@ -109,7 +109,7 @@ def test_the_direct_lane_does_what_the_list_says(entry: Requirement) -> None:
 def test_a_sessions_setting_is_asked_for_unless_the_list_says_that_it_asks_for_nothing(entry: Requirement) -> None:
     name = f"{entry.name[:-1]}x" if entry.name.endswith("*") else entry.name
     quiet = entry.handling in (Handling.HONOURED, Handling.NOTHING)
-    assert [each.requirement for each in requirements_of_session({name: "some value"})] == ([] if quiet else [entry])
+    assert [each.entry for each in requirements_of_session({name: "some value"})] == ([] if quiet else [entry])
     assert not list(requirements_of_session(dict.fromkeys([name], "false")))
 
 

@@ -133,10 +133,13 @@ class TableCommits:
     def check(self, files: Sequence[DataFile]) -> None:
         """Check that the table would accept the files now; columns that the files need are added or widened first.
 
+        The table's state for the commit that follows is read in the background.
+
         Raises:
             TableError: the table was replaced by another, or no longer fits the direct lane or the files.
         """
         self._begin_fitting(self._begin(), files)
+        self._table.prepare()
 
     def prepare(self) -> None:
         """Start to read the table's state for the next commit in the background, while tasks still write the files."""

@@ -113,7 +113,7 @@ def choose_committer(
     if names := _requirements_for_spark(description):
         return Committer(COMMIT_BY_SPARK, f"the table has {names}")
     for requirement in requirements_of_session(settings_in_list(spark)):
-        if requirement.requirement.handling is Handling.BY_SPARK:
+        if requirement.entry.handling is Handling.BY_SPARK:
             return Committer(COMMIT_BY_SPARK, requirement.reason)
     return Committer(
         COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
@@ -152,9 +152,7 @@ def _requirements_for_spark(description: TableDescription) -> str:
     The text is empty if there are none.
     """
     unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
-    names = dict.fromkeys(
-        requirement.name for requirement in unmet if requirement.requirement.handling is Handling.BY_SPARK
-    )
+    names = dict.fromkeys(requirement.name for requirement in unmet if requirement.entry.handling is Handling.BY_SPARK)
     if TYPE_WIDENING in names:
         names = dict.fromkeys(name for name in names if name not in type_widening.FEATURES)
     return " and ".join(names)

@@ -47,9 +47,7 @@ def _look_up(target: TableTarget) -> TableRules | None:
     assert target.rows
     try:
         table = open_table(target.files)
-        description = (
-            describe(table) if table else TableDescription(tuple(orjson.loads(target.schema.json())["fields"]))
-        )
+        description = describe(table) if table else TableDescription(tuple(target.schema.jsonValue()["fields"]))
         rules = table_rules(description)
         if table is None and not rules:
             return None

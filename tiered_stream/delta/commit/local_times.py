@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-import orjson
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampNTZType
 
 from tiered_stream.delta.schema.json_types import common_fields, struct_of
@@ -69,7 +68,7 @@ def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: Struct
     Raises:
         ConfigurationError: a column mixes the two kinds; the error names it.
     """
-    for path, table_type, written_type in _other_times(struct_of(fields), orjson.loads(written.json())):
+    for path, table_type, written_type in _other_times(struct_of(fields), written.jsonValue()):
         raise ConfigurationError(
             f"the table {table} has {'.'.join(path)} as {table_type}, but it is {written_type} in what is written: "
             f"land in another table, or write {table_type} in the schema (a local time has no time zone)"

@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -208,11 +207,9 @@ def _why_session_needs_spark(spark: SparkSession) -> str | None:
     """
     requirements = list(requirements_of_session(settings_in_list(spark)))
     for requirement in requirements:
-        if requirement.requirement.handling is Handling.REFUSED:
-            raise ConfigurationError(f"{requirement.reason}: {requirement.requirement.note}")
-    left = (
-        requirement.reason for requirement in requirements if requirement.requirement.handling is Handling.SPARK_LANE
-    )
+        if requirement.entry.handling is Handling.REFUSED:
+            raise ConfigurationError(f"{requirement.reason}: {requirement.entry.note}")
+    left = (requirement.reason for requirement in requirements if requirement.entry.handling is Handling.SPARK_LANE)
     return next(left, None)
 
 
@@ -221,7 +218,7 @@ def _expected_description(files: TableFiles, schema: StructType, properties: Map
     check_new_columns(schema, properties)
     partition_columns = (files.day_column,) if files.day_column else ()
     features = frozenset([CLUSTERING] if files.cluster_by else [])
-    return TableDescription(tuple(orjson.loads(schema.json())["fields"]), partition_columns, properties, features)
+    return TableDescription(tuple(schema.jsonValue()["fields"]), partition_columns, properties, features)
 
 
 def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:

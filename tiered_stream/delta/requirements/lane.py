@@ -67,7 +67,7 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
     """
     columns = {column["name"].lower(): column for column in description.fields}
     widens = bool(description.writer_features & type_widening.FEATURES)
-    for column in orjson.loads(written.json())["fields"]:
+    for column in written.jsonValue()["fields"]:
         name, known = column["name"], columns.pop(column["name"].lower(), None)
         if known is None:
             raise ConfigurationError(
@@ -164,7 +164,7 @@ def why_not_direct(
         return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
     if description.partition_columns != ((day_column,) if day_column else ()):
         return f"the table is {_partitioned(description)}"
-    return _case_mismatch(struct_of(description.fields), orjson.loads(written.json()))
+    return _case_mismatch(struct_of(description.fields), written.jsonValue())
 
 
 def unmet_requirements(description: TableDescription) -> str | None:
@@ -174,10 +174,10 @@ def unmet_requirements(description: TableDescription) -> str | None:
         for requirement in requirements_of_table(
             description.writer_features, description.configuration, description.fields
         )
-        if requirement.requirement.handling is not Handling.BY_SPARK
+        if requirement.entry.handling is not Handling.BY_SPARK
     ]
-    features = [requirement.name for requirement in unmet if requirement.requirement.kind is Kind.FEATURE]
-    others = [requirement.reason for requirement in unmet if requirement.requirement.kind is not Kind.FEATURE]
+    features = [requirement.name for requirement in unmet if requirement.entry.kind is Kind.FEATURE]
+    others = [requirement.reason for requirement in unmet if requirement.entry.kind is not Kind.FEATURE]
     if others:
         return others[0]
     for column in description.fields:

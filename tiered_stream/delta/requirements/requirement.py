@@ -71,16 +71,16 @@ class ImposedRequirement:
     `column` is empty for a requirement of the whole table or of the session.
     """
 
-    requirement: Requirement
+    entry: Requirement
     name: str
     column: str = ""
 
     @property
     def reason(self) -> str:
         """Text that says what the table, its column or the session has, such as `the session has X`."""
-        label = self.requirement.label or self.name
-        if self.requirement.kind is Kind.TYPE and not self.requirement.label:
+        label = self.entry.label or self.name
+        if self.entry.kind is Kind.TYPE and not self.entry.label:
             return f"the column {self.column} is {label}"
-        if self.requirement.kind is Kind.SESSION:
+        if self.entry.kind is Kind.SESSION:
             return f"the session has {label}"
         return f"the column {self.column} has {label}" if self.column else f"the table has {label}"
