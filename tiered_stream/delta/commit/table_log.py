@@ -46,21 +46,15 @@ class TableLog:
         The result is by topic, and empty if no such commit is found.
         """
         for version in range(last, first - 1, -1):
-            newest = self.newest_batch(query_id, version, version)
-            if newest is None:  # this version is removed, and so are all earlier ones
+            try:
+                newest = self.newest_batch(query_id, version, version)
+                commits = [] if newest == -1 else list(self._actions(version, version, "commitInfo"))
+                if commits and (topic_ids := _topic_ids(commits[0].get("userMetadata"))):
+                    return topic_ids
+            except FileNotFoundError:  # this version is removed, and so are all earlier ones
                 break
-            if newest >= 0 and (topic_ids := self._ids_in(version)):
-                return topic_ids
-        return {}
-
-    def _ids_in(self, version: int) -> dict[str, UUID]:
-        try:
-            for commit in self._actions(version, version, "commitInfo"):
-                return _topic_ids(commit.get("userMetadata"))
-        except FileNotFoundError:
-            pass
-        except ValueError as error:
-            raise TableError(f"the table {self._files.uri}, version {version} of its log: {error}") from error
+            except ValueError as error:
+                raise TableError(f"the table {self._files.uri}, version {version} of its log: {error}") from error
         return {}
 
     def digest(self, version: int) -> bytes | None:

@@ -15,18 +15,19 @@ from urllib.parse import urlsplit
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind
 from tiered_stream.delta.requirements.s3a_requirements import (
     ACL,
     AES256,
     CANNED_ACLS,
     ENCRYPTION,
+    S3A_PREFIX,
     STORAGE_CLASS,
     STORAGE_CLASSES,
-    find_s3a_requirement,
     may_concern_writers,
     names_of_bucket,
 )
+from tiered_stream.delta.requirements.writer_requirements import find_requirement
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 
@@ -177,7 +178,7 @@ class S3aSettings:
     def check_supported(self) -> None:
         """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do."""
         for name in names_of_bucket(self.bucket, self.names):
-            requirement = find_s3a_requirement(name)
+            requirement = find_requirement(Kind.SESSION, S3A_PREFIX + name)
             if requirement is None and not may_concern_writers(name):
                 continue
             value = self.text(name) or ""

@@ -97,14 +97,6 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
         "s3guard.*", "select.*", "socket.*", "ssl.channel.mode", "threads.*", "user.agent.prefix", "vectored.*",
     ),
 )  # fmt: skip
-_BY_NAME = {entry.name: entry for entry in S3A_REQUIREMENTS}
-_PREFIXES = tuple(entry for entry in S3A_REQUIREMENTS if entry.name.endswith("*"))
-
-
-def find_s3a_requirement(name: str) -> Requirement | None:
-    """Return the list's entry for a setting, named without `fs.s3a.`; None: the setting is not in the list."""
-    full = S3A_PREFIX + name
-    return _BY_NAME.get(full) or next((entry for entry in _PREFIXES if entry.covers(Kind.SESSION, full)), None)
 
 
 def may_concern_writers(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -292,17 +293,15 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
     Raises:
         ConfigurationError: the setting cannot be set for a single topic.
     """
-    rest = name[len(TOPIC_PREFIX) :]
-    # Table properties come first, because a property's name may end like a setting's.
-    at = rest.lower().find("." + PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX).lower())
-    if at > 0:
-        return rest[:at], _INGEST_PREFIX + rest[at + 1 :]
     known = [own.removeprefix(_INGEST_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
-    for own in sorted(known, key=len, reverse=True):
-        if rest.lower().endswith("." + own.lower()) and len(rest) > len(own) + 1:
-            return rest[: -len(own) - 1], _INGEST_PREFIX + own
-    of_tables = PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX)
-    raise ConfigurationError(f"setting {name} is unknown; a topic may have {', '.join(known)} and {of_tables}*")
+    properties = PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX)
+    # The shortest topic counts, because a property's name may end like a setting's.
+    forms = "|".join([f"{re.escape(properties)}.*", *map(re.escape, known)])
+    match = re.fullmatch(rf"(.+?)\.({forms})", name[len(TOPIC_PREFIX) :], re.IGNORECASE | re.DOTALL)
+    if match is None:
+        raise ConfigurationError(f"setting {name} is unknown; a topic may have {', '.join(known)} and {properties}*")
+    declared_name = next((own for own in known if own.lower() == match[2].lower()), match[2])
+    return match[1], _INGEST_PREFIX + declared_name
 
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:

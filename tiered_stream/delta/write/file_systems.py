@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -80,15 +81,10 @@ def normal_path(path: str) -> str:
         raise _refusal(path, f"libraries read {escaped} in it in different ways")
     if match is None or not _DOTS.intersection(names):
         return path
-    kept_names: list[str] = []
-    for name in filter(None, names):
-        if name == ".." and not kept_names:
-            raise _refusal(path, "it leads above its root")
-        if name == "..":
-            kept_names.pop()
-        elif name != ".":
-            kept_names.append(name)
-    return f"{match[1]}/{'/'.join(kept_names)}"
+    below_root = posixpath.normpath(match[2].lstrip("/") or ".")
+    if below_root.split("/")[0] == "..":
+        raise _refusal(path, "it leads above its root")
+    return f"{match[1]}/{'' if below_root == '.' else below_root}"
 
 
 def _unescaped(name: str) -> str:
