@@ -171,18 +171,21 @@ class RowFormat:
 
 def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
     """Return the format that `RowFormat.to_json` has written, with the properties `registry`."""
-    return replace(_from_json(RowFormat, orjson.loads(text)), registry=registry)
+    rows: RowFormat = _from_json(RowFormat, orjson.loads(text))
+    return replace(rows, registry=registry)
 
 
-_annotated_types = cache(get_type_hints)
+@cache
+def _annotated_types(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind)
 
 
 def _from_json(kind: Any, value: Any) -> Any:
     """Return the value of the type `kind`, as it is annotated, that `RowFormat.to_json` has turned into `value`."""
     arguments = get_args(kind)
-    if is_dataclass(kind):
-        kinds = _annotated_types(kind)
-        return kind(**{name: _from_json(kinds[name], part) for name, part in value.items()})
+    if isinstance(kind, type) and is_dataclass(kind):
+        types = _annotated_types(kind)
+        return kind(**{name: _from_json(types[name], part) for name, part in value.items()})
     if isinstance(kind, UnionType):
         return None if value is None else _from_json(arguments[0], value)
     if get_origin(kind) is tuple:
