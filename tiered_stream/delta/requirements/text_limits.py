@@ -48,8 +48,8 @@ def text_limits(field: Mapping[str, Any], above: FieldPath = ()) -> Iterator[Tex
 def _pattern(path: FieldPath, kind: Any, texts: list[FieldPath]) -> str:
     """Return the pattern of the declared type of a column or field with the type `kind`.
 
-    The paths of the texts in it are added to `texts`, in the order of the pattern's groups. Optional groups are
-    possessive, so that no text takes long to match.
+    The paths of the texts in it are added to `texts`, in the order of the pattern's groups. Groups that repeat or have
+    alternatives are atomic, so that no text takes long to match.
     """
     if not isinstance(kind, dict):
         if kind == "string":
@@ -60,7 +60,7 @@ def _pattern(path: FieldPath, kind: Any, texts: list[FieldPath]) -> str:
     if kind["type"] == "struct":
         fields = (f"(?:{re.escape(name)}|{re.escape(_quoted(name))}):{pattern}" for name, pattern in inner)
         # Fields that a struct got later, at its end, are not in the text.
-        items = "".join(f"(?:{',' if number else ''}{field})?+" for number, field in enumerate(fields))
+        items = "".join(f"(?>{',' if number else ''}{field}|(?=>))" for number, field in enumerate(fields))
     return f"{re.escape(kind['type'])}<{items}>"
 
 
