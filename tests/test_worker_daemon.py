@@ -30,8 +30,9 @@ def pool(_):
     import pyarrow
     return pyarrow.default_memory_pool().backend_name
 
+needed = {"numba", "boto3", "tiered_stream.delta.landing.data_files_readers"}
 found = {
-    "imported": workers.map(lambda _: "numba" in sys.modules and "boto3" in sys.modules).collect(),
+    "imported": workers.map(lambda _: needed <= sys.modules.keys()).collect(),
     "heaps": workers.map(lambda _: heaps_of_threads()).collect(),
     "pools": workers.map(pool).collect(),
     "rows": spark.read.format("tiered_stream").options(**options(ODD)).load().count(),

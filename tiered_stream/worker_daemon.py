@@ -26,6 +26,7 @@ def import_ahead() -> None:
     """Import the modules that tasks of both lanes need, and load the compiled kernels."""
     import pyspark.worker  # noqa: F401
 
+    from tiered_stream.delta.landing import data_files_readers  # noqa: F401
     from tiered_stream.delta.write import task_writer  # noqa: F401
     from tiered_stream.records.decoder import compile_kernels
     from tiered_stream.storage.s3_store import load_models

@@ -16,7 +16,7 @@ from tests.dead_letter_model.world import World, time_of
 from tests.delta.typed_archive import typed_options
 from tests.stack.spark import SHORT_LIVED_JVM
 from tiered_stream import land
-from tiered_stream.delta.redrive.redrive_run import Chosen, redrive
+from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.replay.run_replay import replay
 
@@ -78,7 +78,7 @@ def run(world: World, step: Run, begun: Begun | None = None, *, parks: bool = Fa
                 _land(world, step)
             case Redrive():
                 given = settings(world, step.schema) | world.route | parking(parks=parks)
-                redrive(cast(SparkSession, world.spark), given, world.target, Chosen())
+                redrive(cast(SparkSession, world.spark), given, world.target, DeadLetterFilter())
             case _:
                 assert begun is not None
                 _replay(world, step.schema, begun)

@@ -125,7 +125,7 @@ class Race:
         commits = landing._commits()
         for batch_id in range(len(list(done.iterdir())), self.commits):
             if not commits.is_committed(QUERY, batch_id):
-                writer = TableWriter(landing.files, 0)
+                writer = TableWriter(landing.target.files, 0)
                 writer.add(TopicPartition(LONG, 0), decoded([Record(b"k", b"v")], batch_id, TopicPartition(LONG, 0)))
                 commits.commit(QUERY, batch_id, writer.finish())
             (done / str(batch_id)).touch()

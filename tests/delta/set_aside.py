@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.commit.dead_letters import dead_letter_columns
-from tiered_stream.delta.redrive.job_dead_letters import Chosen
+from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
 from tiered_stream.delta.redrive.redrive_run import RedriveReport, redrive
 
 Places = list[tuple[str, int]]
@@ -29,7 +29,7 @@ class SetAside:
     def table(self, name: str = "table") -> str:
         return str(self.folder / name)
 
-    def make_table(self, name: str = "table") -> None:
+    def create_table(self, name: str = "table") -> None:
         columns = "id BIGINT, name STRING, topic STRING, offset BIGINT"
         self.spark.sql(f"CREATE TABLE delta.`{self.table(name)}` ({columns}) USING delta")
 
@@ -42,7 +42,7 @@ class SetAside:
         made.write.format("delta").mode("append").save(self.dead)
 
     def redrive(
-        self, given: Mapping[str, str] | None = None, chosen: Chosen | None = None, *, table: str = "table",
+        self, given: Mapping[str, str] | None = None, chosen: DeadLetterFilter | None = None, *, table: str = "table",
         dry_run: bool = False,
     ) -> RedriveReport:  # fmt: skip
         settings = {
@@ -52,7 +52,7 @@ class SetAside:
         }  # fmt: skip
         if not any(name.startswith("subscribe") or name == "assign" for name in settings):
             settings["subscribe"] = "orders"
-        return redrive(self.spark, settings, self.table(table), chosen or Chosen(), dry_run=dry_run)
+        return redrive(self.spark, settings, self.table(table), chosen or DeadLetterFilter(), dry_run=dry_run)
 
     def read(self, place: str) -> DataFrame:
         return self.spark.read.format("delta").load(place)

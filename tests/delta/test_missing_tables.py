@@ -1,4 +1,4 @@
-"""A query whose table Spark has to make: the table is made while the query starts."""
+"""A query whose table Spark has to make: planning the query makes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, everything, landed, options
-from tiered_stream.delta.landing import land as landings
 from tiered_stream.delta.landing.land import Landing, plan_landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableError
@@ -43,12 +42,11 @@ def made_with(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("given", [{}, {"ingest.dayColumn": "day"}, {"ingest.clusterBy": "offset"}])
-def test_it_is_made_at_the_start_and_is_as_it_was_planned(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+def test_planning_makes_the_table_and_the_query_lands_in_it(
+    spark: SparkSession, tmp_path: Path, given: dict[str, str]
 ) -> None:
     landing = planned(spark, tmp_path, **given)
-    assert landing.lane is Lane.DIRECT and not (tmp_path / "table").exists()
-    monkeypatch.setattr(landings, "_plan_landing", None)  # it is not planned again
+    assert landing.lane is Lane.DIRECT and DeltaTable(tmp_path / "table").version() == 0
     landing.start().awaitTermination()
     assert landed(tmp_path / "table").equals(everything(ODD))
 
@@ -56,9 +54,8 @@ def test_it_is_made_at_the_start_and_is_as_it_was_planned(
 def test_a_query_whose_table_cannot_be_made_says_so_and_does_not_run(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "of-another").write_text("Delta makes no table beside other files")
-    landing = planned(spark, tmp_path)
     with pytest.raises(TableError, match="do not find it at .*: either other files are in its folder"):
-        landing.start()
+        planned(spark, tmp_path)
     assert not spark.streams.active
     assert [each.name for each in (tmp_path / "table").iterdir()] == ["of-another"]
     (tmp_path / "table" / "of-another").unlink()
@@ -66,36 +63,23 @@ def test_a_query_whose_table_cannot_be_made_says_so_and_does_not_run(spark: Spar
     assert landed(tmp_path / "table").equals(everything(ODD))
 
 
-def test_one_that_becomes_another_than_was_planned_is_landed_in_by_the_lane_that_it_allows(
+def test_a_table_that_the_session_makes_with_column_mapping_is_landed_in_by_the_spark_lane(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    landing = planned(spark, tmp_path)
     with made_with(spark, COLUMN_MAPPING, "name"):
-        landing.start().awaitTermination()
-    assert "the spark lane: the column key has a physical name of its own" in caplog.text
+        planned(spark, tmp_path).start().awaitTermination()
+    assert "the spark lane: the table has column mapping" in caplog.text
     found = spark.read.format("delta").load(str(tmp_path / "table"))
     assert found.count() == everything(ODD).num_rows
 
 
-def test_one_that_becomes_another_is_refused_where_the_direct_lane_was_asked_for(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    landing = planned(spark, tmp_path, "direct")
+def test_such_a_table_is_refused_where_the_direct_lane_was_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     with (
         made_with(spark, COLUMN_MAPPING, "name"),
         pytest.raises(ConfigurationError, match="the direct lane cannot write to .*column mapping"),
     ):
-        landing.start()
-    assert not spark.streams.active
-
-
-def test_one_that_another_query_makes_meanwhile_is_shared(spark: SparkSession, tmp_path: Path) -> None:
-    landing = planned(spark, tmp_path)
-    spark.sql(f"CREATE TABLE delta.`{tmp_path}/table` (key BINARY, value BINARY, offset BIGINT NOT NULL, topic STRING, "
-              "partition INT, timestamp TIMESTAMP, timestampType INT, headers "
-              "ARRAY<STRUCT<key: STRING, value: BINARY>>) USING delta")  # fmt: skip
-    landing.start().awaitTermination()
-    assert landed(tmp_path / "table").equals(everything(ODD))
+        planned(spark, tmp_path, "direct")
+    assert not spark.streams.active and not (tmp_path / "table").exists()
 
 
 def test_who_plans_a_landing_finds_its_table_made(spark: SparkSession, tmp_path: Path) -> None:

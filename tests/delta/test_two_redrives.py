@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.set_aside import SetAside, of
-from tiered_stream.delta.redrive.dead_letter_marks import LetterMarks
+from tiered_stream.delta.redrive.dead_letter_marks import DeadLetterMarks
 from tiered_stream.delta.redrive.redrive_run import RedriveReport
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 
 pytestmark = pytest.mark.slow
 
-STEPS = {LetterMarks: ("mark", "clear", "delete"), RedrivenTable: ("outcome", "append", "give_up")}
+STEPS = {DeadLetterMarks: ("mark", "clear", "delete"), RedrivenTable: ("outcome", "append", "give_up")}
 """What a redrive does one after the other: each reads or changes a table."""
 PLAIN = ("mark", "outcome", "append", "outcome", "delete")
 """The steps of a redrive of one topic that nobody disturbs."""

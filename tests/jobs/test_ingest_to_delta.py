@@ -70,7 +70,7 @@ def test_sick_topics_cost_themselves_only_and_few_start_at_once(
             running.append(self)
 
     monkeypatch.setattr(ingest_run, "IngestQuery", Seen)
-    monkeypatch.setattr(ingest_run, "MOST_STARTING", 2)
+    monkeypatch.setattr(ingest_run, "MAX_STARTING", 2)
     names = ",".join(["unwritable", "missing", *topics])
     metrics = tmp_path / "metrics.json"
     settings = {**options(stack, names), **by_topic(tmp_path), "fetchOffset.numRetries": "1"}

@@ -12,7 +12,7 @@ import typer
 from tiered_stream.cli.arguments import Assignments, SparkArguments, with_grouped_arguments
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.properties_files import parse_assignments, read_settings
+from tiered_stream.options.command_settings import command_settings
 
 INGEST_EXIT_CODES = (
     "Exit codes: 0 all rows are landed; 1 a query failed; 2 the settings are wrong, and no query was started."
@@ -40,13 +40,9 @@ def ingest(
     from tiered_stream.ingest.ingest_run import console, run
 
     try:
-        from_arguments = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
-        from_file = read_settings(settings) if settings else {}
-        from_options = parse_assignments(option, "--option")
-        builder = session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf)
-        outcome = run(
-            {**from_file, **from_options, **{name: value for name, value in from_arguments.items() if value}}, builder
-        )
+        given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
+        own = command_settings(settings, option, {name: value for name, value in given.items() if value})
+        outcome = run(own, session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf))
     except ConfigurationError as error:
         console.print(str(error), style="red", markup=False)
         raise typer.Exit(2) from None

@@ -50,7 +50,7 @@ def redrive(
     """
     # Imported late, because other commands do not need Spark.
     from tiered_stream.cli.spark_commands import spark_session
-    from tiered_stream.delta.redrive.redrive_run import Chosen
+    from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter
     from tiered_stream.delta.redrive.redrive_run import redrive as redrive_job
 
     with exit_codes():
@@ -58,7 +58,7 @@ def redrive(
         table = job_settings(job).get(TABLE)
         if not table:
             raise ConfigurationError("ingest.table must be set, in the settings file or with --option")
-        chosen = Chosen([topic.strip() for topic in topics.split(",")] if topics else None, from_ms, to_ms)
+        chosen = DeadLetterFilter([topic.strip() for topic in topics.split(",")] if topics else None, from_ms, to_ms)
         with spark_session("tiered-stream redrive", spark) as session:
             report = redrive_job(session, job, table, chosen, dry_run=dry_run)
         show(report.to_json() if json else _rendered(report))
@@ -70,7 +70,7 @@ def _rendered(report: RedriveReport) -> Table:
 
     rendered = Table("topic or table", "letters", "what became of them", title="Dry run" if report.dry_run else None)
     done = "would be rows" if report.dry_run else "are rows now"
-    for table, count in report.mended.items():
+    for table, count in report.appended.items():
         rendered.add_row(table, f"{count:,}", done)
     for (topic, reason), count in report.left.items():
         rendered.add_row(topic, f"{count:,}", f"left: {reason}")

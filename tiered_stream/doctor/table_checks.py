@@ -15,7 +15,7 @@ from tiered_stream import errors
 from tiered_stream.delta.catalog.address import path_uri
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
-from tiered_stream.delta.requirements.lane import check_fit, left_out, table_schema, why_not_direct
+from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
 from tiered_stream.delta.requirements.s3a import find_storage
 from tiered_stream.delta.settings.ingest_settings import (
     COMMIT,
@@ -152,7 +152,7 @@ def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
         raise FaultError(str(error), "name another table in ingest.table, or change this one by ALTER TABLE") from None
     why_not = why_not_direct(description, files.day_column, schema)
     lane = f"the Spark lane, as {why_not}" if why_not else "the direct lane"
-    left_out_columns = left_out(description, schema)
+    left_out_columns = columns_left_null(description, schema)
     null_columns = f"; NULL in {', '.join(left_out_columns)}" if left_out_columns else ""
     return Result(True, f"version {table.version()}, its columns fit; {lane}{null_columns}")
 
@@ -182,7 +182,7 @@ def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
     """Put an empty object into the table's bucket, try to put it a second time on a condition, and delete it."""
     parts, storage = urlsplit(files.uri), files.storage
     key = "/".join(filter(None, (parts.path.strip("/"), name)))
-    object_settings: Any = storage.asked_of_objects()
+    object_settings: Any = storage.put_object_arguments()
     acl = ", s3:PutObjectAcl" if storage.acl else ""
     grant = f"grant s3:PutObject{acl} and s3:DeleteObject on arn:aws:s3:::{parts.netloc}/*"
     with (
@@ -236,16 +236,16 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     uri = path_uri(checkpoint, spark.default_fs)
     files, description, fix = _reach(job, uri, spark)
     try:
-        last = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage)).last_ends()
+        committed = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage)).committed()
     except OSError as error:
         raise FaultError(f"it cannot be read: {type(error).__name__}", _FIXES[errors.TableAccessError]) from None
     except errors.CorruptDataError as error:
         raise FaultError(str(error), f"restore the file from a backup of the checkpoint: {_NEW_CHECKPOINT}") from None
     except errors.UnsupportedDataError as error:
         raise FaultError(str(error), f"update tiered_stream, and keep the checkpoint: {_NEW_CHECKPOINT}") from None
-    if last is None:
+    if committed is None:
         return Result({}, f"nothing is committed in it yet: the query begins at startingOffsets ({description})", fix)
-    batch, ends = last
+    batch, ends = committed
     if not ends.positions:
         raise FaultError(f"offsets/{batch} has no topic's offsets: the checkpoint is of another query",
                          "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip

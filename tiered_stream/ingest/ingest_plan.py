@@ -13,14 +13,15 @@ from tiered_stream.delta.settings.ingest_settings import (
     LANE,
     ROUTE,
     TABLE,
-    TOPIC_PREFIX,
     TRIGGER,
     check_names,
     job_settings,
+    shared_settings,
     topic_overrides,
     with_overrides,
 )
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.command_settings import without
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import SUBSCRIBE
 
@@ -48,22 +49,23 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
     if missing:
         raise ConfigurationError(f"{' and '.join(missing)} must be set, in the settings file or with --option")
     table, checkpoint = own[TABLE], own[CHECKPOINT]
-    how = own.get(TRIGGER, AVAILABLE_NOW), own.get(LANE, "auto")
-    options = {name: value for name, value in settings.items() if name.lower() not in map(str.lower, JOB_SETTINGS)}
+    trigger_and_lane = own.get(TRIGGER, AVAILABLE_NOW), own.get(LANE, "auto")
+    options = without(settings, JOB_SETTINGS)
     if TOPIC not in checkpoint:
-        return [Ingest(options, table, checkpoint, *how)]
+        return [Ingest(options, table, checkpoint, *trigger_and_lane)]
     topics = GivenOptions(options).read(SUBSCRIBE)
     if TOPIC not in table or not topics or GivenOptions(options).read(ROUTE):
         raise ConfigurationError(
             f"with {TOPIC} in {CHECKPOINT}, which is a query for each topic, {TABLE} needs it too, topics come by "
             f"subscribe, and there is no {ROUTE.name}. For one query take {TOPIC} out of {CHECKPOINT}: it is a new one"
         )
-    return [Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *how) for topic in topics]
+    return [
+        Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *trigger_and_lane) for topic in topics
+    ]
 
 
 def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping[str, str], str]:
     """Return the options and the table of one topic's own query."""
     own = {SUBSCRIBE.name: topic, **topic_overrides(options).get(topic, {})}
     table = own.pop(TABLE, table).replace(TOPIC, topic)
-    others = {name: value for name, value in options.items() if not name.lower().startswith(TOPIC_PREFIX)}
-    return with_overrides(others, own), table
+    return with_overrides(shared_settings(options), own), table

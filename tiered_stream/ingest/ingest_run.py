@@ -30,7 +30,7 @@ from tiered_stream.spark.reporting import report_queries
 from tiered_stream.spark.session import forgo_source_lookup, start_pythons
 
 console = open_console()
-MOST_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
+MAX_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
 """Maximum number of queries that start at the same time. Each query starts a Python process on the driver, and Spark
 gives up a process that waits too long for a core."""
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
@@ -49,8 +49,8 @@ class IngestQuery:
         host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
         self._receiver = MetricsReceiver(host or "127.0.0.1", bind)
         self._reported = ReadMetrics()
-        self._said = time.monotonic()
-        self._said_records = 0
+        self._printed_at = time.monotonic()
+        self._printed_records = 0
         self._last_batch = -1
         try:
             self._query = self._start(spark, ingest)
@@ -100,13 +100,13 @@ class IngestQuery:
         counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
         console.print(f"{self.name}: {describe_progress(progress, counted)}", markup=False)
         self._reported.add(counted)
-        self._said, self._said_records = time.monotonic(), 0
+        self._printed_at, self._printed_records = time.monotonic(), 0
 
     def _report_so_far(self) -> None:
         spent = self._receiver.total().since(self._reported)
-        if spent.records > self._said_records and time.monotonic() - self._said > _SECONDS_BETWEEN_REPORTS:
+        if spent.records > self._printed_records and time.monotonic() - self._printed_at > _SECONDS_BETWEEN_REPORTS:
             console.print(f"{self.name}: so far {spent.records:,} rows, {describe(spent)}", markup=False)
-            self._said, self._said_records = time.monotonic(), spent.records
+            self._printed_at, self._printed_records = time.monotonic(), spent.records
 
 
 @dataclass
@@ -118,8 +118,8 @@ class Outcome:
 
     def total(self) -> ReadMetrics:
         total = ReadMetrics()
-        for each in self.cost.values():
-            total.add(each)
+        for cost in self.cost.values():
+            total.add(cost)
         return total
 
 
@@ -145,7 +145,7 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
 
 
 def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
-    """Run the ingest queries to their ends; at most `MOST_STARTING` of them start at the same time.
+    """Run the ingest queries to their ends; at most `MAX_STARTING` of them start at the same time.
 
     Raises:
         ConfigurationError: the settings of all queries were refused, and no query was started.
@@ -155,7 +155,7 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
     outcome = Outcome()
     refused: list[ConfigurationError] = []
     while waiting or running:
-        while waiting and sum(query.is_starting() for query in running) < MOST_STARTING:
+        while waiting and sum(query.is_starting() for query in running) < MAX_STARTING:
             ingest = waiting.popleft()
             try:
                 running.append(IngestQuery(spark, ingest))
@@ -167,7 +167,7 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
                 _failed(outcome, _name(ingest), error)
         _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
-        for query in [each for each in running if each.has_ended()]:
+        for query in [ingest_query for ingest_query in running if ingest_query.has_ended()]:
             running.remove(query)
             outcome.cost[query.name], exception = query.close()
             if exception is not None:
@@ -199,8 +199,8 @@ def _failed(outcome: Outcome, name: str, error: Exception) -> None:
 def _reason(error: Exception) -> str:
     """Return the error in one line: this package's error if Spark has wrapped one, else the first line of the text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    ours = [line for line in lines if line.startswith(ConfigurationError.__module__)]
-    return ours[-1].partition(": ")[2] if ours else lines[0]
+    own_lines = [line for line in lines if line.startswith(ConfigurationError.__module__)]
+    return own_lines[-1].partition(": ")[2] if own_lines else lines[0]
 
 
 def _summarize(outcome: Outcome, count: int) -> None:

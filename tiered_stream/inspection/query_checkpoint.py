@@ -36,17 +36,17 @@ def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     if urlsplit(uri).scheme not in ("file", "s3"):
         raise ConfigurationError(f"the checkpoint {checkpoint}: it must be in a local folder, or in S3 (s3a://…)")
     try:
-        last = SparkCheckpoint(StoredFolder(checkpoint, uri, storage)).last_ends()
+        committed = SparkCheckpoint(StoredFolder(checkpoint, uri, storage)).committed()
     except OSError as error:
         fix = ". How to reach it: ingest.storage.*, or --properties-file with Spark's own settings"
         raise StorageError(
             f"the checkpoint {checkpoint} cannot be read: {error}{fix if '://' in checkpoint else ''}"
         ) from error
-    if last is None:
+    if committed is None:
         raise ConfigurationError(
             f"the checkpoint {checkpoint}: no micro-batch is committed there; is it a query's checkpointLocation?"
         )
-    batch, ends = last
+    batch, ends = committed
     if not ends.positions:
         raise ConfigurationError(f"the checkpoint {checkpoint} is of a query that reads no Kafka topic")
     return CommittedBatch(batch, ends.positions)

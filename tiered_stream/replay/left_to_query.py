@@ -71,10 +71,10 @@ def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.
     """
     checkpoint = SparkCheckpoint(folder)
-    last = checkpoint.last_ends()
-    if last is None:
+    committed = checkpoint.committed()
+    if committed is None:
         return None if checkpoint.last_planned() is None else {}
-    batch, ends = last
+    batch, ends = committed
     landed = ends.positions
     for parked in QueryTablesLog(folder).before(batch + 1).parked.values():
         for partition, lacking in parked.tried.joined(parked.newest).ranges.items():

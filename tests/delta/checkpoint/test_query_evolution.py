@@ -17,7 +17,7 @@ from tests.delta.archive import LONG, ODD, everything, landed, options
 from tests.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.checkpoint.spark_checkpoint import MOST_BYTES, BatchEnds, SparkCheckpoint
+from tiered_stream.delta.checkpoint.spark_checkpoint import MAX_FILE_BYTES, BatchEnds, SparkCheckpoint
 from tiered_stream.delta.commit.batch_commit import on_gap
 from tiered_stream.errors import ConfigurationError, CorruptDataError, TableError
 from tiered_stream.model import OffsetRange, TopicPartition
@@ -147,7 +147,7 @@ def test_the_settings_change_what_spark_writes(session: SparkSession, tmp_path: 
 def test_a_file_beyond_the_bound_is_refused_by_sparks_file_systems_as_well(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     with (tmp_path / "offsets" / "7").open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     (tmp_path / "offsets" / "8").write_bytes(b"v1\n{}\n-")
     checkpoint = SparkCheckpoint(CheckpointFolder(spark, str(tmp_path)))
     assert checkpoint.last_planned() == 8 and checkpoint.ends(9) is None

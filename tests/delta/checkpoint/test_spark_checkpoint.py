@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.delta.folder_in_memory import FolderInMemory
-from tiered_stream.delta.checkpoint.spark_checkpoint import MOST_BYTES, SparkCheckpoint, batch_ends
+from tiered_stream.delta.checkpoint.spark_checkpoint import MAX_FILE_BYTES, SparkCheckpoint, batch_ends
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
@@ -90,7 +90,7 @@ def test_the_querys_id_is_read_and_damage_is_an_error() -> None:
 def test_a_file_beyond_the_bound_is_refused_unread(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     with (tmp_path / "offsets" / "7").open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     (tmp_path / "offsets" / "8").mkdir()
     folder = StoredFolder("c", tmp_path.as_uri(), TableStorage())
     with pytest.raises(CorruptDataError, match="the checkpoint c, offsets/7: it has more than 64 MiB"):

@@ -24,8 +24,8 @@ from tests.delta.made_batches import DAY_MS, ORDERS, plain
 from tiered_stream import land
 from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
 from tiered_stream.delta.commit.compaction import Compaction
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, make_table
-from tiered_stream.delta.commit.deltalake_compaction import MANY, compact_crowded
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.commit.deltalake_compaction import MIN_SMALL_FILES, compact_crowded
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import TableFiles
@@ -38,7 +38,7 @@ RECORDS = 5
 
 def files_at(folder: Path, day_column: str | None = None) -> TableFiles:
     made = TableFiles((folder / "table with blanks").as_uri(), day_column=day_column)
-    make_table(made, table_schema(True, day_column), {"delta.appendOnly": "true"})
+    create_table(made, table_schema(True, day_column), {"delta.appendOnly": "true"})
     return made
 
 
@@ -57,7 +57,7 @@ def test_commits_and_compactions_side_by_side_keep_every_record_once(tmp_path: P
     compaction.wait()
     compact_crowded(files)
     assert offsets(files) == list(range(40 * RECORDS))
-    assert len(table(files).file_uris()) < MANY
+    assert len(table(files).file_uris()) < MIN_SMALL_FILES
     log = [each for version in range(table(files).version() + 1) for each in log_of(files, version)]
     assert [each["txn"]["version"] for each in log if "txn" in each] == list(range(40))
     removed = [each["remove"] for each in log if "remove" in each]
@@ -72,16 +72,16 @@ def test_only_days_with_many_small_files_are_compacted(tmp_path: Path) -> None:
     files = files_at(tmp_path, "day")
     commits = TableCommits(DeltalakeTable(files), table_of_days(files), lambda *_: None)
     of_days: dict[int, list[DataFile]] = {0: [], 1: []}
-    for batch in range(MANY + 2):
+    for batch in range(MIN_SMALL_FILES + 2):
         writer = TableWriter(files, 0)
-        day = int(batch >= MANY)
+        day = int(batch >= MIN_SMALL_FILES)
         writer.add(ORDERS, plain(RECORDS, batch * RECORDS, 1_700_000_000_000 + day * DAY_MS))
         of_days[day] += (made := writer.finish())
         commits.commit(QUERY, batch, made)
     compact_crowded(files)
     left = {Path(uri).name for uri in table(files).file_uris()}
     assert {Path(file.path).name for file in of_days[1]} <= left and len(left) == 3
-    assert offsets(files) == list(range((MANY + 2) * RECORDS))
+    assert offsets(files) == list(range((MIN_SMALL_FILES + 2) * RECORDS))
     version = table(files).version()
     compact_crowded(files)
     assert table(files).version() == version
@@ -97,10 +97,10 @@ def test_a_table_is_made_and_compacted_under_the_lock(tmp_path: Path) -> None:
         yield
         versions.extend((before, table(files).version()))
 
-    make_table(files, table_schema(True, None), {}, lock)
-    commit_batches(files, Compaction(files.uri, 99, lambda: None), range(MANY))
+    create_table(files, table_schema(True, None), {}, lock)
+    commit_batches(files, Compaction(files.uri, 99, lambda: None), range(MIN_SMALL_FILES))
     compact_crowded(files, lock)
-    assert versions == [-1, 0, MANY, MANY + 1]
+    assert versions == [-1, 0, MIN_SMALL_FILES, MIN_SMALL_FILES + 1]
 
 
 def table_of_days(files: TableFiles) -> LandingTable:
@@ -114,7 +114,7 @@ def test_a_compaction_leaves_paths_that_are_uris(
     """In a relative URI, `day:` would be a scheme; deltalake would write that into the log."""
     files = files_at(tmp_path, day_column)
     commits = TableCommits(DeltalakeTable(files), table_of_days(files), lambda *_: None)
-    for batch in range(MANY):
+    for batch in range(MIN_SMALL_FILES):
         writer = TableWriter(files, 0)
         writer.add(ORDERS, plain(RECORDS, batch * RECORDS))
         commits.commit(QUERY, batch, writer.finish())
@@ -123,7 +123,7 @@ def test_a_compaction_leaves_paths_that_are_uris(
     assert ("does not escape the colon" in caplog.text) != compacted
     added = [each["add"]["path"] for each in log_of(files, table(files).version()) if "add" in each]
     assert added and all(urlsplit(path).scheme == "" for path in added)
-    assert offsets(files) == list(range(MANY * RECORDS))
+    assert offsets(files) == list(range(MIN_SMALL_FILES * RECORDS))
 
 
 def test_a_compaction_that_fails_is_told_and_leaves_the_query_alone(
@@ -145,10 +145,10 @@ def typed_files(folder: Path, rows: list[dict[str, Any]], ddl: pa.Schema) -> Tab
     """A table with as many small files as are compacted, one of each row, by turns."""
     files = TableFiles((folder / "table").as_uri())
     schema = StructType([*spark_columns(ddl, None), StructField("offset", LongType())])
-    make_table(files, schema, {})
+    create_table(files, schema, {})
     plan = LandingTable(files, schema, planned(files).table_id, lambda _: None)
     commits = TableCommits(DeltalakeTable(files), plan, lambda *_: None)
-    for batch in range(MANY):
+    for batch in range(MIN_SMALL_FILES):
         writer = TableWriter(files, 0)
         row = rows[batch % len(rows)] | {"offset": batch}
         writer.add(ORDERS, pa.RecordBatch.from_pylist([row], pa.schema([*ddl, ("offset", pa.int64())])))
@@ -179,7 +179,7 @@ def test_files_that_need_sparks_version_are_not_compacted_by_deltalake(
     ])  # fmt: skip
     files = typed_files(tmp_path, [row, {}], schema)
     compact_crowded(files)
-    assert len(table(files).file_uris()) == (1 if compacted else MANY)
+    assert len(table(files).file_uris()) == (1 if compacted else MIN_SMALL_FILES)
     assert ("Set ingest.commit=spark to compact it" in caplog.text) != compacted
 
 
@@ -189,7 +189,7 @@ def test_a_compaction_bounds_no_number_that_may_be_nan(tmp_path: Path) -> None:
     schema = pa.schema([("e", number), ("x.y", number), ("n", pa.int64()), ("s", pa.struct([("e", number)]))])
     files = typed_files(tmp_path, [{"e": float("nan"), "x.y": 1.0, "n": 1, "s": {"e": 1.0}}], schema)
     compact_crowded(files)
-    (added,) = [each["add"] for each in log_of(files, MANY + 1) if "add" in each]
+    (added,) = [each["add"] for each in log_of(files, MIN_SMALL_FILES + 1) if "add" in each]
     assert orjson.loads(added["stats"])["minValues"] == {"n": 1, "offset": 0}
 
 

@@ -17,7 +17,7 @@ from tiered_stream import replay
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.dead_letters import dead_letter_columns
 from tiered_stream.delta.landing import spark_lane
-from tiered_stream.delta.redrive.job_dead_letters import Chosen
+from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
 from tiered_stream.delta.redrive.redrive_run import redrive
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.errors import TableError
@@ -257,9 +257,12 @@ def test_a_redrive_leaves_dead_letters_alone_whose_records_a_replay_has_brought_
         with pytest.raises(StreamingQueryException):
             replaced(landed, "replay")
     report = redrive(
-        spark, typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside}), str(landed.landed), Chosen()
+        spark,
+        typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside}),
+        str(landed.landed),
+        DeadLetterFilter(),
     )
-    assert (report.mended, report.pending) == ({}, {"orders": 1})
+    assert (report.appended, report.pending) == ({}, {"orders": 1})
     replaced(landed, "replay")
     assert landed.offsets == ([*IDS, GARBAGE], [])
 
@@ -278,10 +281,10 @@ def test_a_replay_waits_for_a_redrive_that_died_with_marked_letters(
     with monkeypatch.context() as patch:
         patch.setattr(RedrivenTable, "append", _kill)
         with pytest.raises(_KilledError):
-            redrive(spark, settings, str(landed.landed), Chosen())
+            redrive(spark, settings, str(landed.landed), DeadLetterFilter())
     with pytest.raises(StreamingQueryException, match="bring it there with `tiered-stream redrive`"):
         replaced(landed, "replay")
-    redrive(spark, settings, str(landed.landed), Chosen())
+    redrive(spark, settings, str(landed.landed), DeadLetterFilter())
     replaced(landed, "replay")
     assert landed.offsets == ([*IDS, GARBAGE], [])
 

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from tests.delta.committing import QUERY, offsets, planned, written
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, make_table
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.commit.known_rules import KnownRules, rules_text
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
 from tiered_stream.delta.settings.ingest_settings import TableFiles
@@ -24,7 +24,7 @@ def target(folder: Path, topic: str, *constraints: str) -> TableTarget:
     """A topic's table, made with its constraints."""
     route = Route(".*", f"{folder}/{{topic}}", f"{folder.as_uri()}/{{topic}}")
     found = Routing({"includeHeaders": "true"}, TableFiles(""), (route,)).target(topic)
-    make_table(found.files, found.schema, {})
+    create_table(found.files, found.schema, {})
     for number, text in enumerate(constraints):
         name = "positive" if not number else f"c{number}"
         DeltaTable(folder / topic).alter.add_constraint({name: text})

@@ -16,7 +16,7 @@ from tests.stack.rows import Record
 from tiered_stream.delta.checkpoint.query_tables import Landed, Parked, QueryTablesLog
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable, Unfinished
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, delete_rows, make_table, open_table
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, delete_rows, open_table
 from tiered_stream.delta.commit.many_tables import ManyTables
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
@@ -68,11 +68,11 @@ class Lake:
             self.source[topic] -= count
         self.land(tables, batch_id, **counts)
 
-    def tell(self, parked: Sequence[str]) -> None:
+    def report_parked(self, parked: Sequence[str]) -> None:
         self.told = list(parked)
 
     def files_of(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
-        """As `ReadAgain.files`."""
+        """As `ParkedRowsReader.files`."""
         if any(offsets.start < self.gone for offsets in ranges.values()):
             raise DataLossError(f"the log starts at {self.gone}")
         found = [self.written(each.topic, len(offsets), offsets.start) for each, offsets in ranges.items()]
@@ -84,7 +84,7 @@ class Lake:
             if target.key == self.routing.target(topic).key:
                 raise error
         if open_table(target.files) is None:
-            make_table(target.files, target.schema, {})
+            create_table(target.files, target.schema, {})
 
         def on_gap(last: int | None, due: int) -> None:
             raise TableError(f"has {last}, not {due}")
@@ -116,10 +116,10 @@ class Lake:
 
 
 class Again:
-    """See `ReadAgain`."""
+    """See `ParkedRowsReader`."""
 
     def __init__(self, query: Lake) -> None:
-        self.tell = query.tell
+        self.report_parked = query.report_parked
         self.files = query.files_of
 
 
@@ -177,7 +177,7 @@ def drop_last_commit(query: Lake, topic: str) -> None:
 def make_anew(query: Lake, topic: str) -> None:
     folder = folder_of(query.files(topic).uri)
     folder.rename(folder.with_name("away"))
-    make_table(query.files(topic), query.routing.target(topic).schema, {})
+    create_table(query.files(topic), query.routing.target(topic).schema, {})
 
 
 @pytest.mark.parametrize("lose", [drop_last_commit, make_anew])

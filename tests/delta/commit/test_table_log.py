@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import quote
 from uuid import UUID
 
 import orjson
@@ -29,17 +28,6 @@ def log_of(folder: Path, line: str) -> TableLog:
 def test_a_transaction_that_cannot_be_read_is_an_error_that_names_the_table(tmp_path: Path, line: str) -> None:
     with pytest.raises(TableError, match=re.escape(tmp_path.as_uri())):
         log_of(tmp_path, line).newest_batch("q", 3, 3)
-
-
-@pytest.mark.parametrize("line", ['["path"]', '{"add":["path"]}', '{"remove":"path"}', '{"add":{"path"'])
-def test_a_file_that_cannot_be_read_is_an_error_that_names_the_table(tmp_path: Path, line: str) -> None:
-    with pytest.raises(TableError, match=re.escape(tmp_path.as_uri())):
-        log_of(tmp_path, line).mentioned(["a.parquet"], 3, 3)
-
-
-@pytest.mark.parametrize("line", ['{"add":{"path":7}}', '{"add":{"path":null}}', '{"add":null,"path":1}'])
-def test_a_file_without_a_name_is_none_of_those_looked_for(tmp_path: Path, line: str) -> None:
-    assert log_of(tmp_path, line).mentioned(["a.parquet"], 3, 3) == set()
 
 
 def test_an_action_that_is_null_is_passed_over(tmp_path: Path) -> None:
@@ -76,10 +64,3 @@ def test_a_version_is_known_again_by_its_digest(tmp_path: Path) -> None:
     assert log.digest(3) is not None and log.digest(3) == log.digest(3)
     assert log.digest(3) != log_of(other, '{"add":null}').digest(3)
     assert log.digest(4) is None
-
-
-@pytest.mark.parametrize("action", ["add", "remove"])
-def test_a_data_file_is_found_by_its_name_though_the_log_escapes_it(tmp_path: Path, action: str) -> None:
-    name = "day=2026-01-01 10%3A00/a b+\u00e9.parquet"
-    log = log_of(tmp_path, orjson.dumps({action: {"path": quote(name)}}).decode())
-    assert log.mentioned([name, "a b+\u00e9.parquet"], 3, 3) == {name}

@@ -268,8 +268,11 @@ GENERATED = "day DATE GENERATED ALWAYS AS (CAST(timestamp AS DATE))"
         (f"({COLUMNS}, {GENERATED}) USING delta PARTITIONED BY (day)", "day"),
         (f"({COLUMNS}) USING delta CLUSTER BY (offset)", None),
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "column mapping"),
-        (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')", "rowTracking"),
-        (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')", "inCommitTimestamp"),
+        (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')", "delta.enableRowTracking"),
+        (
+            f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
+            "delta.enableInCommitTimestamps",
+        ),
         (f"({COLUMNS.replace('offset BIGINT', 'offset BIGINT NOT NULL')}) USING delta", None),
     ],
 )

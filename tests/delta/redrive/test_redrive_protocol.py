@@ -93,7 +93,7 @@ class Redrive:
 
 @dataclass
 class Marked:
-    """The letters of one number; see `redrive_protocol.MarkedLetters`."""
+    """The letters of one number; see `redrive_protocol.MarkedDeadLetters`."""
 
     redrive: Redrive
     number: int

@@ -16,14 +16,14 @@ from tests.delta.test_typed_tables import Typed
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
 from tiered_stream.delta.commit.dead_letters import dead_letter_columns
-from tiered_stream.delta.redrive.dead_letter_marks import LetterMarks
-from tiered_stream.delta.redrive.redrive_run import Chosen, RedriveReport, redrive
+from tiered_stream.delta.redrive.dead_letter_marks import DeadLetterMarks
+from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, RedriveReport, redrive
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.errors import TableError
 
 pytestmark = pytest.mark.slow
 
-EVERYTHING = Chosen()
+EVERYTHING = DeadLetterFilter()
 JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.dayColumn": "day"}
 
 
@@ -46,7 +46,7 @@ class Redriven(Typed):
         spark.sql(f"ALTER TABLE delta.`{self.table}` DROP CONSTRAINT small")
 
     def redrive(
-        self, chosen: Chosen = EVERYTHING, *, dry_run: bool = False, pattern: str | None = None
+        self, chosen: DeadLetterFilter = EVERYTHING, *, dry_run: bool = False, pattern: str | None = None
     ) -> RedriveReport:
         settings = typed_options(self.bucket, "orders", {**JSON, **self.aside})
         if pattern is not None:
@@ -69,15 +69,15 @@ def test_what_decodes_by_now_is_brought_in_once_and_the_rest_is_told(spark: Spar
     left = {("orders", "no JSON: Expecting value at character 0"): 1}
 
     dry = table.redrive(dry_run=True)
-    assert (dry.mended, dry.left, table.letters) == ({str(table.table): 10}, left, list(range(10, 21)))
-    assert table.redrive(Chosen(topics=["others"])).left == {}
-    assert table.redrive(Chosen(to_ms=1_700_000_000_000)).mended == {}
-    report = table.redrive(Chosen(["orders"], 1_700_000_000_000, 1_700_000_000_001))
-    assert (report.mended, report.left) == ({str(table.table): 10}, left)
+    assert (dry.appended, dry.left, table.letters) == ({str(table.table): 10}, left, list(range(10, 21)))
+    assert table.redrive(DeadLetterFilter(topics=["others"])).left == {}
+    assert table.redrive(DeadLetterFilter(to_ms=1_700_000_000_000)).appended == {}
+    report = table.redrive(DeadLetterFilter(["orders"], 1_700_000_000_000, 1_700_000_000_001))
+    assert (report.appended, report.left) == ({str(table.table): 10}, left)
     assert (table.ids, table.letters) == (list(range(20)), [20])
     assert table.read().where("day IS NULL").isEmpty()
 
-    assert table.redrive().mended == {}
+    assert table.redrive().appended == {}
     assert (table.ids, table.letters) == (list(range(20)), [20])
 
 
@@ -91,7 +91,7 @@ def test_a_crash_between_two_commits_repeats_nothing_and_loses_nothing(
         raise _CrashError
 
     with monkeypatch.context() as patch, pytest.raises(_CrashError):
-        patch.setattr(*((RedrivenTable, "append") if statement == "append" else (LetterMarks, "delete")), crash)
+        patch.setattr(*((RedrivenTable, "append") if statement == "append" else (DeadLetterMarks, "delete")), crash)
         table.redrive()
     assert table.ids == list(range(10 if statement == "append" else 20))
     assert table.letters == list(range(10, 21))
@@ -107,7 +107,7 @@ def test_letters_of_other_jobs_stay_where_they_are(spark: SparkSession, tmp_path
         str(table.dead)
     )
 
-    assert table.redrive().mended == {str(table.table): 10}
+    assert table.redrive().appended == {str(table.table): 10}
     assert (table.ids, table.letters) == (list(range(20)), [10, 10, 20])
 
 
@@ -116,7 +116,7 @@ def test_a_topic_that_somebody_else_wrote_is_no_part_of_a_statement(spark: Spark
     foreign = table.read(table.dead).where("offset = 10").withColumn("topic", sql.lit("x' OR '1' = '1"))
     foreign.write.format("delta").mode("append").save(str(table.dead))
 
-    assert table.redrive(pattern=".*").mended == {str(table.table): 11}
+    assert table.redrive(pattern=".*").appended == {str(table.table): 11}
     assert (table.ids, table.letters) == (sorted([*range(20), 10]), [20])
 
 
@@ -136,7 +136,7 @@ def test_a_job_takes_no_letters_of_a_topic_whose_name_contains_its_own(spark: Sp
     assert aside.letters == of("old-orders-eu", 0, 1) + of("orders", 1)
     assert [(topic, count) for (topic, _), count in report.left.items()] == [("old-orders-eu", 1)]
 
-    assert aside.redrive(pattern, Chosen(topics=["old-orders-eu"])).mended == {aside.table(): 1}
+    assert aside.redrive(pattern, DeadLetterFilter(topics=["old-orders-eu"])).appended == {aside.table(): 1}
     assert aside.letters == of("old-orders-eu", 1) + of("orders", 1)
     aside.redrive({"subscribePattern": ".*"}, table="other")
     assert (aside.rows("other"), aside.letters) == (of("old-orders-eu", 1) + of("orders", 1), [])
@@ -144,7 +144,7 @@ def test_a_job_takes_no_letters_of_a_topic_whose_name_contains_its_own(spark: Sp
 
 def test_letters_of_a_batch_that_is_not_finished_are_pending(spark: SparkSession, tmp_path: Path) -> None:
     aside = SetAside(spark, tmp_path)
-    aside.make_table()
+    aside.create_table()
     own = Path(aside.table()).as_uri()
     committed = aside.read(aside.table()).write.format("delta").mode("append")
     committed.option("txnAppId", "a").option("txnVersion", 3).save(aside.table())
@@ -152,16 +152,16 @@ def test_letters_of_a_batch_that_is_not_finished_are_pending(spark: SparkSession
         aside.write({offset: b'{"id": 1}'}, target=own, query=query, batch=batch)
     aside.write({2: b'{"id": 1}'}, target=own)
 
-    assert aside.redrive(dry_run=True).mended == {aside.table(): 4}
+    assert aside.redrive(dry_run=True).appended == {aside.table(): 4}
     report = aside.redrive()
-    assert (report.mended, report.pending, report.left) == ({aside.table(): 4}, {"orders": 2}, {})
+    assert (report.appended, report.pending, report.left) == ({aside.table(): 4}, {"orders": 2}, {})
     assert json.loads(report.to_json())["pending"] == {"orders": 2}
     assert (aside.rows(), aside.letters) == (of("orders", 0, 1, 2, 4), of("orders", 2, 3))
 
-    forgets = "delta.setTransactionRetentionDuration = 'interval 1 day'"
-    spark.sql(f"ALTER TABLE delta.`{aside.table()}` SET TBLPROPERTIES ({forgets})")
+    drops_transactions = "delta.setTransactionRetentionDuration = 'interval 1 day'"
+    spark.sql(f"ALTER TABLE delta.`{aside.table()}` SET TBLPROPERTIES ({drops_transactions})")
     report = aside.redrive()
-    assert (report.mended, report.pending) == ({aside.table(): 1}, {"orders": 1})
+    assert (report.appended, report.pending) == ({aside.table(): 1}, {"orders": 1})
 
 
 def test_a_table_that_cannot_be_written_keeps_no_letters_of_other_topics_back(
@@ -192,7 +192,7 @@ def test_a_redrive_of_an_earlier_version_that_crashed_is_brought_to_its_end(
 ) -> None:
     """Its table for dead letters lacks three columns, and its mark is a version of that table."""
     aside = SetAside(spark, tmp_path, StructType(dead_letter_columns().fields[:-3]))
-    aside.make_table()
+    aside.create_table()
     aside.write({0: b'{"id": 0}'}, redrive=7)
     aside.write({1: b'{"id": 1}'})
     rows = spark.sql("SELECT 0L AS id, 'x' AS name, 'orders' AS topic, 0L AS offset").write.format("delta")
@@ -201,7 +201,7 @@ def test_a_redrive_of_an_earlier_version_that_crashed_is_brought_to_its_end(
         committed = rows.mode("append").option("txnAppId", f"tiered-stream redrive {table_id} orders")
         committed.option("txnVersion", 7).save(aside.table())
 
-    assert aside.redrive().mended == {aside.table(): 1 if appended else 2}
+    assert aside.redrive().appended == {aside.table(): 1 if appended else 2}
     assert (aside.rows(), aside.letters) == (of("orders", 0, 1), [])
 
 

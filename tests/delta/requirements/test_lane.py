@@ -9,7 +9,7 @@ import pytest
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
     check_fit,
-    left_out,
+    columns_left_null,
     table_rules,
     table_schema,
     why_not_direct,
@@ -25,10 +25,10 @@ DAY = {"name": "day", "type": "date", "nullable": True, "metadata": {}}
 
 
 def described(
-    *more: dict[str, Any], changed: dict[str, dict[str, Any]] | None = None, left_out: str = "", **others: Any
+    *more: dict[str, Any], changed: dict[str, dict[str, Any]] | None = None, columns_left_null: str = "", **others: Any
 ) -> TableDescription:
     """The table of a landing with headers, altered."""
-    fields = [field | (changed or {}).get(field["name"], {}) for field in FIELDS if field["name"] != left_out]
+    fields = [field | (changed or {}).get(field["name"], {}) for field in FIELDS if field["name"] != columns_left_null]
     return TableDescription((*fields, *more), **others)
 
 
@@ -99,7 +99,7 @@ def test_a_day_partition_takes_the_direct_lane() -> None:
 @pytest.mark.parametrize(
     ("found", "day_column", "message"),
     [
-        (described(left_out="headers"), None, "lake.orders has no column headers: add it"),
+        (described(columns_left_null="headers"), None, "lake.orders has no column headers: add it"),
         (described(changed={"value": {"type": "string"}}), None, "has value as string, but it is binary"),
         (described(), "day", "lake.orders has no column day"),
         (described(DAY), "day", "ingest.dayColumn is day, but the table lake.orders is not partitioned"),
@@ -153,7 +153,7 @@ def test_names_that_differ_by_case_only_are_one_name_for_the_spark_lane() -> Non
     found = described(changed={"value": {"name": "Value"}, "headers": {"name": "HEADERS"}})
     check_fit("lake.orders", found, WRITTEN, None)
     assert why_not_direct(found, None, WRITTEN) == "its column Value is called value in what is written"
-    assert left_out(found, WRITTEN) == ()
+    assert columns_left_null(found, WRITTEN) == ()
     found = described(DAY | {"name": "Day"}, partition_columns=("Day",))
     check_fit("lake.orders", found, table_schema(True, "day"), "day")
     assert why_not_direct(found, "day", table_schema(True, "day")) == "the table is partitioned by Day"

@@ -14,10 +14,10 @@ from tests.delta.archive import ODD, everything, options
 from tests.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.requirements.new_table_properties import (
+    CREATED_ALIKE,
+    CREATED_WELL,
     DEFAULTS_PREFIX,
-    MADE_ALIKE,
-    MADE_WELL,
-    check_made_by_deltalake,
+    check_created_by_deltalake,
     merged_defaults,
 )
 from tiered_stream.errors import ConfigurationError
@@ -56,12 +56,12 @@ def test_defaults_are_merged_as_by_delta_spark(
 
 
 def test_what_deltalake_gives_no_table_is_refused_by_the_settings_name() -> None:
-    check_made_by_deltalake({"delta.enableChangeDataFeed": "true"}, MADE_ALIKE)
+    check_created_by_deltalake({"delta.enableChangeDataFeed": "true"}, CREATED_ALIKE)
     with pytest.raises(ConfigurationError, match=r"^spark\.databricks\.delta\.properties\.defaults\.feature\.x asks"):
-        check_made_by_deltalake({"delta.feature.x": "supported"}, ())
+        check_created_by_deltalake({"delta.feature.x": "supported"}, ())
     with pytest.raises(ConfigurationError, match=r"^ingest\.tableProperty\.delta\.enableDeletionVectors asks for"):
-        check_made_by_deltalake({}, ["delta.enableDeletionVectors"])
-    assert "delta.enableDeletionVectors" not in MADE_WELL
+        check_created_by_deltalake({}, ["delta.enableDeletionVectors"])
+    assert "delta.enableDeletionVectors" not in CREATED_WELL
 
 
 @pytest.mark.slow
@@ -93,9 +93,10 @@ def test_tables_of_every_maker_have_the_sessions_defaults_and_the_jobs_own_prope
 def test_deltalake_makes_the_tables_that_delta_spark_makes(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from tiered_stream.delta.catalog.address import find_address, make_by_spark
-    from tiered_stream.delta.commit.deltalake_commit import make_table
-    from tiered_stream.delta.settings.ingest_settings import TableFiles
+    from tiered_stream.delta.catalog.address import create_by_spark, find_address
+    from tiered_stream.delta.commit.deltalake_commit import create_table
+    from tiered_stream.delta.schema.routing import TableTarget
+    from tiered_stream.delta.settings.ingest_settings import PROPERTY_PREFIX, TableFiles
 
     values = {
         "Cols": "3", "Columns": "n", "Interval": "20", "Duration": "interval 40 days", "Length": "3",
@@ -103,11 +104,13 @@ def test_deltalake_makes_the_tables_that_delta_spark_makes(spark: SparkSession, 
     }  # fmt: skip
     given = {
         name: next((value for end, value in values.items() if name.endswith(end)), "true")
-        for name in sorted(MADE_ALIKE)
+        for name in sorted(CREATED_ALIKE)
     }
     schema = StructType([StructField("n", LongType())])
-    make_by_spark(spark, find_address(spark, f"{tmp_path}/spark"), schema, None, given)
-    make_table(TableFiles((tmp_path / "lake").as_uri()), schema, given)
+    settings = {PROPERTY_PREFIX + name: value for name, value in given.items()}
+    target = TableTarget("t", TableFiles(""), schema, settings)
+    create_by_spark(spark, find_address(spark, f"{tmp_path}/spark"), target)
+    create_table(TableFiles((tmp_path / "lake").as_uri()), schema, given)
     assert first_actions(tmp_path / "spark") == first_actions(tmp_path / "lake")
 
 

@@ -12,15 +12,15 @@ import pyspark
 import pytest
 
 from tests.stack.jars import jar_paths
-from tiered_stream.delta.requirements.requirement import Handling
+from tiered_stream.delta.requirements.requirement import Handling, Kind
 from tiered_stream.delta.requirements.s3a import S3aSettings
 from tiered_stream.delta.requirements.s3a_requirements import (
     S3A_PREFIX,
     S3A_REQUIREMENTS,
-    find_s3a_requirement,
-    may_ask_of_writers,
+    may_concern_writers,
     names_of_bucket,
 )
+from tiered_stream.delta.requirements.writer_requirements import find_requirement
 
 _CONSTANT = re.compile(rb"fs\.s3a\.[a-z0-9.-]+[a-z0-9]")
 _CLASSES = ("Constants", "auth/delegation/DelegationConstants", "commit/CommitConstants", "audit/S3AAuditConstants")
@@ -52,7 +52,11 @@ def defaults() -> dict[str, str]:
 def test_each_setting_of_hadoops_is_in_the_list() -> None:
     names = {*constants(), *_DYNAMIC, *(name.removeprefix(S3A_PREFIX) for name in defaults())}
     assert len(names) > 150
-    missing = sorted(name for name in names if find_s3a_requirement(name) is None and not _NO_SETTING.fullmatch(name))
+    missing = sorted(
+        name
+        for name in names
+        if find_requirement(Kind.SESSION, S3A_PREFIX + name) is None and not _NO_SETTING.fullmatch(name)
+    )
     assert not missing
 
 
@@ -61,14 +65,14 @@ def test_hadoops_own_defaults_ask_for_nothing() -> None:
     given = defaults()
     names = [name.removeprefix(S3A_PREFIX) for name in given]
     settings = S3aSettings("lake", given.get, given.get, {}.get, names=names)
-    settings.check_followed()
+    settings.check_supported()
     assert (settings.acl(), settings.storage_class(), settings.encryption()) == (None, None, None)
 
 
 def test_no_setting_that_is_without_effect_has_a_name_that_speaks_of_writing() -> None:
     """What a new version adds under such a prefix would pass in silence."""
     prefixes = [each for each in S3A_REQUIREMENTS if each.handling is Handling.NOTHING and each.name.endswith("*")]
-    spoken = {each.name for each in prefixes if may_ask_of_writers(each.name.removeprefix(S3A_PREFIX))}
+    spoken = {each.name for each in prefixes if may_concern_writers(each.name.removeprefix(S3A_PREFIX))}
     assert spoken == {"fs.s3a.client.sts.custom.headers*", "fs.s3a.encryption.*", "fs.s3a.metadatastore.*"}
 
 

@@ -15,7 +15,7 @@ from tests.delta.requirements.test_s3a import s3a
 from tests.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
-from tiered_stream.delta.redrive.redrive_run import Chosen, redrive
+from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.requirements.requirement import Handling, Kind
 from tiered_stream.delta.requirements.s3a import NotForTasksError
@@ -64,10 +64,10 @@ def test_each_setting_for_s3a_is_followed_or_leads_to_the_spark_lane() -> None:
         settings = s3a({entry.name.replace("*", ".x"): "of somebody's"})
         if entry.handling is Handling.SPARK_LANE:
             with pytest.raises(NotForTasksError):
-                settings.check_followed()
+                settings.check_supported()
         else:
             assert entry.handling in (Handling.HONOURED, Handling.NOTHING)
-            settings.check_followed()
+            settings.check_supported()
 
 
 def test_the_list_names_each_setting_once() -> None:
@@ -160,4 +160,4 @@ def test_the_spark_lane_makes_no_local_time_of_an_instant(spark: SparkSession, t
 def test_a_redrive_refuses_the_sessions_transaction(spark: SparkSession) -> None:
     given = dict(zip(SESSION_TRANSACTION, ("app", "1"), strict=True))
     with configured(spark, given), pytest.raises(ConfigurationError, match=r"delta\.write\.txnAppId is set, by which"):
-        redrive(spark, {}, "lake", Chosen())
+        redrive(spark, {}, "lake", DeadLetterFilter())

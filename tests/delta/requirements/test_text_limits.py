@@ -73,6 +73,8 @@ def test_fields_that_a_struct_got_later_have_no_limit() -> None:
         "fields": [{"name": "a", "type": "string", **field}, {"name": "b", "type": "long", **field}],
     }
     assert limits_of("struct<a:varchar(2)>", kind) == [TextLimit(("c", "a"), 2, False)]
+    with pytest.raises(UnreadableTypeError):
+        limits_of("struct<b:bigint>", kind)
 
 
 def test_a_nested_fields_own_metadata_counts() -> None:

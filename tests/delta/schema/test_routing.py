@@ -50,6 +50,14 @@ def test_a_topics_own_settings_go_before_the_querys() -> None:
     assert (others.files.day_column, others.files.compression) == (None, "zstd")
 
 
+def test_a_table_for_dead_letters_is_neither_partitioned_nor_clustered_by_columns_of_its_rows() -> None:
+    for layout in ({"ingest.dayColumn": "day"}, {"ingest.clusterBy": "customer"}):
+        known = routing(orders={**layout, "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": "/lake/dead"})
+        dead_letters = known.dead_letters(known.target("orders"))
+        assert dead_letters is not None
+        assert (dead_letters.files.day_column, dead_letters.files.cluster_by) == (None, ())
+
+
 def test_what_is_changed_for_all_tables_holds_for_those_that_were_known_before() -> None:
     known = routing(orders={"ingest.compression": "none"})
     assert known.target("orders").files.tasks == 1

@@ -26,7 +26,7 @@ DEAD = {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": "lake.de
 
 def test_what_is_not_set_is_kafkas_records_as_they_are() -> None:
     found = row_settings({})
-    assert (found.key_format, found.value_format, found.kafka_columns) == (Format.BINARY, Format.BINARY, None)
+    assert (found.key.format, found.value.format, found.kafka_columns) == (Format.BINARY, Format.BINARY, None)
     assert found.on_decode_error is OnDecodeError.FAIL
 
 
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_told(given: dict[str, str], message: str) -> None:
 def test_dead_letters_are_counted_against_their_limit(limit: str, dead: int, records: int, passed: bool) -> None:
     found = row_settings({**DEAD, "ingest.maxDeadLetters": limit}).max_dead_letters
     assert isinstance(found, DeadLetterLimit) and str(found) == limit
-    assert found.is_passed(dead, records) == passed
+    assert found.is_exceeded(dead, records) == passed
 
 
 def test_the_settings_of_a_registry_travel_by_names_that_spark_redacts() -> None:

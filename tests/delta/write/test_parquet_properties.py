@@ -17,7 +17,7 @@ import pytest
 from tests.delta.made_batches import ORDERS, decoded
 from tests.stack.rows import Record
 from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write.parquet_properties import file_schema, open_parquet, with_topic_once
+from tiered_stream.delta.write.parquet_properties import file_schema, open_parquet, with_topic_dictionary
 from tiered_stream.delta.write.table_writer import TableWriter
 
 NOISE = random.Random(1).randbytes(100_000)
@@ -72,7 +72,7 @@ class Written(io.BytesIO):
 
 def test_a_page_of_large_records_has_about_a_mebibyte() -> None:
     batch = decoded([Record(None, NOISE[:10_000])] * 800)
-    rows = with_topic_once(batch, ORDERS.topic, file_schema(batch.schema))
+    rows = with_topic_dictionary(batch, ORDERS.topic, file_schema(batch.schema))
     file = Written()
     with open_parquet(pa.PythonFile(file, "w"), rows, "none") as parquet:
         parquet.write_batch(rows)

@@ -7,7 +7,6 @@ from datetime import date
 from pathlib import Path
 from urllib.parse import unquote
 
-import orjson
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,8 +14,7 @@ from tests.delta.table_readers import by_deltalake, by_duckdb, by_spark
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
 from tiered_stream import land
-from tiered_stream.delta.commit.deltalake_commit import make_table
-from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.partition_folder import log_path, partition_folder
@@ -40,15 +38,6 @@ def test_a_folder_is_named_as_spark_names_it() -> None:
 def test_a_path_in_the_log_is_a_uri_of_the_file(name: str) -> None:
     path = f"{partition_folder(name, '2024-01-01')}/part-0.parquet"
     assert unquote(log_path(path)) == path and not set(log_path(path)) & set(' "#<>?[\\]^`{|}')
-
-
-def test_the_log_is_asked_for_a_file_by_its_path_not_by_its_uri(tmp_path: Path) -> None:
-    """`day%20x` and `day x` are two folders."""
-    path = f"{partition_folder('day%20x', '2024-01-01')}/a.parquet"
-    (tmp_path / "_delta_log").mkdir()
-    (tmp_path / "_delta_log" / f"{3:020d}.json").write_bytes(orjson.dumps({"add": {"path": log_path(path)}}))
-    log = TableLog(TableFiles(tmp_path.as_uri()))
-    assert log.mentioned([path, unquote(path)], 3, 3) == {path}
 
 
 def run(spark: SparkSession, folder: Path, lane: str, given: Mapping[str, str]) -> Path:
@@ -81,5 +70,5 @@ def test_every_reader_finds_the_files_of_an_odd_day_column(
 def test_no_table_is_made_whose_day_column_delta_does_not_take(tmp_path: Path, name: str) -> None:
     files = TableFiles((tmp_path / "table").as_uri(), day_column=name)
     with pytest.raises(ConfigurationError, match="ingest.dayColumn is .* cannot be a column of a Delta table"):
-        make_table(files, table_schema(True, name), {})
+        create_table(files, table_schema(True, name), {})
     assert not (tmp_path / "table").exists()

@@ -91,7 +91,7 @@ def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableFiles, lak
 def test_a_file_gets_no_larger_than_one_put_may_be(
     files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(S3Uploads, "most_bytes", 150_000)
+    monkeypatch.setattr(S3Uploads, "max_bytes", 150_000)
     monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", 100_000)
     writer = TableWriter(replace(files, target_bytes=8 << 30, compression="none"), 0)
     for start in range(0, 40_000, 10_000):

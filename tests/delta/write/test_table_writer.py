@@ -89,7 +89,7 @@ def test_a_day_has_one_file_a_task_however_many_days_and_batches_there_are(files
 def test_few_files_are_open_at_once_however_many_days_there_are(
     files: TableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write, "MOST_OPEN_FILES", 3)
+    monkeypatch.setattr(write, "MAX_OPEN_FILES", 3)
     writer = TableWriter(replace(files, day_column="day", target_bytes=8_000), 0)
     most = 0
     begin = writer._begin

@@ -137,7 +137,7 @@ def tables(folder: Path, count: int) -> list[TableFiles]:
 
 
 def test_tables_that_wait_for_rows_take_bounded_memory_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_writer, "MOST_HELD_BYTES", 200_000)
+    monkeypatch.setattr(task_writer, "MAX_HELD_BYTES", 200_000)
     writer = TaskWriter(0)
     most = 0
     for number in range(4):
@@ -154,7 +154,7 @@ def test_tables_that_wait_for_rows_take_bounded_memory_together(folder: Path, mo
 def test_few_files_are_open_at_once_however_many_tables_there_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_writer, "MOST_OPEN_FILES", 3)
+    monkeypatch.setattr(task_writer, "MAX_OPEN_FILES", 3)
     monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", 1000)
     writer = TaskWriter(0)
     for table in tables(folder, 10):
@@ -193,7 +193,7 @@ def test_a_table_that_cannot_be_written_is_reported_with_its_offsets_and_the_oth
     written = write_splits(splits_of(parsed), parsed, routed(folder, "{topic}"), 7, TaskTables(park=True))
     assert in_order(read(written.files)).equals(everything(TXN))
     (held,) = written.held
-    assert held.table == f"{folder.as_uri()}/{CODECS}" and "cannot be written to" in held.held_why
+    assert held.table == f"{folder.as_uri()}/{CODECS}" and "cannot be written to" in held.reason
     assert held.offsets == ends(CODECS)
 
 

@@ -41,7 +41,6 @@ def look_back(data: bytes) -> None:
     log.mkdir(parents=True, exist_ok=True)
     (log / f"{3:020d}.json").write_bytes(data)
     looked = TableLog(TableFiles((folder() / "table").as_uri()))
-    looked.mentioned(["day=1/a%20b.parquet", "other"], 3, 3)
     looked.newest_batch("query", 3, 3)
     looked.topic_ids("query", 3, 3)
 

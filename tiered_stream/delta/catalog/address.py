@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_table
+from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns
-from tiered_stream.delta.schema.sql_types import sql_columns
+from tiered_stream.delta.schema.sql_types import sql_columns, sql_name
+from tiered_stream.delta.settings.ingest_settings import table_properties
 from tiered_stream.delta.write.file_systems import local_uri, normal_path, uri_of
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark.session import is_connect
@@ -30,13 +31,16 @@ class TableAddress:
         return self.path or self.name or ""
 
     def sql_path(self, spark: SparkSession) -> str:
-        """Return the SQL name of the table's folder, which works even if the catalog does not have the table."""
-        place = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
-        return f"delta.`{place}`"
+        """Return the table's name in SQL by its folder, as in delta.`s3a://lake/orders`.
+
+        The table needs no entry in the catalog.
+        """
+        folder = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
+        return f"delta.`{folder}`"
 
     @property
     def sql_name(self) -> str:
-        """The table's name in SQL: the name in the catalog, or its path in the form delta.`path`."""
+        """The table's name in SQL: its name in the catalog, or delta.`path` if the user named a path."""
         return self.name or f"delta.`{spark_path(self)}`"
 
 
@@ -64,7 +68,10 @@ def path_address(path: str, uri: str) -> TableAddress:
 
 
 def table_location(spark: SparkSession, address: TableAddress) -> str:
-    """Return the folder of an existing table, in the form that Hadoop's file systems take."""
+    """Return the folder of an existing table as a path for Hadoop's file systems.
+
+    Spark looks up a table that is named in the catalog.
+    """
     if address.path is not None:
         return spark_path(address)
     detail = spark.sql(f"DESCRIBE DETAIL {address.name}").first()
@@ -95,45 +102,39 @@ def path_uri(path: str, default_fs: Callable[[], str]) -> str:
     return local_uri(path) if home.startswith("file:") else normal_path(f"{home.rstrip('/')}/{path.lstrip('/')}")
 
 
-def make_by_spark(
-    spark: SparkSession,
-    address: TableAddress,
-    schema: StructType,
-    day_column: str | None,
-    given: Mapping[str, str],
-    cluster_by: Sequence[str] = (),
-) -> None:
+def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:
     """Let Spark create the table if it does not exist (`CREATE TABLE IF NOT EXISTS`).
 
     Raises:
         ConfigurationError: the session lacks Delta or the table's file system, or Delta refuses a field of the schema.
         TableError: Spark cannot create the table.
     """
+    files, schema, properties = target.files, target.schema, table_properties(target.settings)
     check_table(spark, address.path)
-    layout = f" PARTITIONED BY ({_quoted_name(day_column)})" if day_column else ""
-    layout = f" CLUSTER BY ({_columns(cluster_by)})" if cluster_by else layout
-    with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
+    layout = f" PARTITIONED BY ({sql_name([files.day_column])})" if files.day_column else ""
+    layout = f" CLUSTER BY ({_columns(files.cluster_by)})" if files.cluster_by else layout
+    with_properties = f" TBLPROPERTIES ({_properties(properties)})" if properties else ""
     table = f"{address.sql_name} ({sql_columns(schema)}) USING delta"
     try:
         with spark_errors(str(address), "made"):
             spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
     except TableError:
-        check_new_columns(schema, given)  # raises a clearer error if Delta refuses a field
+        check_new_columns(schema, properties)  # raises a clearer error if Delta refuses a field
         raise
 
 
-def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[str, str]) -> None:
-    """Set properties of a table by the path of its folder, because the catalog may not have the table yet.
+def set_properties(spark: SparkSession, address: TableAddress, properties: Mapping[str, str]) -> None:
+    """Set properties of a table (`ALTER TABLE`), named by its folder, because the catalog may not have the table yet.
 
     Raises:
         TableError: Spark cannot set the properties.
     """
     with spark_errors(str(address), "changed"):
-        spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(given)})")
+        spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(properties)})")
 
 
 def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[str]) -> None:
-    """Set a table's clustering columns (`CLUSTER BY`) by its folder, because the catalog may not have the table yet.
+    """Set a table's clustering columns (`ALTER TABLE … CLUSTER BY`); the table is named by its folder.
 
     Raises:
         TableError: Spark cannot change the clustering.
@@ -149,19 +150,22 @@ def register_table(spark: SparkSession, address: TableAddress) -> None:
         TableError: Spark cannot register the table.
     """
     with spark_errors(str(address), "entered into the catalog"):
-        place = unquote(known_scheme(spark, address.uri or ""))
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {address.name} USING delta LOCATION {_quoted(place)}")
+        folder = unquote(known_scheme(spark, address.uri or ""))
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {address.name} USING delta LOCATION {_quoted(folder)}")
 
 
 def known_scheme(spark: SparkSession, path: str) -> str:
     """Return the path with `s3a://` in place of `s3://` or `s3n://`, unless the session has a file system for these."""
-    scheme, _, place = path.partition("://")
+    scheme, _, folder = path.partition("://")
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    return f"s3a://{place}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
+    return f"s3a://{folder}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
 
 
 def spark_path(address: TableAddress) -> str:
-    """Return the path, as Spark takes it, of a table that is named by a path; a local path is made absolute."""
+    """Return the path of a table that the user named by a path, in the form that Spark takes.
+
+    A local path is absolute.
+    """
     uri = address.uri or ""
     local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
     return unquote(urlsplit(uri).path) if local else address.path or ""
@@ -169,16 +173,11 @@ def spark_path(address: TableAddress) -> str:
 
 def _columns(names: Sequence[str]) -> str:
     """Return a quoted SQL list of columns; a dot in a name separates a column from its field."""
-    return ", ".join(".".join(map(_quoted_name, name.split("."))) for name in names)
+    return ", ".join(sql_name(name.split(".")) for name in names)
 
 
-def _quoted_name(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
-
-
-def _properties(given: Mapping[str, str]) -> str:
-    return ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
+def _properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in properties.items())
 
 
 def _quoted(text: str) -> str:

@@ -24,21 +24,21 @@ _CONFLICTS_IN_PYTHON = "delta.exceptions"
 
 
 def java_exception(error: Py4JJavaError | CapturedException) -> Any:
-    """Return the exception object in the JVM, or None if PySpark kept only its text."""
+    """Return the Java exception behind a Python error, or None if PySpark kept only its text."""
     return error.java_exception if isinstance(error, Py4JJavaError) else error._origin
 
 
 def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
     """Return the names of the Java classes of the error and of its causes, with all their superclasses."""
-    found: set[str] = set()
+    names: set[str] = set()
     exception = java_exception(error)
     while exception is not None:
         kind = exception.getClass()
         while kind is not None:
-            found.add(kind.getName())
+            names.add(kind.getName())
             kind = kind.getSuperclass()
         exception = exception.getCause()
-    return found
+    return names
 
 
 def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
@@ -49,7 +49,7 @@ def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
 
 @contextmanager
 def spark_errors(table: str, done: str) -> Iterator[None]:
-    """Turn errors of Spark and of the JVM into TableError; `done` says what failed, such as "opened"."""
+    """Turn errors of Spark and of the JVM in the `with` block into TableError; `done` says what failed: "opened"."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:

@@ -76,7 +76,7 @@ def check_delta(spark: SparkSession) -> None:
         return  # a client cannot see the classes and settings of the server
     sources: Any = spark._jvm and spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
     try:
-        found = sources.lookupDataSource("delta", spark._jsparkSession.sessionState().conf()).getName()
+        data_source = sources.lookupDataSource("delta", spark._jsparkSession.sessionState().conf()).getName()
     except JAVA_ERRORS as error:
         raise ConfigurationError(
             "Spark's session has no Delta. Submit with --properties-file conf/spark-defaults.conf (for tables in S3 "
@@ -84,7 +84,7 @@ def check_delta(spark: SparkSession) -> None:
         ) from error
     extensions, catalog = (spark.conf.get(name, None) for name, _ in (EXTENSION, CATALOG))
     # Another catalog may include Delta's. Platforms with their own build of Delta need neither setting.
-    if found == _DELTA_OF_JAR and (EXTENSION[1] not in (extensions or "") or not catalog):
+    if data_source == _DELTA_OF_JAR and (EXTENSION[1] not in (extensions or "") or not catalog):
         settings = " and ".join(map("=".join, (EXTENSION, CATALOG)))
         raise ConfigurationError(
             f"Spark's session has Delta's jar, but not all of {settings}: set both, as conf/spark-defaults.conf does"

@@ -1,4 +1,4 @@
-"""Our own files in a checkpoint's folder, accessed through Hadoop's file systems wherever Spark can keep a checkpoint.
+"""Files of this package in a checkpoint's folder, wherever Spark can keep it: accessed by Hadoop's file systems.
 
 A file is written as Spark writes its own offset log (`CheckpointFileManager`): completely or not at all.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cached_property
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, java_exception
 from tiered_stream.delta.catalog.session_checks import check_file_system
-from tiered_stream.delta.checkpoint.spark_checkpoint import MOST_BYTES, too_large
+from tiered_stream.delta.checkpoint.spark_checkpoint import MAX_FILE_BYTES, too_large
 from tiered_stream.errors import TableError
 
 
@@ -32,26 +33,25 @@ class CheckpointFolder:
         self._new_path = self._java.org.apache.hadoop.fs.Path
         self._path = self._new_path(folder)
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
-        self._manager: Any = None
         self._made: set[str] = set()
 
     def entries(self, name: str = "") -> list[str]:
         """Return the names in the folder, or in its subfolder `name`; an empty list if the folder does not exist."""
         path = self._child(name) if name else self._path
         with self._errors("read"):
-            files = self._files()
-            return [each.getPath().getName() for each in files.list(path)] if files.exists(path) else []
+            files = self._files
+            return [status.getPath().getName() for status in files.list(path)] if files.exists(path) else []
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes; None if there is no file. Raises CorruptDataError if it has over `MOST_BYTES`."""
+        """Return a file's bytes; None if there is no file. Raises CorruptDataError if it has over `MAX_FILE_BYTES`."""
         path = self._child(name)
         with self._errors("read"):
-            files = self._files()
+            files = self._files
             if not files.exists(path):
                 return None
             with closing(files.open(path)) as stream:
-                text = bytes(stream.readNBytes(MOST_BYTES + 1))
-        if len(text) > MOST_BYTES:
+                text = bytes(stream.readNBytes(MAX_FILE_BYTES + 1))
+        if len(text) > MAX_FILE_BYTES:
             raise too_large(self.folder, name)
         return text
 
@@ -59,7 +59,7 @@ class CheckpointFolder:
         """Write a file atomically; an existing file is kept unless `replace` is true."""
         path = self._child(name)
         with self._errors("written to"):
-            files = self._files()
+            files = self._files
             within = name.rpartition("/")[0]
             if within not in self._made:
                 files.mkdirs(path.getParent())
@@ -75,13 +75,12 @@ class CheckpointFolder:
     def delete(self, name: str) -> None:
         """Delete a file; a missing file is no error."""
         with self._errors("written to"):
-            self._files().delete(self._child(name))
+            self._files.delete(self._child(name))
 
+    @cached_property
     def _files(self) -> Any:
-        if self._manager is None:
-            managers = self._java.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-            self._manager = managers.create(self._path, self._configuration)
-        return self._manager
+        managers = self._java.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+        return managers.create(self._path, self._configuration)
 
     def _child(self, name: str) -> Any:
         return self._new_path(self._path, name)

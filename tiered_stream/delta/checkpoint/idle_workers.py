@@ -30,13 +30,13 @@ def started_without_idle_limit(spark: SparkSession) -> Iterator[None]:
         yield
         return
     with _starting:  # without the lock, one start could restore the value that another start has set
-        given = spark._jsparkSession.sessionState().conf().getAllConfs().get(IDLE_LIMIT)
+        previous = spark._jsparkSession.sessionState().conf().getAllConfs().get(IDLE_LIMIT)
         spark.conf.set(IDLE_LIMIT, _NO_LIMIT)
         try:
             yield
         finally:
-            if given.isDefined():
-                spark.conf.set(IDLE_LIMIT, given.get())
+            if previous.isDefined():
+                spark.conf.set(IDLE_LIMIT, previous.get())
             else:
                 spark.conf.unset(IDLE_LIMIT)
 

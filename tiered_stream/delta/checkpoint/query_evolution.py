@@ -53,9 +53,9 @@ def _names_sources(spark: SparkSession) -> bool:
 
 
 def _source_name(spark: SparkSession, checkpoint: str) -> str:
-    found = SparkCheckpoint(CheckpointFolder(spark, checkpoint))
-    last = found.last_planned()
-    ends = None if last is None else found.ends(last)
+    reader = SparkCheckpoint(CheckpointFolder(spark, checkpoint))
+    last = reader.last_planned()
+    ends = None if last is None else reader.ends(last)
     if ends is None or not ends.has_ids:
         return NAME
     if len(ends.by_source) != 1:

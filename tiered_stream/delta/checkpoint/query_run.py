@@ -34,7 +34,10 @@ class BoundedRun:
     """Maximum number of tasks at once; None: as many as Spark runs."""
 
     def limited(self, rows: DataFrame) -> DataFrame:
-        """Return the rows in at most as many partitions as tasks may run at once."""
+        """Return the rows in at most `tasks` partitions, so that no more tasks run at once.
+
+        The rows are unchanged if `tasks` is None.
+        """
         return rows.coalesce(self.tasks) if self.tasks else rows
 
 

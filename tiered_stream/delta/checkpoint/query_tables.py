@@ -14,19 +14,19 @@ from typing import Any, Protocol
 
 import orjson
 
-from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.checkpoint.spark_checkpoint import ReadableFolder, SparkCheckpoint
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 
 FOLDER = "tables"
 _VERSION = 1
-_KEPT = 2
+_FILES_KEPT = 2
 """Number of files that are kept: the newest, and the one before it, for a repeat of the newest file's batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Newest batch that a table has (-1: none); its commit is in `version` of the table's log, or in a later one."""
+    """Newest micro-batch of a query that a table has (-1: none), in `version` of its log or in a later version."""
 
     batch: int = -1
     version: int = 0
@@ -34,13 +34,16 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Offset ranges that cover every row the table still lacks up to `batch`, and no row that it already has."""
+    """Offset ranges of all rows that a table lacks up to the micro-batch `batch`.
+
+    The ranges hold no row that the table has.
+    """
 
     batch: int
     ranges: PartitionRanges
 
     def joined(self, later: Held) -> Held:
-        """Return the ranges of `self` and `later`, joined to one offset range for each partition.
+        """Return the offset ranges of `self` and of the later batches `later`, joined to one range for each partition.
 
         The offsets between the two ranges of a partition hold no rows for the table.
         """
@@ -55,7 +58,8 @@ class Held:
 class Parked:
     """Table that could not be written: the name that the user gave it, the reason, and the offset ranges it lacks.
 
-    `tried` may be committed under its batch's id nevertheless, because a response can be lost. `since` was never tried.
+    A commit of `tried` was attempted, and may be in the table, because a response can be lost. `since` has later
+    ranges, whose commit was never attempted.
     """
 
     name: str
@@ -69,13 +73,13 @@ class Parked:
 
     @property
     def newest(self) -> Held:
-        """Offset ranges that the table lacks, up to its newest batch: `since`, or `tried` if there is no `since`."""
+        """The later one of the two sets of offset ranges: `since`, or `tried` if there is no `since`."""
         return self.since or self.tried
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTables:
-    """Newest batches of a query's tables, and the tables that are parked; both by table key."""
+    """Newest micro-batch of each table of a query (`landed`), and the parked tables (`parked`), by table key."""
 
     landed: Mapping[str, Landed] = field(default_factory=dict)
     parked: Mapping[str, Parked] = field(default_factory=dict)
@@ -85,7 +89,7 @@ class QueryTables:
 
     def to_json(self) -> bytes:
         tables = {key: [landed.batch, landed.version] for key, landed in self.landed.items()}
-        parked = {key: _told(each) for key, each in self.parked.items()}
+        parked = {key: _parked_to_json(table) for key, table in self.parked.items()}
         return orjson.dumps(
             {"version": _VERSION, "tables": tables, **({"parked": parked} if parked else {})},
             option=orjson.OPT_SORT_KEYS,
@@ -99,67 +103,74 @@ def query_tables_of(text: bytes) -> QueryTables:
         CorruptDataError: the text is malformed, or has an unknown version.
     """
     try:
-        found = orjson.loads(text)
-        if found["version"] != _VERSION:
-            raise ValueError(f"its version is {found['version']!r:.20}; known here is {_VERSION}")
-        landed = {key: Landed(_whole(batch, -1), _whole(version)) for key, (batch, version) in found["tables"].items()}
-        return QueryTables(landed, {key: _parked(each) for key, each in found.get("parked", {}).items()})
+        values = orjson.loads(text)
+        if values["version"] != _VERSION:
+            raise ValueError(f"its version is {values['version']!r:.20}; known here is {_VERSION}")
+        landed = {
+            key: Landed(_whole_number(batch, -1), _whole_number(version))
+            for key, (batch, version) in values["tables"].items()
+        }
+        return QueryTables(landed, {key: _parked_from_json(table) for key, table in values.get("parked", {}).items()})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptDataError(f"it does not say which batches tables have: {error!r:.200}") from error
 
 
-def _told(parked: Parked) -> dict[str, Any]:
+def _parked_to_json(parked: Parked) -> dict[str, Any]:
     held = [parked.tried, *([parked.since] if parked.since else [])]
-    told = [{"batch": each.batch, "offsets": _by_topic(each.ranges)} for each in held]
-    return {"name": parked.name, "reason": parked.reason, "held": told}
+    batches = [{"batch": batch.batch, "offsets": _by_topic(batch.ranges)} for batch in held]
+    return {"name": parked.name, "reason": parked.reason, "held": batches}
 
 
 def _by_topic(ranges: PartitionRanges) -> dict[str, list[tuple[int, int, int]]]:
-    found: dict[str, list[tuple[int, int, int]]] = {}
+    ranges_by_topic: dict[str, list[tuple[int, int, int]]] = {}
     for partition, offsets in sorted(ranges.items()):
-        found.setdefault(partition.topic, []).append((partition.partition, offsets.start, offsets.end))
-    return found
+        ranges_by_topic.setdefault(partition.topic, []).append((partition.partition, offsets.start, offsets.end))
+    return ranges_by_topic
 
 
-def _parked(found: Mapping[str, Any]) -> Parked:
-    if not isinstance(found["name"], str) or not isinstance(found["reason"], str):
+def _parked_from_json(values: Mapping[str, Any]) -> Parked:
+    if not isinstance(values["name"], str) or not isinstance(values["reason"], str):
         raise TypeError("a parked table has no name, or no reason")
-    tried, *since = map(_held, found["held"])
+    tried, *since = map(_held_from_json, values["held"])
     if len(since) > 1 or (since and since[0].batch <= tried.batch):
         raise ValueError("what is held for a parked table is not in order")
-    return Parked(found["name"], found["reason"], tried, *since)
+    return Parked(values["name"], values["reason"], tried, *since)
 
 
-def _held(found: Mapping[str, Any]) -> Held:
+def _held_from_json(values: Mapping[str, Any]) -> Held:
     ranges = {
-        TopicPartition(topic, _whole(partition)): OffsetRange(_whole(start), _whole(end))
-        for topic, of_topic in found["offsets"].items()
+        TopicPartition(topic, _whole_number(partition)): OffsetRange(_whole_number(start), _whole_number(end))
+        for topic, of_topic in values["offsets"].items()
         for partition, start, end in of_topic
     }
     if not ranges or not all(map(len, ranges.values())):
         raise ValueError("nothing is held for a parked table")
-    return Held(_whole(found["batch"]), ranges)
+    return Held(_whole_number(values["batch"]), ranges)
 
 
-def _whole(number: object, least: int = 0) -> int:
-    if type(number) is not int or number < least:
-        raise ValueError(f"{number!r:.80} is no number from {least}")
+def _whole_number(number: object, minimum: int = 0) -> int:
+    if type(number) is not int or number < minimum:
+        raise ValueError(f"{number!r:.80} is no number from {minimum}")
     return number
 
 
-class Folder(Protocol):
-    """Files of a checkpoint's folder (implemented by `checkpoint_folder.CheckpointFolder`)."""
+class Folder(ReadableFolder, Protocol):
+    """Files of a checkpoint's folder that can also be changed (implemented by `checkpoint_folder.CheckpointFolder`)."""
 
-    folder: str
+    def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
+        """Write a file atomically; an existing file is kept unless `replace` is true."""
+        ...
 
-    def entries(self, name: str = "") -> list[str]: ...
-    def read(self, name: str) -> bytes | None: ...
-    def write(self, name: str, text: bytes, *, replace: bool = False) -> None: ...
-    def delete(self, name: str) -> None: ...
+    def delete(self, name: str) -> None:
+        """Delete a file; a missing file is no error."""
+        ...
 
 
 class QueryTablesLog:
-    """Files `tables/N` in a checkpoint, for one run of one query; methods also raise the folder's errors."""
+    """Reader and writer of the files `tables/N` in a checkpoint, for one run of a query.
+
+    Methods raise the folder's errors.
+    """
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -168,31 +179,31 @@ class QueryTablesLog:
         """Batch ids of all files, ascending; None: not listed yet."""
 
     def before(self, batch_id: int) -> QueryTables:
-        """Return the state of the tables before the batch.
+        """Return the state of the query's tables before the micro-batch, from the newest file of an earlier one.
 
         Raises:
             CorruptDataError: a file is damaged.
         """
-        newest = next((each for each in reversed(self._listed()) if each < batch_id), -1)
+        newest = next((batch for batch in reversed(self._listed()) if batch < batch_id), -1)
         if self._known is None or self._known[0] != newest:
             self._known = newest, QueryTables() if newest < 0 else self._read(newest)
         return self._known[1]
 
     def after(self, batch_id: int, tables: QueryTables) -> None:
-        """Write the state of the tables after the batch, unless it is unchanged, and delete old files."""
+        """Write the file with the state after the micro-batch, unless the state is unchanged, and delete old files."""
         if self.before(batch_id) == tables and batch_id not in self._listed():
             return
         self._folder.write(f"{FOLDER}/{batch_id}", tables.to_json(), replace=True)
         self._known = batch_id, tables
         listed = sorted({*self._listed(), batch_id})
         # A later file may be there, of a batch that was begun and will be repeated.
-        old = [each for each in listed if each <= batch_id][:-_KEPT]
-        for each in old:
-            self._folder.delete(f"{FOLDER}/{each}")
-        self._batches = [each for each in listed if each not in old]
+        old = [batch for batch in listed if batch <= batch_id][:-_FILES_KEPT]
+        for batch in old:
+            self._folder.delete(f"{FOLDER}/{batch}")
+        self._batches = [batch for batch in listed if batch not in old]
 
     def last_done(self) -> int:
-        """Return the last batch that Spark counts as done; -1: none."""
+        """Return the id of the last micro-batch that Spark has committed in the checkpoint; -1: none."""
         last = SparkCheckpoint(self._folder).last_committed()
         return -1 if last is None else last
 

@@ -19,7 +19,7 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.options.types import LONG_MAX
 
-MOST_BYTES = 64 << 20
+MAX_FILE_BYTES = 64 << 20
 """Maximum size in bytes of a checkpoint file; larger files are not read."""
 _METADATA, _OFFSETS, _COMMITS = "metadata", "offsets", "commits"
 _BY_POSITION, _BY_ID = b"v1", b"v2"
@@ -28,14 +28,14 @@ _NO_OFFSET = b"-"
 
 
 def too_large(folder: str, name: str) -> CorruptDataError:
-    """Return the error for a file beyond `MOST_BYTES`."""
+    """Return the error for a file beyond `MAX_FILE_BYTES`."""
     return CorruptDataError(
-        f"the checkpoint {folder}, {name}: it has more than {MOST_BYTES >> 20} MiB, and is not read. See what has "
+        f"the checkpoint {folder}, {name}: it has more than {MAX_FILE_BYTES >> 20} MiB, and is not read. See what has "
         "written it"
     )
 
 
-class Folder(Protocol):
+class ReadableFolder(Protocol):
     """Files of a checkpoint's folder; each implementation raises its own errors."""
 
     folder: str
@@ -45,7 +45,7 @@ class Folder(Protocol):
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes; None: there is no such file. Raise CorruptDataError if it exceeds `MOST_BYTES`."""
+        """Return a file's bytes; None: there is no such file. Raise CorruptDataError if it exceeds `MAX_FILE_BYTES`."""
         ...
 
 
@@ -65,11 +65,11 @@ class BatchEnds:
 
         Empty: no source reads topics.
         """
-        found: dict[TopicPartition, int] = {}
+        positions: dict[TopicPartition, int] = {}
         for text in self.by_source.values():
             for partition, offset in _positions(text).items():
-                found[partition] = min(offset, found.get(partition, offset))
-        return found
+                positions[partition] = min(offset, positions.get(partition, offset))
+        return positions
 
 
 def _positions(text: str | None) -> dict[TopicPartition, int]:
@@ -91,7 +91,7 @@ def batch_ends(text: bytes) -> BatchEnds:
     if version not in (_BY_POSITION, _BY_ID):
         if not version.startswith(b"v"):
             raise CorruptDataError("it is damaged: it does not begin with a version")
-        known = " and ".join(each.decode() for each in (_BY_POSITION, _BY_ID))
+        known = " and ".join(line.decode() for line in (_BY_POSITION, _BY_ID))
         raise UnsupportedDataError(
             f"its version is {version.decode(errors='replace')!r:.20}, and this release reads {known}: a newer Spark "
             "has written it"
@@ -103,7 +103,7 @@ def batch_ends(text: bytes) -> BatchEnds:
         (line.partition(b":") if has_ids else (str(number).encode(), b":", line))
         for number, line in enumerate(lines[_HEADER_LINES:])
     ]
-    return BatchEnds(dict(_offset(*each) for each in offsets), has_ids)
+    return BatchEnds(dict(_offset(*line) for line in offsets), has_ids)
 
 
 def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None]:
@@ -121,7 +121,7 @@ def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None
 class SparkCheckpoint:
     """Reader of a query's checkpoint; methods also raise the errors of the folder."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: ReadableFolder) -> None:
         self._folder = folder
 
     def query_id(self) -> str | None:
@@ -134,19 +134,40 @@ class SparkCheckpoint:
         if text is None:
             return None
         try:
-            found = orjson.loads(text)["id"]
+            query_id = orjson.loads(text)["id"]
         except (orjson.JSONDecodeError, TypeError, KeyError):
-            found = None
-        if not isinstance(found, str):
+            query_id = None
+        if not isinstance(query_id, str):
             raise CorruptDataError(f"{self._name(_METADATA)}: it is damaged: it does not have the query's id")
-        return found
+        return query_id
 
     def last_committed(self) -> int | None:
-        """Return the last micro-batch that Spark counts as done; None: there is none."""
+        """Return the id of the last micro-batch that Spark has committed; None: there is none."""
         return self._last(_COMMITS)
 
+    def committed(self) -> tuple[int, BatchEnds] | None:
+        """Return the id and the end offsets of the last micro-batch that Spark has committed; None: there is none.
+
+        Raises:
+            UnsupportedDataError: the file with its end has a version that is not known here.
+            CorruptDataError: the file is missing, damaged, or too large.
+        """
+        batch = self.last_committed()
+        if batch is None:
+            return None
+        ends = self.ends(batch)
+        if ends is None:
+            raise CorruptDataError(
+                f"the checkpoint {self._folder.folder}: batch {batch} is committed, but {_OFFSETS}/{batch} is missing: "
+                "bring it back"
+            )
+        return batch, ends
+
     def last_planned(self) -> int | None:
-        """Return the last micro-batch that was begun, done or not; None: there is none."""
+        """Return the id of the last micro-batch whose end offsets are written, committed or not.
+
+        None: there is none.
+        """
         return self._last(_OFFSETS)
 
     def last_ends(self) -> tuple[int, BatchEnds] | None:
@@ -168,7 +189,7 @@ class SparkCheckpoint:
         return batch_id, ends
 
     def ends(self, batch_id: int) -> BatchEnds | None:
-        """Return where a micro-batch ends; None: Spark has deleted the file, or has not written it yet.
+        """Return the end offsets of a micro-batch; None: Spark has deleted their file, or has not written it yet.
 
         Raises:
             UnsupportedDataError: the file has a version that is not known here.
@@ -181,7 +202,7 @@ class SparkCheckpoint:
             return batch_ends(text)
 
     def _last(self, log: str) -> int | None:
-        """Return the highest number among the file names that Spark counts as micro-batches; None: there is none."""
+        """Return the highest micro-batch id among the file names in the folder `log`; None: there is none."""
         numbers = [int(name) for name in self._folder.entries(log) if name.isascii() and name.isdecimal()]
         return max((number for number in numbers if number <= LONG_MAX), default=None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyarrow import fs
 
-from tiered_stream.delta.checkpoint.spark_checkpoint import MOST_BYTES, too_large
+from tiered_stream.delta.checkpoint.spark_checkpoint import MAX_FILE_BYTES, too_large
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.errors import CorruptDataError
@@ -19,20 +19,20 @@ class StoredFolder:
 
     def entries(self, name: str = "") -> list[str]:
         """Return the names in the checkpoint's folder, or in its subfolder `name`; empty if there is no such folder."""
-        return [each.base_name for each in self._files.get_file_info(fs.FileSelector(name, allow_not_found=True))]
+        return [info.base_name for info in self._files.get_file_info(fs.FileSelector(name, allow_not_found=True))]
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes; None: there is no such file.
 
         Raises:
-            CorruptDataError: the file has more than `MOST_BYTES`, or `name` is not a file.
+            CorruptDataError: the file has more than `MAX_FILE_BYTES`, or `name` is not a file.
         """
         info = self._files.get_file_info(name)
         if info.type is fs.FileType.NotFound:
             return None
         if info.type is not fs.FileType.File:
             raise CorruptDataError(f"the checkpoint {self.folder}, {name}: it is no file")
-        if info.size > MOST_BYTES:
+        if info.size > MAX_FILE_BYTES:
             raise too_large(self.folder, name)
         with self._files.open_input_stream(name) as stream:
-            return bytes(stream.read(MOST_BYTES))
+            return bytes(stream.read(MAX_FILE_BYTES))

@@ -43,12 +43,12 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 10
 """Maximum number of attempts at one commit; within an attempt, deltalake itself tries 15 times to find a version."""
-MOST_LOG_FILES = 100
+MAX_LOG_FILES = 100
 """Maximum number of log files to scan for the query's last batch; beyond it, reading the table's state is faster."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 """First and longest wait between attempts, in seconds; the wait doubles, and is shortened at random by up to half."""
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
-_MOST_SHOWN = 10_000
+_MAX_SHOWN = 10_000
 """Maximum length of offsets in an error, in characters; for longer ones, the error names the checkpoint's file."""
 
 OnGap = Callable[[int | None, int], None]
@@ -78,16 +78,12 @@ class LandingTable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Last:
+class _LastCommit:
     """The query's newest batch, in the table's log at `version` or above; `files` if this process committed it."""
 
     version: int
     batch_id: int
     files: Sequence[DataFile] | None = None
-
-
-class _LastIsGoneError(Exception):
-    """The query's last commit was acknowledged, but is no longer in the log."""
 
 
 class TableCommits:
@@ -110,7 +106,7 @@ class TableCommits:
         self._on_gap = on_gap
         self._landed = landed
         self._sleep = sleep
-        self._last: _Last | None = None
+        self._last: _LastCommit | None = None
         self._topic_ids: dict[str, UUID] | None = None
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
@@ -119,7 +115,7 @@ class TableCommits:
         Raises:
             TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
         """
-        return self._last_known(query_id, batch_id).batch_id >= batch_id
+        return self._last_commit(query_id, batch_id).batch_id >= batch_id
 
     @property
     def table_id(self) -> str:
@@ -132,18 +128,21 @@ class TableCommits:
         Raises:
             TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
         """
-        return self._last_known(query_id, batch_id).batch_id
+        return self._last_commit(query_id, batch_id).batch_id
 
     def check(self, files: Sequence[DataFile]) -> None:
         """Check that the table would accept the files now; columns that the files need are added or widened first.
 
+        The table's state for the commit that follows is read in the background.
+
         Raises:
             TableError: the table was replaced by another, or no longer fits the direct lane or the files.
         """
-        self._fitting(self._begin(), files)
+        self._begin_fitting(self._begin(), files)
+        self._table.prepare()
 
     def prepare(self) -> None:
-        """Start to read the table's state for the next commit, while tasks still write the files."""
+        """Start to read the table's state for the next commit in the background, while tasks still write the files."""
         self._table.prepare()
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
@@ -158,50 +157,48 @@ class TableCommits:
             DataLossError: a topic was deleted and created again since the query's last commit, and
                 `fail_on_data_loss` is true.
         """
-        last = self._last_known(query_id, batch_id)
+        last = self._last_commit(query_id, batch_id)
         self._check_topics(query_id, last, files)
-        try:
-            return self._until_committed(last, self._batch(query_id, batch_id, files))
-        except _LastIsGoneError:
-            raise self._put_back(query_id, last) from None
+        day_column, topic_ids = self._planned.files.day_column, self._topic_ids or {}
+        return self._until_committed(last, BatchCommit(query_id, batch_id, files, day_column, topic_ids))
 
-    def _batch(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> BatchCommit:
-        return BatchCommit(query_id, batch_id, files, self._planned.files.day_column, self._topic_ids or {})
-
-    def _check_topics(self, query_id: str, last: _Last, files: Sequence[DataFile]) -> None:
-        """Check that no topic was deleted and created again: its id must be the one in the query's last commit."""
+    def _check_topics(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> None:
+        """Check that topics in `files` have the ids that the query's last commit recorded: none was recreated."""
         if self._topic_ids is None:
             version = last.version - 1
-            first = max(self._landed.version if self._landed else 0, version - MOST_LOG_FILES)
+            first = max(self._landed.version if self._landed else 0, version - MAX_LOG_FILES)
             self._topic_ids = self._log.topic_ids(query_id, first, version)
         now = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
         check_topic_ids(self._topic_ids, now, DataLossPolicy(self._planned.fail_on_data_loss))
         self._topic_ids |= now
 
-    def _last_known(self, query_id: str, batch_id: int) -> _Last:
-        """Return the query's last batch; the first call reads it from the table, later calls return what is known."""
+    def _last_commit(self, query_id: str, batch_id: int) -> _LastCommit:
+        """Return the query's last batch in the table.
+
+        The first call reads the table, and later calls return a cached value.
+        """
         if self._last is None:
             transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
             newest = self._newest_since(due.version, query_id, transaction)
-            found = -1 if newest is None else newest
-            if found < due.batch and not (found == -1 and forgets(transaction)):
-                self._on_gap(None if found == -1 else found, due.batch)
-            self._last = _Last(transaction.state.version + 1, found)
+            last_batch = -1 if newest is None else newest
+            if last_batch < due.batch and not (last_batch == -1 and drops_transactions(transaction)):
+                self._on_gap(None if last_batch == -1 else last_batch, due.batch)
+            self._last = _LastCommit(transaction.state.version + 1, last_batch)
         return self._last
 
-    def _until_committed(self, last: _Last, batch: BatchCommit) -> int | None:
+    def _until_committed(self, last: _LastCommit, batch: BatchCommit) -> int | None:
         for attempt in range(ATTEMPTS):
             transaction = self._begin()
             newest = self._newest_since(last.version, batch.query_id, transaction)
             if newest is not None and newest < last.batch_id and last.files is not None:
-                raise _LastIsGoneError
+                raise self._overwritten(batch.query_id, last, last.files)
             # A failed attempt may have committed nevertheless, and only its response was lost.
             if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
-                self._last = _Last(transaction.state.version + 1, batch.batch_id)
+                self._last = _LastCommit(transaction.state.version + 1, batch.batch_id)
                 return None
-            transaction = self._fitting(transaction, batch.files)
+            transaction = self._begin_fitting(transaction, batch.files)
             try:
-                self._last = _Last(transaction.commit(batch), batch.batch_id, batch.files)
+                self._last = _LastCommit(transaction.commit(batch), batch.batch_id, batch.files)
                 if self._planned.compaction is not None:
                     self._planned.compaction.after(transaction.state.version, self._last.version)
                 return self._last.version
@@ -213,34 +210,34 @@ class TableCommits:
                 self._sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
         raise AssertionError("the last attempt has returned or raised")
 
-    def _fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
+    def _begin_fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
         """Add or widen columns for the files, check that the table accepts the files, and return a transaction for it.
 
         Raises:
             TableError: the table was replaced by another, or no longer fits the direct lane or the files.
         """
-        if self._grown(transaction.state.description, files):
+        if self._grow(transaction.state.description, files):
             transaction = self._begin()
         self._check_fit(transaction.state.description, files)
         return transaction
 
-    def _grown(self, found: TableDescription, files: Sequence[DataFile]) -> bool:
+    def _grow(self, description: TableDescription, files: Sequence[DataFile]) -> bool:
         """Add or widen columns for the files; return whether the table changed, which calls for a new transaction."""
         if self._planned.grow is None:
             return False
         # The schemas are joined, because each file may have columns that other files lack.
         schemas = _schemas(files)
         try:
-            return bool(schemas) and self._planned.grow(found.fields, joined_columns(schemas))
+            return bool(schemas) and self._planned.grow(description.fields, joined_columns(schemas))
         except UnsupportedDataError as error:
             raise TableError(f"{self._name}: {error}") from error
 
     def _begin(self) -> DeltaTransaction:
         transaction = self._table.begin()
-        found, planned = transaction.state.description.table_id, self._planned.table_id
-        if found != planned:
+        table_id, planned = transaction.state.description.table_id, self._planned.table_id
+        if table_id != planned:
             raise TableError(
-                f"{self._name} is another one than when the query started: its id is {found}, and was {planned}. "
+                f"{self._name} is another one than when the query started: its id is {table_id}, and was {planned}. "
                 "Nothing was committed to it. Where the new one is to get all records, start the query with a new "
                 "checkpoint."
             )
@@ -252,16 +249,16 @@ class TableCommits:
         The batch can only be in version `first` or above. Scanning these log files is faster than reading the state.
         """
         version = transaction.state.version
-        newest = self._log.newest_batch(query_id, first, version) if version - first < MOST_LOG_FILES else None
+        newest = self._log.newest_batch(query_id, first, version) if version - first < MAX_LOG_FILES else None
         if newest is None:
             newest = transaction.last_batch(query_id)
-        if newest is None and not forgets(transaction):
+        if newest is None and not drops_transactions(transaction):
             return -1
         return newest
 
-    def _check_fit(self, found: TableDescription, files: Sequence[DataFile]) -> None:
+    def _check_fit(self, description: TableDescription, files: Sequence[DataFile]) -> None:
         planned, day_column = self._planned, self._planned.files.day_column
-        reason = planned.why_not(found) or why_not_direct(found, day_column, planned.schema, planned.rules)
+        reason = planned.why_not(description) or why_not_direct(description, day_column, planned.schema, planned.rules)
         if planned.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
             reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"
         if reason:
@@ -270,81 +267,72 @@ class TableCommits:
                 "Start the query again with lane auto or spark: it goes on where it was."
             )
         try:
-            for schema in (planned.schema, *(with_day(each, day_column) for each in _schemas(files))):
-                check_fit(planned.files.uri, found, schema, day_column)
+            for schema in (planned.schema, *(with_day(schema, day_column) for schema in _schemas(files))):
+                check_fit(planned.files.uri, description, schema, day_column)
         except ConfigurationError as error:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
-    def _put_back(self, query_id: str, last: _Last) -> TableError:
-        """Commit the lost batch's files again, and return the error to raise.
-
-        Files that another commit has added or removed are left out.
-        """
-        files = last.files or ()
-        said = (
-            f"{self._name}: the commit of batch {last.batch_id}, which brought "
-            f"{self._batch(query_id, last.batch_id, files).offsets()}, is no longer in the log, where it was in "
-            f"version {last.version} or soon after: another writer, which does not exclude this one, has overwritten "
-            "it. The documentation says which writers may share a table (ingest.commit). "
-        )
-        # From here on, another process or an attempt below with a lost response may have committed the batch.
-        self._last = _Last(last.version, last.batch_id - 1)
-        try:
-            version = self._table.begin().state.version
-            # A writer that saw the lost commit may have compacted or deleted its files. Their rows must not come back.
-            gone_on = self._log.mentioned([file.path for file in files], last.version, version)
-            if gone_on is None:
-                raise TableError("the log's older files, which would say what became of them, are removed already")
-            left = [file for file in files if file.path not in gone_on]
-            self._until_committed(self._last, self._batch(query_id, last.batch_id, left))
-        except TableError as error:
-            return TableError(f"{said}Its files could not be put back: {error}")
+    def _overwritten(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> TableError:
+        """Return the error that another writer has overwritten the query's last commit, which added `files`."""
+        offsets = BatchCommit(query_id, last.batch_id, files).offsets()
         return TableError(
-            f"{said}Its files are part of the table again. Start the query again when the other writer has stopped, or "
-            "commits in the same way: it goes on after that batch."
+            f"{self._name}: the commit of batch {last.batch_id}, which brought {offsets}, is no longer in the log, "
+            f"where it was in version {last.version} or soon after: another writer, which does not exclude this one, "
+            "has overwritten it. Stop the other writer, or let it commit in the same way: the documentation says which "
+            "writers may share a table (ingest.commit). Land these offsets by a query of their own, then set "
+            "failOnDataLoss to false for one start of this one"
         )
 
 
 def _schemas(files: Sequence[DataFile]) -> list[StructType]:
     """Return the distinct row schemas of the files; only a file whose schema has outgrown the target's carries one."""
     texts = dict.fromkeys(file.schema for file in files if file.schema)
-    return [StructType.fromJson(orjson.loads(each)) for each in texts]
+    return [StructType.fromJson(orjson.loads(text)) for text in texts]
 
 
-def forgets(transaction: DeltaTransaction) -> bool:
+def drops_transactions(transaction: DeltaTransaction) -> bool:
     """Return whether the table drops application transactions (`delta.setTransactionRetentionDuration` is set)."""
     return _TRANSACTION_RETENTION in transaction.state.description.configuration
 
 
 def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> OnGap:
-    """Return the function for batches missing in the table: it raises TableError if `fail`, else it logs a warning."""
+    """Return a function that reports batches missing in the table: by a TableError if `fail`, else by a warning."""
 
-    def found(last: int | None, done: int) -> None:
+    def report(last: int | None, done: int) -> None:
         first = 0 if last is None else last + 1
         batches = f"batch {done}" if first == done else f"batches {first} to {done}"
         start = "the query's start" if last is None else _end_offsets(spark, checkpoint, last)
-        said = (
+        gap = (
             f"the table {table} does not have {batches} of the query, which its checkpoint {checkpoint} counts as "
             f"done: offsets from {start} to {_end_offsets(spark, checkpoint, done)}. Either another writer has "
             "overwritten the commit, or this is not the table that the query has written to so far"
         )
-        if fail:
-            raise TableError(
-                f"{said}. Land these offsets by a query of their own, then set failOnDataLoss to false for one start "
-                "of this one; or give it a new checkpoint, where the table is to get all records."
-            )
-        log.warning("%s; going on, since failOnDataLoss is false", said)
+        advice = (
+            "Land these offsets by a query of their own, then set failOnDataLoss to false for one start of this one; "
+            "or give it a new checkpoint, where the table is to get all records."
+        )
+        report_gap(gap, advice, fail=fail)
 
-    return found
+    return report
+
+
+def report_gap(gap: str, advice: str, *, fail: bool) -> None:
+    """Report batches that a table lacks: raise TableError if `fail` is true, else log a warning.
+
+    `gap` names the batches.
+    """
+    if fail:
+        raise TableError(f"{gap}. {advice}")
+    log.warning("%s; going on, since failOnDataLoss is false", gap)
 
 
 def _end_offsets(spark: SparkSession, checkpoint: str, batch_id: int) -> str:
     end = f"the end of batch {batch_id}"
     try:
-        found = SparkCheckpoint(CheckpointFolder(spark, checkpoint)).ends(batch_id)
+        ends = SparkCheckpoint(CheckpointFolder(spark, checkpoint)).ends(batch_id)
     except TieredStreamError as error:  # The caller reports an error already; the offsets only explain it.
         return f"{end} ({error})"
-    if found is None:  # Spark keeps offsets of the last 100 batches (spark.sql.streaming.minBatchesToRetain)
+    if ends is None:  # Spark keeps offsets of the last 100 batches (spark.sql.streaming.minBatchesToRetain)
         return end
-    offsets = " ".join(each or "-" for each in found.by_source.values())
-    return offsets if len(offsets) <= _MOST_SHOWN else f"{end}, as offsets/{batch_id} has it"
+    offsets = " ".join(offset or "-" for offset in ends.by_source.values())
+    return offsets if len(offsets) <= _MAX_SHOWN else f"{end}, as offsets/{batch_id} has it"

@@ -22,7 +22,7 @@ from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import session_settings
 from tiered_stream.delta.requirements.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
-from tiered_stream.delta.requirements.writer_requirements import asked_by_session, asked_of_writer
+from tiered_stream.delta.requirements.writer_requirements import requirements_of_session, requirements_of_table
 from tiered_stream.delta.settings.ingest_settings import (
     AUTO,
     COMMIT,
@@ -45,9 +45,9 @@ class Committer:
     by: str
     reason: str
 
-    def why_not_direct(self, found: TableDescription) -> str | None:
+    def why_not_direct(self, description: TableDescription) -> str | None:
         """Return why this committer cannot write the table, with the table's requirements that it lacks, or None."""
-        if self.by == COMMIT_BY_DELTALAKE and (names := _kept_by_spark(found)):
+        if self.by == COMMIT_BY_DELTALAKE and (names := _requirements_for_spark(description)):
             return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         return None
 
@@ -70,29 +70,29 @@ def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableF
 
 
 def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaSparkTable | None:
-    """Return delta-spark's view of the table if deltalake can lock delta-spark out, else None.
+    """Return the table as delta-spark opens it, if a lock can exclude delta-spark from deltalake's commits, else None.
 
     A lock is possible for a local folder, in a session with delta-spark.
     """
     # Java's lock belongs to a thread, so each Python thread needs its own JVM thread (pinned threads, Spark's default).
-    lockable = isinstance(spark.sparkContext._gateway, ClientServer) and _local(files) and has_delta_spark(spark)
+    lockable = isinstance(spark.sparkContext._gateway, ClientServer) and _is_local(files) and has_delta_spark(spark)
     return DeltaSparkTable(spark, address) if lockable else None
 
 
-def lock_for_making(spark: SparkSession, files: TableFiles) -> Lock:
-    """Return deltalake's lock against delta-spark for a table that does not exist yet, so that no catalog has it."""
+def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
+    """Return the lock that deltalake holds while it creates a table, against the session's delta-spark."""
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 
 def choose_committer(
     spark: SparkSession,
-    asked: str,
+    setting: str,
     files: TableFiles,
-    found: TableDescription,
+    description: TableDescription,
     *,
     has_delta: Callable[[SparkSession], bool] = has_delta_spark,
 ) -> Committer:
-    """Return the committer that `asked` (`ingest.commit`) names, or for `auto` a committer that suits the session.
+    """Return the committer that `setting` (`ingest.commit`) names, or for `auto` one that suits session and table.
 
     With `auto`, the committer excludes the other queries of the session.
 
@@ -100,27 +100,27 @@ def choose_committer(
         ConfigurationError: the session cannot commit in the way that the settings ask for.
     """
     why_not_spark = _why_not_spark(spark, files, has_delta)
-    if asked == COMMIT_BY_SPARK and why_not_spark:
+    if setting == COMMIT_BY_SPARK and why_not_spark:
         raise ConfigurationError(f"{COMMIT.name} is {COMMIT_BY_SPARK}, but {why_not_spark}: set it to {AUTO}")
-    if asked == COMMIT_BY_DELTALAKE or why_not_spark:
-        _check_objects(files.storage, why_not_spark or f"{COMMIT.name} is {asked}")
-    if asked != AUTO:
-        return Committer(asked, f"{COMMIT.name} asks for it")
+    if setting == COMMIT_BY_DELTALAKE or why_not_spark:
+        _check_object_settings(files.storage, why_not_spark or f"{COMMIT.name} is {setting}")
+    if setting != AUTO:
+        return Committer(setting, f"{COMMIT.name} asks for it")
     if why_not_spark:
         return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
-    if not _local(files):
+    if not _is_local(files):
         return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
-    if names := _kept_by_spark(found):
+    if names := _requirements_for_spark(description):
         return Committer(COMMIT_BY_SPARK, f"the table has {names}")
-    for asked_for in asked_by_session(settings_in_list(spark)):
-        if asked_for.requirement.handling is Handling.BY_SPARK:
-            return Committer(COMMIT_BY_SPARK, asked_for.reason)
+    for requirement in requirements_of_session(settings_in_list(spark)):
+        if requirement.entry.handling is Handling.BY_SPARK:
+            return Committer(COMMIT_BY_SPARK, requirement.reason)
     return Committer(
         COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
     )
 
 
-def _check_objects(storage: TableStorage, why: str) -> None:
+def _check_object_settings(storage: TableStorage, why: str) -> None:
     """Raise ConfigurationError if an ACL or a storage class is set, which deltalake does not give to its objects.
 
     `why` says why deltalake commits.
@@ -142,14 +142,17 @@ def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[
     return None
 
 
-def _local(files: TableFiles) -> bool:
+def _is_local(files: TableFiles) -> bool:
     return urlsplit(files.uri).scheme == "file"
 
 
-def _kept_by_spark(found: TableDescription) -> str:
-    """Return the names of the table's requirements that only delta-spark meets, joined by "and"; may be empty."""
-    asked = asked_of_writer(found.writer_features, found.configuration, found.fields)
-    names = dict.fromkeys(each.name for each in asked if each.requirement.handling is Handling.BY_SPARK)
+def _requirements_for_spark(description: TableDescription) -> str:
+    """Return the names of the table's requirements that only delta-spark meets, joined by "and".
+
+    The text is empty if there are none.
+    """
+    unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
+    names = dict.fromkeys(requirement.name for requirement in unmet if requirement.entry.handling is Handling.BY_SPARK)
     if TYPE_WIDENING in names:
         names = dict.fromkeys(name for name in names if name not in type_widening.FEATURES)
     return " and ".join(names)

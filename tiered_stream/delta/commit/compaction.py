@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 Compact = Callable[[], None]
 """Function that compacts the table as it is now; it may raise any exception."""
 
-_MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{each}FileSize" for each in ("min", "max"))
+_MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
 """Settings of `OPTIMIZE` in bytes: it rewrites files below the first size, into files of about the second size.
 
 Delta: `OptimizeTableCommand`.
@@ -35,7 +35,7 @@ Delta: `OptimizeTableCommand`.
 def compaction_of(
     spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer
 ) -> Compaction | None:
-    """Return the table's compaction by the library that commits, or None if `ingest.compactEvery` is not set.
+    """Return the table's background compaction by the committer's library, or None if `ingest.compactEvery` is not set.
 
     Using the committer's library makes compaction and commits exclude each other.
     """
@@ -56,7 +56,7 @@ class Compaction:
         self._running: Future[None] | None = None
 
     def after(self, before: int, version: int) -> None:
-        """Start a compaction if a commit from version `before` to `version` makes one due and none is running."""
+        """Start a compaction if versions `before` to `version` pass a multiple of `every`, and none is running."""
         due = before // self._every != version // self._every
         if due and (self._running is None or self._running.done()):
             self._running = _thread().submit(self._run)

@@ -44,11 +44,11 @@ def dead_letter_columns() -> StructType:
 
 
 def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: str) -> None:
-    """Raise DeadLetterLimitError if `dead` of a micro-batch's `records` records pass the limit.
+    """Raise DeadLetterLimitError if `dead` dead letters among a micro-batch's `records` records exceed the limit.
 
     `table` names the table for dead letters in the error.
     """
-    if limit is not None and limit.is_passed(dead, records):
+    if limit is not None and limit.is_exceeded(dead, records):
         raise DeadLetterLimitError(
             f"{dead:,} of the {records:,} records of the micro-batch are dead letters, more than "
             f"{MAX_DEAD_LETTERS.name}={limit}: nothing of it is in any table, nor in {table}. Look at what the "
@@ -67,7 +67,7 @@ def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables
 
 @dataclass(frozen=True)
 class DeadLetterTable:
-    """A table for dead letters, opened by one query on the driver."""
+    """Table for dead letters that one query has opened for commits on the driver."""
 
     target: TableTarget
     open: Callable[[], TableCommits]
@@ -98,7 +98,9 @@ class DeadLetterTable:
             self.commits.commit(query_id, batch_id, files)
 
     def replace(self, query_id: str, files: Sequence[DataFile], unfinished: Unfinished) -> None:
-        """Remove the query's unfinished dead letters and commit the files; after a crash, call it again.
+        """Remove the query's unfinished dead letters, then commit `files` in their place.
+
+        The method may be called again after a crash.
 
         Raises:
             TableError: the table for dead letters cannot be changed.
@@ -137,13 +139,19 @@ class DeadLetterCommits:
 
 
 def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> None:
-    """Delete dead letters with the session's delta-spark. Raises TableError if the table cannot be changed."""
+    """Delete the dead letters that match `which`, with the session's delta-spark.
+
+    Raises TableError if the table cannot be changed.
+    """
     with spark_errors(table.name, "changed"):
         _open_by_spark(spark, table).delete(which)
 
 
 def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, values: Mapping[str, Column]) -> None:
-    """Update dead letters with the session's delta-spark. Raises TableError if the table cannot be changed."""
+    """Set `values` in the dead letters that match `which`, with the session's delta-spark.
+
+    Raises TableError if the table cannot be changed.
+    """
     with spark_errors(table.name, "changed"):
         _open_by_spark(spark, table).update(which, {**values})
 

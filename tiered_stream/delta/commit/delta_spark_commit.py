@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Any, cast
-from weakref import WeakKeyDictionary
+from functools import cached_property, lru_cache
+from typing import Any
 
 import orjson
 from py4j.java_gateway import JavaPackage
@@ -26,50 +25,17 @@ from tiered_stream.delta.write.partition_folder import log_path
 from tiered_stream.errors import TableError
 
 
-class OpenedLogs:
-    """A session's cache of opened `DeltaLog` objects.
+@lru_cache(maxsize=1)
+def _java_delta_log(spark: SparkSession) -> tuple[Any, Any, Any, Any]:
+    """Return `DeltaLog`, the class of its cache's keys, empty options for a key, and the session's cache.
 
-    The JVM is not called before the first lookup, because the session may have no Delta. Each part of a Java class name
-    costs one call to the JVM, so classes are looked up once for all tables.
+    Each part of a Java class name costs one call to the JVM, so classes are looked up once for all tables.
     """
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._session = spark._jsparkSession
-        self._java = cast(Any, spark._jvm)
-
-    def key(self, path: str) -> Any:
-        """Return the cache key of the table in the folder `path`, for use with `find`."""
-        log_path = self._module.logPathFor(path)
-        file_system = log_path.getFileSystem(self._session.sessionState().newHadoopConf())
-        return self._new_key(file_system.makeQualified(log_path), self._no_options)
-
-    def find(self, key: Any) -> Any:
-        """Return the cached `DeltaLog`, as `DeltaLog.forTable` would; None: nobody has opened the table."""
-        return self._cache.getIfPresent(key)
-
-    @cached_property
-    def _module(self) -> Any:
-        return getattr(getattr(self._java.org.apache.spark.sql.delta, "DeltaLog$"), "MODULE$")
-
-    @cached_property
-    def _new_key(self) -> Any:
-        return getattr(self._java.org.apache.spark.sql.delta, "DeltaLog$DeltaLogCacheKey")
-
-    @cached_property
-    def _no_options(self) -> Any:
-        return self._java.PythonUtils.toScalaMap(self._java.java.util.HashMap())
-
-    @cached_property
-    def _cache(self) -> Any:
-        return self._module.getOrCreateCache(self._session.sessionState().conf())
-
-
-_of_sessions: WeakKeyDictionary[SparkSession, OpenedLogs] = WeakKeyDictionary()
-
-
-def opened_logs(spark: SparkSession) -> OpenedLogs:
-    """Return the session's `OpenedLogs`, one object for each session."""
-    return _of_sessions.setdefault(spark, OpenedLogs(spark))
+    java = _java(spark)
+    delta_log = _module(_delta(spark), "DeltaLog")
+    no_options = java.PythonUtils.toScalaMap(java.java.util.HashMap())
+    cache = delta_log.getOrCreateCache(spark._jsparkSession.sessionState().conf())
+    return delta_log, getattr(_delta(spark), "DeltaLog$DeltaLogCacheKey"), no_options, cache
 
 
 _FINAL = {
@@ -98,16 +64,15 @@ class DeltaSparkTable:
         self._spark = spark
         self._address = address
         self._path = known_scheme(spark, spark_path(address))
-        self._opened_logs = opened_logs(spark)
 
     def prepare(self) -> None:
         """Do nothing, because delta-spark keeps the table's state, and reads new commits when a transaction begins."""
 
     def begin(self) -> DeltaSparkTransaction:
-        found = self.find()
-        if found is None:
+        transaction = self.find()
+        if transaction is None:
             raise TableError(f"the table {self._address} cannot be opened: there is none")
-        return found
+        return transaction
 
     def find(self) -> DeltaSparkTransaction | None:
         """Begin a transaction on the table's newest version; return None if there is no table.
@@ -171,22 +136,26 @@ class DeltaSparkTable:
                 _activate(self._spark)
                 opened = self._log()  # only the catalog knows how a table is opened by name
             else:
-                opened = self._opened_logs.find(self._opened_key)
+                opened = _java_delta_log(self._spark)[3].getIfPresent(self._opened_key)
             return opened and opened.snapshotLock()
 
     @cached_property
     def _opened_key(self) -> Any:
-        return self._opened_logs.key(self._path)
+        """Key of the table in the session's cache of opened `DeltaLog` objects (Delta: `DeltaLog.forTable`)."""
+        delta_log, new_key, no_options, _ = _java_delta_log(self._spark)
+        log_path = delta_log.logPathFor(self._path)
+        file_system = log_path.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
+        return new_key(file_system.makeQualified(log_path), no_options)
 
     def _log(self) -> Any:
         session = self._spark._jsparkSession
         if self._address.path is not None:
             return _delta(self._spark).DeltaLog.forTable(session, self._path)
         delta_log = _java(self._spark).io.delta.tables.DeltaTable.forName(session, self._address.name).deltaLog()
-        place = table_uri(self._spark, delta_log.dataPath().toString())
-        if place != self._address.uri:
+        folder = table_uri(self._spark, delta_log.dataPath().toString())
+        if folder != self._address.uri:
             raise TableError(
-                f"the table {self._address} is another one than when the query started: it is in {place} and was in "
+                f"the table {self._address} is another one than when the query started: it is in {folder} and was in "
                 f"{self._address.uri}. Start the query again: with a new checkpoint, where it is to get all records."
             )
         return delta_log
@@ -226,7 +195,7 @@ class DeltaSparkTransaction:
             return int(transaction.commit(self._actions(batch), operation))
 
     def _report(self, batch: BatchCommit) -> None:
-        """Register the batch's metrics with the transaction, for `DESCRIBE HISTORY`."""
+        """Register the batch's numbers of rows, bytes and files as metrics, which `DESCRIBE HISTORY` shows."""
         context = self._spark.sparkContext._jsc.sc()
         metrics = self._java.java.util.HashMap()
         for name, value in {"numAddedFiles": len(batch.files), "numRemovedFiles": 0, **batch.metrics()}.items():
@@ -251,8 +220,8 @@ class DeltaSparkTransaction:
         )
         action = _module(_delta(self._spark).actions, "Action")
         actions = self._java.java.util.ArrayList()
-        for each in ({"txn": transaction}, *({"add": file} for file in files)):
-            actions.add(action.fromJson(orjson.dumps(each).decode()))
+        for fields in ({"txn": transaction}, *({"add": file} for file in files)):
+            actions.add(action.fromJson(orjson.dumps(fields).decode()))
         return self._java.PythonUtils.toSeq(actions)
 
 
@@ -277,7 +246,7 @@ def _delta(spark: SparkSession) -> Any:
 
 
 def _module(package: Any, name: str) -> Any:
-    """Return the instance of a Scala object."""
+    """Return the instance of the Scala object `name` in a Java package."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 

@@ -24,10 +24,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.commit.local_times import LOCAL_TIMES, hides_local_times, made_first
+from tiered_stream.delta.commit.local_times import LOCAL_TIMES, columns_for_creation, hides_local_times
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, Lock, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.schema.json_types import common_fields, inner_fields, struct_of
 from tiered_stream.delta.schema.row_schema import check_day_column
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.file_systems import delta_storage_options
@@ -44,7 +45,7 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*", re.DOTALL)
 
 _T = TypeVar("_T")
-_MOST_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 """Maximum attempts at a change that delta-spark may overwrite; once it has opened the table, a lock excludes it."""
 
 
@@ -65,7 +66,7 @@ def _open(files: TableFiles) -> DeltaTable:
     return DeltaTable(files.uri, storage_options=delta_storage_options(files.storage))
 
 
-def make_table(
+def create_table(
     files: TableFiles, schema: StructType, properties: Mapping[str, str], lock: Lock = nullcontext
 ) -> DeltaTable:
     """Create the table, or return the table that another process has just created.
@@ -77,11 +78,11 @@ def make_table(
     if files.day_column is not None:
         check_day_column(files.day_column)  # deltalake accepts any name, but delta-spark then refuses ALTER TABLE
     with _table_errors(files.uri, "made"):
-        return _under(lock, partial(_make, files, schema, properties))
+        return _run_locked(lock, partial(_create, files, schema, properties))
 
 
-def _make(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
-    first, others = made_first(schema, files.day_column)
+def _create(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
+    first, others = columns_for_creation(schema, files.day_column)
     table = DeltaTable.create(
         files.uri,
         Schema.from_json(first.json()),
@@ -103,12 +104,15 @@ def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext
         TableError: the table refuses the columns.
     """
     with _table_errors(files.uri, "changed"):
-        _under(lock, lambda: _add_columns(_open(files), columns))
+        _run_locked(lock, lambda: _add_columns(_open(files), columns))
 
 
-def _under(lock: Lock, change: Callable[[], _T]) -> _T:
-    """Run the change under the lock, and again if a writer may have overwritten it; a repeated run is harmless."""
-    for _ in range(_MOST_ATTEMPTS - 1):
+def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
+    """Call `change` under the lock and return its result.
+
+    Call it again if another writer may have overwritten the change.
+    """
+    for _ in range(_MAX_ATTEMPTS - 1):
         with suppress(UncertainCommitError), lock():
             return change()
     with lock():
@@ -129,30 +133,27 @@ def _add_columns(table: DeltaTable, columns: StructType) -> None:
     if any(map(hides_local_times, columns)) and LOCAL_TIMES not in (table.protocol().writer_features or ()):
         table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
         table.update_incremental()
-    there = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
-    wanted = orjson.loads(columns.json())
-    wanted["fields"] = [_grown_field(there.get(each["name"].lower()), each) for each in wanted["fields"]]
-    table.alter.add_columns(Schema.from_json(orjson.dumps(wanted).decode()).fields)
+    table_fields = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
+    # A whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
+    grown = [
+        _grown_field(table_fields.get(field["name"].lower(), field), field)
+        for field in inner_fields(columns.jsonValue())
+    ]
+    table.alter.add_columns(Schema.from_json(orjson.dumps(struct_of(grown)).decode()).fields)
 
 
-def _grown_field(there: dict[str, Any] | None, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the table's field with the nested fields that `wanted` adds; `wanted` itself if the table lacks the field.
-
-    The whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
-    """
-    return wanted if there is None else {**there, "type": _grown_type(there["type"], wanted["type"])}
-
-
-def _grown_type(there: Any, wanted: Any) -> Any:
-    """Return the table's type, in Spark's JSON, with the nested fields that only `wanted` has."""
-    if not isinstance(there, dict) or not isinstance(wanted, dict):
-        return there
-    if "fields" in there and "fields" in wanted:
-        asked = {each["name"].lower(): each for each in wanted["fields"]}
-        kept = [_grown_field(each, asked.pop(each["name"].lower(), each)) for each in there["fields"]]
-        return {**there, "fields": [*kept, *asked.values()]}
-    nested = [name for name in ("elementType", "keyType", "valueType") if name in there and name in wanted]
-    return {**there, **{name: _grown_type(there[name], wanted[name]) for name in nested}}
+def _grown_field(table_field: dict[str, Any], wider_field: dict[str, Any]) -> dict[str, Any]:
+    """Return the table's field with the nested fields that only `wider_field` has; both are in Spark's JSON."""
+    kind = table_field["type"]
+    if not isinstance(kind, dict) or not isinstance(wider_field["type"], dict):
+        return table_field
+    grown = {known["name"]: _grown_field(known, field) for known, field in common_fields(kind, wider_field["type"])}
+    if "fields" in kind:
+        own = {field["name"].lower() for field in kind["fields"]}
+        new = [field for field in wider_field["type"].get("fields", ()) if field["name"].lower() not in own]
+        fields = [grown.get(field["name"], field) for field in kind["fields"]]
+        return {**table_field, "type": {**kind, "fields": fields + new}}
+    return {**table_field, "type": {**kind, **{f"{step}Type": field["type"] for step, field in grown.items()}}}
 
 
 def describe(table: DeltaTable) -> TableDescription:
@@ -168,7 +169,7 @@ def describe(table: DeltaTable) -> TableDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _PreparedTable:
     table: DeltaTable
     newest: bytes | None
     """SHA-256 of the log file of the table's version; None: there is no such file."""
@@ -183,7 +184,7 @@ class DeltalakeTable:
         self._files = files
         self._log = TableLog(files)
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
-        self._prepared: Future[_Opened] | None = None
+        self._prepared: Future[_PreparedTable] | None = None
         self._checkpoint_looked_for: int | None = None
 
     def prepare(self) -> None:
@@ -194,9 +195,9 @@ class DeltalakeTable:
         with _table_errors(self.uri, "opened"):
             return DeltalakeTransaction(self, self._prepared_table() or _open(self._files))
 
-    def _open_ahead(self) -> _Opened:
+    def _open_ahead(self) -> _PreparedTable:
         table = _open(self._files)
-        return _Opened(table, self._log.digest(table.version()))
+        return _PreparedTable(table, self._log.digest(table.version()))
 
     def _prepared_table(self) -> DeltaTable | None:
         """Return the table that `prepare` opened, updated to the newest version; None if it must be opened again.
@@ -313,8 +314,8 @@ def _table_errors(uri: str, done: str) -> Iterator[None]:
 
 def _in_one_line(text: str) -> str:
     """Return deltalake's tree of causes in one line; an XML error of S3 is reduced to its code and message."""
-    said = _S3_ERROR.search(text)
-    plain = _COLOUR.sub("", text[: said.start()] if said else text)
+    s3_error = _S3_ERROR.search(text)
+    plain = _COLOUR.sub("", text[: s3_error.start()] if s3_error else text)
     lines = [line.strip(" \u21b3\t") for line in plain.splitlines()]
-    answer = [f"{said.group(1)}: {said.group(2)}"] if said else []
-    return ": ".join(filter(None, [*lines, *answer]))
+    s3_text = [f"{s3_error.group(1)}: {s3_error.group(2)}"] if s3_error else []
+    return ": ".join(filter(None, [*lines, *s3_text]))

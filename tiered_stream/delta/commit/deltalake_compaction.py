@@ -19,7 +19,7 @@ from tiered_stream.delta.write.file_systems import open_folder
 
 log = logging.getLogger(__name__)
 
-MANY = 8
+MIN_SMALL_FILES = 8
 """Number of small files from which a partition is compacted; with fewer, rewriting costs more than it gains."""
 _COMPRESSION: dict[str, Literal["SNAPPY", "ZSTD", "UNCOMPRESSED"]] = {
     "snappy": "SNAPPY", "zstd": "ZSTD", "none": "UNCOMPRESSED",
@@ -40,7 +40,9 @@ _PARTITION = "partition."
 
 
 def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
-    """Compact files below the target size in partitions with at least `MANY` of them; deltalake's errors pass through.
+    """Compact files below the target size in partitions with at least `MIN_SMALL_FILES` of them.
+
+    deltalake's errors pass through.
 
     `lock` is held while a partition is compacted. A partition with dates before 1582 or timestamps before 1900 is
     skipped, because deltalake cannot write the footer key that makes Spark read them right. A table whose partition
@@ -55,41 +57,41 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
     folder = open_folder(files.uri, files.storage)
     for partition, paths in _crowded(table, files.target_bytes).items():
         if need_version_key(folder, paths):
-            log.warning(_NOT_COMPACTED, files.uri, _shown(partition))
+            log.warning(_NOT_COMPACTED, files.uri, _partition_text(partition))
             continue
         with lock():
-            made = table.optimize.compact(
+            metrics = table.optimize.compact(
                 partition_filters=[(name, "=", value) for name, value in partition] or None,
                 target_size=files.target_bytes,
                 max_concurrent_tasks=1,
                 writer_properties=_properties(table, files.compression),
                 post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
             )
-        log.info("the table %s: %d files are now %d", files.uri, made["numFilesRemoved"], made["numFilesAdded"])
+        log.info("the table %s: %d files are now %d", files.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
 
 
 def is_crowded(files: TableFiles) -> bool:
-    """Return whether a partition of the table has at least `MANY` files below the target size."""
+    """Return whether a partition of the table has at least `MIN_SMALL_FILES` files below the target size."""
     table = open_table(files)
     return table is not None and bool(_crowded(table, files.target_bytes))
 
 
 def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:
-    """Return paths of small files, by partition, for partitions with at least `MANY` of them.
+    """Return the paths of files below the target size, for each partition that has at least `MIN_SMALL_FILES` of them.
 
     The partition () stands for a whole table without partitions.
     """
-    found = pa.table(table.get_add_actions(flatten=True))
-    names = [name for name in found.column_names if name.startswith(_PARTITION)]
+    files = pa.table(table.get_add_actions(flatten=True))
+    names = [name for name in files.column_names if name.startswith(_PARTITION)]
     small = defaultdict[_Partition, list[str]](list)
-    for row in found.select(["path", "size_bytes", *names]).to_pylist():
+    for row in files.select(["path", "size_bytes", *names]).to_pylist():
         # A partition whose value is null is skipped, because `partition_filters` cannot name it.
         if row["size_bytes"] < target_bytes and None not in (row[name] for name in names):
             small[tuple((name.removeprefix(_PARTITION), str(row[name])) for name in names)].append(unquote(row["path"]))
-    return {partition: paths for partition, paths in small.items() if len(paths) >= MANY}
+    return {partition: paths for partition, paths in small.items() if len(paths) >= MIN_SMALL_FILES}
 
 
-def _shown(partition: _Partition) -> str:
+def _partition_text(partition: _Partition) -> str:
     return "".join(f", {name}={value}," for name, value in partition)
 
 

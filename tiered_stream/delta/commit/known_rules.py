@@ -17,24 +17,24 @@ _OPENED_AT_ONCE = 16
 
 
 class KnownRules:
-    """Cache of tables' rules for their rows; when the driver commits, it compares them with the tables' rules."""
+    """Cache of tables' rules (NOT NULL, CHECK constraints, lengths of texts), by which tasks check rows."""
 
     def __init__(self) -> None:
         self._known: dict[str, TableRules] = {}
 
     def of(self, targets: Iterable[TableTarget]) -> Mapping[str, TableRules]:
-        """Return rules by the table's key, for tables with rules that tasks can check.
+        """Return the rules of the tables `targets` by table key, without tables that have no rules.
 
         A table that does not exist yet counts with the rules that it will be created with. A table that cannot be
         opened, or that has rules which tasks cannot check, is left out, and the driver refuses its commit.
         """
-        wanted = {target.key: target for target in targets if target.rows is not None}
-        missing = [target for key, target in wanted.items() if key not in self._known]
+        with_rows = {target.key: target for target in targets if target.rows is not None}
+        missing = [target for key, target in with_rows.items() if key not in self._known]
         if missing and find_spec("deltalake"):
             with ThreadPoolExecutor(_OPENED_AT_ONCE, "table-rules") as threads:
-                found = zip(missing, threads.map(_look_up, missing), strict=True)
-            self._known |= {target.key: rules for target, rules in found if rules is not None}
-        return {key: self._known[key] for key in wanted if self._known.get(key)}
+                rules_of_targets = zip(missing, threads.map(_look_up, missing), strict=True)
+            self._known |= {target.key: rules for target, rules in rules_of_targets if rules is not None}
+        return {key: self._known[key] for key in with_rows if self._known.get(key)}
 
 
 def _look_up(target: TableTarget) -> TableRules | None:
@@ -47,8 +47,8 @@ def _look_up(target: TableTarget) -> TableRules | None:
     assert target.rows
     try:
         table = open_table(target.files)
-        found = describe(table) if table else TableDescription(tuple(orjson.loads(target.schema.json())["fields"]))
-        rules = table_rules(found)
+        description = describe(table) if table else TableDescription(tuple(target.schema.jsonValue()["fields"]))
+        rules = table_rules(description)
         if table is None and not rules:
             return None
         RowRules(rules, target.rows.written)

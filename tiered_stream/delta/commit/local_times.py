@@ -10,30 +10,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-import orjson
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampNTZType
 
+from tiered_stream.delta.schema.json_types import common_fields, struct_of
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.nested_columns import FieldPath
 
 LOCAL_TIMES = "timestampNtz"
 """Name of the table feature that local times need."""
 _TIMES = {"timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ"}
 """SQL types by their names in Spark's JSON: an instant, and a local time."""
-_NESTED = (("elementType", "element"), ("keyType", "key"), ("valueType", "value"))
 
 
-def made_first(schema: StructType, day_column: str | None) -> tuple[StructType, StructType]:
+def columns_for_creation(schema: StructType, day_column: str | None) -> tuple[StructType, StructType]:
     """Split the schema into columns for creating the table, and columns to add later (local times in maps).
 
     The order of columns is kept if possible.
     """
-    hidden = [each for each in schema if hides_local_times(each)]
-    first = list(takewhile(lambda each: each not in hidden, schema))
-    if hidden and (not first or day_column not in (None, *(each.name for each in first))):
-        first = [each for each in schema if each not in hidden]
+    hidden = [column for column in schema if hides_local_times(column)]
+    first = list(takewhile(lambda column: column not in hidden, schema))
+    if hidden and (not first or day_column not in (None, *(column.name for column in first))):
+        first = [column for column in schema if column not in hidden]
     if not first:  # a table needs a column; deltalake then raises an error for the whole schema
         return schema, StructType()
-    return StructType(first), StructType([each for each in schema if each not in first])
+    return StructType(first), StructType([column for column in schema if column not in first])
 
 
 def hides_local_times(field: StructField) -> bool:
@@ -42,7 +42,7 @@ def hides_local_times(field: StructField) -> bool:
 
 
 def _has_local_times(kind: DataType) -> bool:
-    return any(isinstance(each, TimestampNTZType) for each in parts_of(kind))
+    return any(isinstance(part, TimestampNTZType) for part in parts_of(kind))
 
 
 def parts_of(kind: DataType) -> Iterator[DataType]:
@@ -51,13 +51,13 @@ def parts_of(kind: DataType) -> Iterator[DataType]:
     inner: list[DataType] = []
     match kind:
         case StructType():
-            inner = [each.dataType for each in kind]
+            inner = [part.dataType for part in kind]
         case ArrayType():
             inner = [kind.elementType]
         case MapType():
             inner = [kind.keyType, kind.valueType]
-    for each in inner:
-        yield from parts_of(each)
+    for part in inner:
+        yield from parts_of(part)
 
 
 def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: StructType) -> None:
@@ -68,27 +68,21 @@ def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: Struct
     Raises:
         ConfigurationError: a column mixes the two kinds; the error names it.
     """
-    for path, there, here in _other_times(fields, orjson.loads(written.json())["fields"], ()):
+    for path, table_type, written_type in _other_times(struct_of(fields), written.jsonValue()):
         raise ConfigurationError(
-            f"the table {table} has {'.'.join(path)} as {there}, but it is {here} in what is written: land in another "
-            f"table, or write {there} in the schema (a local time has no time zone)"
+            f"the table {table} has {'.'.join(path)} as {table_type}, but it is {written_type} in what is written: "
+            f"land in another table, or write {table_type} in the schema (a local time has no time zone)"
         )
 
 
-def _other_times(
-    fields: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]], above: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    known = {each["name"].lower(): each for each in fields}
-    for each in written:
-        if (there := known.get(each["name"].lower())) is not None:
-            yield from _other_kinds(there["type"], each["type"], (*above, there["name"]))
-
-
-def _other_kinds(there: Any, here: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    if isinstance(there, dict) and isinstance(here, dict):
-        yield from _other_times(there.get("fields", ()), here.get("fields", ()), path)
-        for name, step in _NESTED:
-            if name in there and name in here:
-                yield from _other_kinds(there[name], here[name], (*path, step))
-    elif isinstance(there, str) and isinstance(here, str) and there != here and {there, here} <= _TIMES.keys():
-        yield path, _TIMES[there], _TIMES[here]
+def _other_times(table_type: Any, written_type: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield path, the table's type and the written type, in SQL, of each field that mixes the two kinds of times."""
+    if (
+        isinstance(table_type, str)
+        and isinstance(written_type, str)
+        and table_type != written_type
+        and {table_type, written_type} <= _TIMES.keys()
+    ):
+        yield path, _TIMES[table_type], _TIMES[written_type]
+    for known, field in common_fields(table_type, written_type):
+        yield from _other_times(known["type"], field["type"], (*path, known["name"]))

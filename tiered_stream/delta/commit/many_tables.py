@@ -26,28 +26,28 @@ from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.query_dead_letters import OpenDeadLetters, QueryDeadLetters
 from tiered_stream.delta.schema.routing import Routing, TableTarget
 from tiered_stream.delta.settings.ingest_settings import TableFiles, table_properties
-from tiered_stream.delta.write.data_files import DataFile, HeldRows
+from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
-from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
+from tiered_stream.model import PartitionRanges
 
 log = logging.getLogger(__name__)
 
 COMMITS_AT_ONCE = 8
-MOST_KNOWN = 2000
+MAX_OPEN_TABLES = 2000
 """Maximum number of tables that stay open between batches; opening a table again costs a read of its log's end."""
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches after which the driver tries again to catch up parked tables."""
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
-_Done = TypeVar("_Done")
+_Result = TypeVar("_Result")
 OpenTable = Callable[[TableTarget, Landed], TableCommits]
 """Function that opens or creates a table, given the newest batch that it got. Raises TieredStreamError."""
 
 
-class ReadAgain(Protocol):
-    """Interface for parking tables: it reports their keys to planning, and reads their rows again later."""
+class ParkedRowsReader(Protocol):
+    """Reader of the rows of parked tables; it also reports to the query's planner which tables are parked."""
 
-    def tell(self, parked: Sequence[str]) -> None:
+    def report_parked(self, parked: Sequence[str]) -> None:
         """Report the keys of the tables that are parked: from the next batch on, no rows are written for them."""
         ...
 
@@ -63,7 +63,7 @@ class ReadAgain(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The files of a batch that are committed with one table: its rows and its dead letters."""
+    """Files of a batch that belong to one table: files of its rows, and of dead letters that were meant for it."""
 
     target: TableTarget
     files: Sequence[DataFile]
@@ -82,7 +82,10 @@ _Failed = dict[str, TieredStreamError]
 
 
 class ManyTables:
-    """Commits of one query, one batch at a time; `park` says whether tables that cannot be written are parked."""
+    """Commits of one query to its tables, one batch at a time.
+
+    `park` says whether tables that cannot be written are parked.
+    """
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class ManyTables:
         open_table: OpenTable,
         open_dead_letters: OpenDeadLetters,
         tables_log: QueryTablesLog,
-        read_again: ReadAgain,
+        rows_reader: ParkedRowsReader,
         *,
         park: bool,
     ) -> None:
@@ -100,9 +103,9 @@ class ManyTables:
         self._keys: dict[str, str] = {}
         """Keys of the tables that were opened, by Delta's table id."""
         self._log = tables_log
-        self._read_again = read_again
+        self._rows_reader = rows_reader
         self._park = park
-        self._known: LRUCache[str, TableCommits] = LRUCache(MOST_KNOWN)
+        self._known: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
 
     def begin(self, query_id: str) -> None:
@@ -119,7 +122,7 @@ class ManyTables:
         if tables.parked and not self._park:
             first = next(iter(tables.parked.values()))
             raise TableError(f"the table {first.name}, which is parked, cannot be caught up: {first.reason}")
-        self._read_again.tell(list(tables.parked))
+        self._rows_reader.report_parked(list(tables.parked))
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
@@ -129,14 +132,14 @@ class ManyTables:
             DataLossError, ConfigurationError: as `TableError`, if the first failed table had that kind of error.
         """
         tables = self._log.before(batch_id)
-        ranges, reasons = _held(files, held, tables.parked)
+        ranges, reasons = _held_ranges(files, held, tables.parked)
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
         landed, failed = self._commit_all(shares, query_id, batch_id)
         self._dead_letters.batch_done()
-        if failed and (not self._park or any(isinstance(each, DataLossError) for each in failed.values())):
+        if failed and (not self._park or any(isinstance(error, DataLossError) for error in failed.values())):
             raise _failure({shares[key].target.name: error for key, error in failed.items()}, batch_id)
         for key, error in failed.items():
-            ranges[key], reasons[key] = _ranges_of(shares[key].files), str(error)
+            ranges[key], reasons[key] = offset_ranges(shares[key].files), str(error)
         tables = tables.with_landed(landed)
         if ranges:
             tables = self._parked(tables, batch_id, ranges, reasons)
@@ -144,11 +147,11 @@ class ManyTables:
             if batch_id % BATCHES_BETWEEN_TRIES == 0:
                 tables = self._caught_up(query_id, tables)
             _warn(tables.parked)
-            self._read_again.tell(list(tables.parked))
+            self._rows_reader.report_parked(list(tables.parked))
         self._log.after(batch_id, tables)
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
-        """Return each table's share of a batch's files, by table key.
+        """Group a batch's files by the table that they belong to; return the groups by table key.
 
         Raises:
             ConfigurationError: topics that share a table have different settings for it.
@@ -157,19 +160,19 @@ class ManyTables:
         for file in files:
             by_table[file.share].append(file)
         return {
-            key: _Share(self._target(_topics(each)), each, landed.get(key, Landed()), self._known.get(key))
-            for key, each in by_table.items()
+            key: _Share(self._target(_topics(of_table)), of_table, landed.get(key, Landed()), self._known.get(key))
+            for key, of_table in by_table.items()
         }
 
     def _target(self, topics: Sequence[str]) -> TableTarget:
-        """Return the table that the topics share.
+        """Return the table to which all of the topics go.
 
         Raises:
             ConfigurationError: the topics have different settings for the table.
         """
         first = self._routing.target(topics[0])
         for other in topics[1:]:
-            if _of_table(self._routing.target(other)) != _of_table(first):
+            if _shared_settings(self._routing.target(other)) != _shared_settings(first):
                 raise ConfigurationError(
                     f"topics {topics[0]} and {other} share the table {first.name}, but want it unlike: give both the "
                     "same ingest.topic.… settings, or send one of them to another table by ingest.route"
@@ -179,18 +182,20 @@ class ManyTables:
     def _commit_all(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, Landed], _Failed]:
-        """Commit the tables' shares of a batch; return the tables that have the batch now, and the others' errors.
+        """Commit each table's files of a batch.
+
+        Return the tables that have the batch now, and the errors of other tables.
 
         Both results are by table key.
 
         Raises:
             ConfigurationError: one table was opened by two names.
         """
-        dead_letters, failed = self._taking_part(shares, query_id, batch_id)
+        dead_letters, failed = self._dead_letter_tables(shares, query_id, batch_id)
         opening = {key: share for key, share in shares.items() if key not in failed}
-        checked = {key for each in dead_letters.values() for key in each}
-        opened, refused = self._at_once(
-            lambda key: self._opened(shares[key], query_id, batch_id, checked=key in checked), opening
+        checked = {key for keys_of_table in dead_letters.values() for key in keys_of_table}
+        opened, refused = self._run_for_tables(
+            lambda key: self._open_share(shares[key], query_id, batch_id, checked=key in checked), opening
         )
         failed |= refused
         self._known.update({key: share.commits for key, share in opened.items() if share.commits})
@@ -201,26 +206,32 @@ class ManyTables:
             going_on = [key for key in keys if key in ready and key not in failed]
             failed |= self._commit_dead_letters(table, going_on, ready, query_id, batch_id)
         committing = {key: share for key, share in ready.items() if key not in failed}
-        committed, refused = self._at_once(lambda key: self._commit(ready[key], query_id, batch_id), committing)
+        committed, refused = self._run_for_tables(lambda key: self._commit(ready[key], query_id, batch_id), committing)
         failed |= refused
         for key in failed:
             self._known.pop(key, None)
         return {**landed, **committed}, failed
 
-    def _at_once(self, do: Callable[[str], _Done], keys: Iterable[str]) -> tuple[dict[str, _Done], _Failed]:
-        """Call `do` for all keys in the thread pool; return its results and its errors, both by key."""
+    def _run_for_tables(self, do: Callable[[str], _Result], keys: Iterable[str]) -> tuple[dict[str, _Result], _Failed]:
+        """Call `do` with each table key in the thread pool.
+
+        Return the results and the TieredStreamErrors, both by key.
+        """
         running = {key: self._threads.submit(do, key) for key in keys}
-        done: dict[str, _Done] = {}
+        done: dict[str, _Result] = {}
         failed: _Failed = {}
-        for key, each in running.items():
+        for key, future in running.items():
             try:
-                done[key] = each.result()
+                done[key] = future.result()
             except TieredStreamError as error:
                 failed[key] = error
         return done, failed
 
-    def _opened(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
-        """Return the share with its table open; `checked` also checks that the table would accept the files now."""
+    def _open_share(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
+        """Open the share's table and return the share with it.
+
+        With `checked`, check that the table would accept the files.
+        """
         commits = share.commits or self._open_table(share.target, share.landed)
         has_batch = commits.is_committed(query_id, batch_id)
         if has_batch:
@@ -251,23 +262,23 @@ class ManyTables:
                     "ingest.table, ingest.route and ingest.deadLetterTable. Nothing of the batch was committed to it"
                 )
 
-    def _taking_part(
+    def _dead_letter_tables(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, list[str]], _Failed]:
-        """Return the tables for dead letters that take part in the batch, and the errors of shares that cannot.
+        """Find the tables for dead letters to which a batch commits, and the errors of those that cannot be opened.
 
         The first dict has, by key of a table for dead letters, the keys of the shares whose dead letters it gets. The
         second has, by key of a share, the error of a table for dead letters that could not be opened.
         """
-        found: dict[str, list[str]] = {}
+        shares_of_table: dict[str, list[str]] = {}
         failed: _Failed = {}
         for key, share in shares.items():
             try:
-                for table in self._dead_letters.taking_part(share.files, _topics(share.files), query_id, batch_id):
-                    found.setdefault(table, []).append(key)
+                for table in self._dead_letters.tables_for(share.files, _topics(share.files), query_id, batch_id):
+                    shares_of_table.setdefault(table, []).append(key)
             except TieredStreamError as error:
                 failed[key] = error
-        return found, failed
+        return shares_of_table, failed
 
     def _commit_dead_letters(
         self, table: str, keys: Sequence[str], shares: Mapping[str, _Share], query_id: str, batch_id: int
@@ -278,7 +289,7 @@ class ManyTables:
         return (
             {}
             if error is None
-            else {key: _of_kind(error, f"its dead letters were not committed: {error}") for key in keys}
+            else {key: _as_error_like(error, f"its dead letters were not committed: {error}") for key in keys}
         )
 
     # Tables that are parked
@@ -286,7 +297,7 @@ class ManyTables:
     def _parked(
         self, tables: QueryTables, batch_id: int, ranges: Mapping[str, PartitionRanges], reasons: Mapping[str, str]
     ) -> QueryTables:
-        """Return `tables` with the batch's offset ranges added to the tables that cannot be written, as parked."""
+        """Return `tables` in which the tables of `ranges` are parked, and lack these offset ranges of the batch too."""
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
             held, before = Held(batch_id, of_table), parked.get(key)
@@ -313,7 +324,7 @@ class ManyTables:
                 tables = replace(tables, parked={**tables.parked, key: again})
             else:
                 log.warning("the table %s has what it lacked, and is parked no more", parked.name)
-                left = {other: each for other, each in tables.parked.items() if other != key}
+                left = {other: table for other, table in tables.parked.items() if other != key}
                 tables = replace(tables.with_landed({key: landed}), parked=left)
         return tables
 
@@ -325,19 +336,21 @@ class ManyTables:
             has all the ranges that it lacks.
         """
         before = tables.landed.get(key, Landed())
-        commits = self._open_table(self._target(sorted({each.topic for each in parked.tried.ranges})), before)
+        commits = self._open_table(
+            self._target(sorted({held_batch.topic for held_batch in parked.tried.ranges})), before
+        )
         self._known[key] = commits
-        held = [each for each in (parked.tried, parked.since) if each is not None]
-        lacks = [each for each in held if not commits.is_committed(query_id, each.batch)]
+        held = [held_batch for held_batch in (parked.tried, parked.since) if held_batch is not None]
+        lacks = [held_batch for held_batch in held if not commits.is_committed(query_id, held_batch.batch)]
         if not lacks:
             return Landed(parked.newest.batch, before.version), parked
         # All ranges are committed under the newest batch's id: a later run looks for this id if the response is lost.
-        wanted = lacks[0].joined(replace(lacks[-1], batch=parked.newest.batch))
-        return None, replace(parked, tried=wanted, since=None)
+        lacking = lacks[0].joined(replace(lacks[-1], batch=parked.newest.batch))
+        return None, replace(parked, tried=lacking, since=None)
 
     def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
         lacks, commits = parked.tried, self._known[key]
-        files = self._read_again.files(key, lacks.ranges, query_id, lacks.batch)
+        files = self._rows_reader.files(key, lacks.ranges, query_id, lacks.batch)
         topics = sorted({partition.topic for partition in lacks.ranges})
         share = _Share(self._target(topics), files, tables.landed.get(key, Landed()), commits)
         commits.check(files)
@@ -346,7 +359,7 @@ class ManyTables:
         return Landed(lacks.batch, commits.commit(query_id, lacks.batch, share.rows) or 0)
 
 
-def _held(
+def _held_ranges(
     files: Sequence[DataFile], held: Sequence[HeldRows], parked: Mapping[str, Parked]
 ) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
     """Return the offset ranges of rows that their tables do not get in this batch, and the reasons; both by table key.
@@ -354,24 +367,14 @@ def _held(
     These tables are parked already, or a task could not write their files. A table that is parked already may have no
     reason here.
     """
-    reasons = {each.table: each.held_why for each in held}
+    reasons = {rows.table: rows.reason for rows in held}
     without = reasons.keys() | parked.keys()
     by_table: dict[str, list[DataFile | HeldRows]] = defaultdict(list)
     for file in files:
         by_table[file.share].append(file)
     for rows in held:
         by_table[rows.table].append(rows)
-    return {key: _ranges_of(each) for key, each in by_table.items() if key in without}, reasons
-
-
-def _ranges_of(rows: Sequence[DataFile | HeldRows]) -> PartitionRanges:
-    """Return the smallest offset range of each partition that covers all its offsets in the files or held rows."""
-    found: dict[TopicPartition, tuple[int, int]] = {}
-    for each in rows:
-        for partition, (first, last) in each.offsets.items():
-            least, most = found.get(partition, (first, last))
-            found[partition] = min(first, least), max(last, most)
-    return {partition: OffsetRange(first, last + 1) for partition, (first, last) in found.items()}
+    return {key: offset_ranges(rows) for key, rows in by_table.items() if key in without}, reasons
 
 
 def _topics(files: Sequence[DataFile]) -> list[str]:
@@ -379,30 +382,30 @@ def _topics(files: Sequence[DataFile]) -> list[str]:
 
 
 def _warn(parked: Mapping[str, Parked]) -> None:
-    for each in parked.values():
-        offsets = sum(map(len, each.tried.joined(each.newest).ranges.values()))
+    for table in parked.values():
+        offsets = sum(map(len, table.tried.joined(table.newest).ranges.values()))
         log.warning(
             "the table %s is parked, and lacks %d offsets up to batch %d: %s",
-            each.name, offsets, each.newest.batch, each.reason,
+            table.name, offsets, table.newest.batch, table.reason,
         )  # fmt: skip
 
 
-def _of_table(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str]]:
-    """Return the settings that all topics of one table must share: files, schema and table properties."""
+def _shared_settings(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str]]:
+    """Return the settings that all topics of one table must have in common: files, schema and table properties."""
     return target.files, target.schema, table_properties(target.settings)
 
 
 def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
     """Return one error that names all failed tables, of the same class as the first table's error."""
     (name, error), *others = failed.items()
-    named = ", ".join(each for each, _ in others[:_MOST_NAMED])
-    unnamed = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    named = ", ".join(other for other, _ in others[:_MAX_NAMED])
+    unnamed = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
     also = f" (nor did {named}{unnamed})" if others else ""
-    return _of_kind(error, f"the table {name} did not take batch {batch_id}{also}: {error}")
+    return _as_error_like(error, f"the table {name} did not take batch {batch_id}{also}: {error}")
 
 
-def _of_kind(error: TieredStreamError, message: str) -> TieredStreamError:
-    kind = next((each for each in (DataLossError, ConfigurationError) if isinstance(error, each)), TableError)
+def _as_error_like(error: TieredStreamError, message: str) -> TieredStreamError:
+    kind = next((known for known in (DataLossError, ConfigurationError) if isinstance(error, known)), TableError)
     failure = kind(message)
     failure.__cause__ = error
     return failure

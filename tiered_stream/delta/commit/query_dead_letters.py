@@ -34,23 +34,23 @@ class QueryDeadLetters:
         return {key: table.commits for key, table in self._opened.items()}
 
     def batch_done(self) -> None:
-        """Note that a batch is done, so that no earlier run can have begun the next one."""
+        """Note that this run has done a batch: no earlier run can have committed dead letters of later batches."""
         self._first_batch = False
 
-    def taking_part(self, files: Sequence[DataFile], topics: Iterable[str], query_id: str, batch_id: int) -> list[str]:
-        """Return the keys of dead letter tables that get some of the files, or may have some from an earlier try."""
-        found = []
+    def tables_for(self, files: Sequence[DataFile], topics: Iterable[str], query_id: str, batch_id: int) -> list[str]:
+        """Return the keys of tables for dead letters that get some of `files`, or got some in an earlier attempt."""
+        keys = []
         for target in self._targets(topics):
             if _for_table(files, target.key):
-                found.append(self._table(target).target.key)
+                keys.append(self._table(target).target.key)
             elif self._first_batch and self._table(target).has_earlier(query_id, batch_id):
-                found.append(target.key)
-        return found
+                keys.append(target.key)
+        return keys
 
     def commit(
         self, key: str, query_id: str, batch_id: int, files: Sequence[DataFile], tables: Iterable[str]
     ) -> TieredStreamError | None:
-        """Commit those of a batch's `files` that are dead letters for the table for dead letters `key`.
+        """Commit the files among `files` that belong to the table for dead letters with this key.
 
         `tables` are the keys of the tables whose records became these dead letters; they do not have the batch yet.
 

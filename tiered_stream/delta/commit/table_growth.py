@@ -35,25 +35,25 @@ It returns whether the table lacked anything."""
 def growth_of(
     spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer, evolution: Evolution
 ) -> Grow | None:
-    """Return the function that evolves the table's schema, through the library that commits to the table.
+    """Return a function that adds or widens the table's columns, through the library that commits to the table.
 
     None: the evolution is `none`. The function raises TableError if the table refuses the columns.
     """
 
-    def grow(fields: Sequence[Mapping[str, Any]], wanted: StructType) -> bool:
-        there = StructType.fromJson({"type": "struct", "fields": list(fields)})
-        missing = list(missing_fields(there, wanted))
-        wider = list(wider_fields(there, wanted)) if evolution is Evolution.WIDEN else []
+    def grow(fields: Sequence[Mapping[str, Any]], schema: StructType) -> bool:
+        table = StructType.fromJson({"type": "struct", "fields": list(fields)})
+        missing = list(missing_fields(table, schema))
+        wider = list(wider_fields(table, schema)) if evolution is Evolution.WIDEN else []
         if missing:
             _check_names(address, missing)
             log.info("%s: new columns: %s", address, _names(missing))
-            _add(missing, wanted)
+            _add(missing, schema)
         if wider:
             log.info("%s: wider columns: %s", address, _names(wider))
             _widen(spark, address, wider)
         return bool(missing or wider)
 
-    def _add(missing: Sequence[_TypedPath], wanted: StructType) -> None:
+    def _add(missing: Sequence[_TypedPath], schema: StructType) -> None:
         if committer.by == COMMIT_BY_SPARK:
             columns = ", ".join(f"{sql_name(path)} {sql_type(kind)}" for path, kind in missing)
             with spark_errors(str(address), "changed"):
@@ -62,7 +62,7 @@ def growth_of(
             from tiered_stream.delta.commit.deltalake_commit import add_columns
 
             tops = {path[0] for path, _ in missing}
-            added = StructType([field for field in wanted if field.name in tops])
+            added = StructType([field for field in schema if field.name in tops])
             add_columns(files, added, lock_for_deltalake(spark, address, files))
 
     return None if evolution is Evolution.NONE else grow
@@ -83,42 +83,46 @@ def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPat
             spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {sql_name(path)} TYPE {sql_type(kind)}")
 
 
-def missing_fields(there: DataType, wanted: DataType) -> Iterator[_TypedPath]:
-    """Yield path and type of each field of `wanted` that `there` lacks, also within lists and maps.
+def missing_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
+    """Yield path and type of each field of `schema` that `table` lacks, also within lists and maps.
 
     Paths have Delta's steps `element` and `value` for the items of lists and maps.
     """
-    return ((path, kind) for path, old, kind in _compared(there, wanted, ()) if old is None)
+    return ((path, kind) for path, old, kind in _missing_or_leaf_fields(table, schema, ()) if old is None)
 
 
-def wider_fields(there: DataType, wanted: DataType) -> Iterator[_TypedPath]:
-    """Yield path and wanted type of each field that is wider in `wanted` than in `there`, also in lists and maps."""
-    return ((path, kind) for path, old, kind in _compared(there, wanted, ()) if old is not None and is_wider(kind, old))
+def wider_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
+    """Yield path and new type of each field that is wider in `schema` than in `table`, also in lists and maps."""
+    return (
+        (path, kind)
+        for path, old, kind in _missing_or_leaf_fields(table, schema, ())
+        if old is not None and is_wider(kind, old)
+    )
 
 
-def _compared(
-    there: DataType, wanted: DataType, path: FieldPath
+def _missing_or_leaf_fields(
+    table: DataType, schema: DataType, path: FieldPath
 ) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
-    """Yield path, type in `there` and wanted type of the fields of `wanted` that are missing or have no inner fields.
+    """Yield path and both types of each field of `schema` that `table` lacks, or that has no inner fields.
 
-    The type in `there` is None if the field is missing.
+    The first type is the field's type in `table`, or None if the field is missing there.
     """
-    match there, wanted:
+    match table, schema:
         case StructType(), StructType():
-            known = {field.name.lower(): field for field in there}
-            for field in wanted:
+            known = {field.name.lower(): field for field in table}
+            for field in schema:
                 if (old := known.get(field.name.lower())) is None:
                     yield (*path, field.name), None, field.dataType
                 else:
-                    yield from _compared(old.dataType, field.dataType, (*path, old.name))
+                    yield from _missing_or_leaf_fields(old.dataType, field.dataType, (*path, old.name))
         case ArrayType(), ArrayType():
-            yield from _compared(there.elementType, wanted.elementType, (*path, "element"))
+            yield from _missing_or_leaf_fields(table.elementType, schema.elementType, (*path, "element"))
         case MapType(), MapType():
-            yield from _compared(there.valueType, wanted.valueType, (*path, "value"))
+            yield from _missing_or_leaf_fields(table.valueType, schema.valueType, (*path, "value"))
         case (StructType() | ArrayType() | MapType(), _) | (_, StructType() | ArrayType() | MapType()):
             pass
         case _:
-            yield path, there, wanted
+            yield path, table, schema
 
 
 def _names(fields: Sequence[_TypedPath]) -> str:

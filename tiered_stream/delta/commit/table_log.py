@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote
 from uuid import UUID
 
 import orjson
@@ -34,8 +33,8 @@ class TableLog:
     def newest_batch(self, query_id: str, first: int, last: int) -> int | None:
         """Return the query's newest batch in the versions `first` to `last`; -1: none; None: a version is missing."""
         try:
-            found = self._actions(first, last, b'"txn"', ("txn",))
-            return max((_batch(txn) for txn in found if txn.get("appId") == query_id), default=-1)
+            transactions = self._actions(first, last, "txn")
+            return max((_batch(txn) for txn in transactions if txn.get("appId") == query_id), default=-1)
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -47,37 +46,16 @@ class TableLog:
         The result is by topic, and empty if no such commit is found.
         """
         for version in range(last, first - 1, -1):
-            newest = self.newest_batch(query_id, version, version)
-            if newest is None:  # this version is removed, and so are all earlier ones
+            try:
+                newest = self.newest_batch(query_id, version, version)
+                commits = [] if newest == -1 else list(self._actions(version, version, "commitInfo"))
+                if commits and (topic_ids := _topic_ids(commits[0].get("userMetadata"))):
+                    return topic_ids
+            except FileNotFoundError:  # this version is removed, and so are all earlier ones
                 break
-            if newest >= 0 and (found := self._ids_in(version)):
-                return found
+            except ValueError as error:
+                raise TableError(f"the table {self._files.uri}, version {version} of its log: {error}") from error
         return {}
-
-    def _ids_in(self, version: int) -> dict[str, UUID]:
-        try:
-            for commit in self._actions(version, version, b'"commitInfo"', ("commitInfo",)):
-                return _topic_ids(commit.get("userMetadata"))
-        except FileNotFoundError:
-            pass
-        except ValueError as error:
-            raise TableError(f"the table {self._files.uri}, version {version} of its log: {error}") from error
-        return {}
-
-    def mentioned(self, paths: Collection[str], first: int, last: int) -> set[str] | None:
-        """Return the data files of `paths` that the versions `first` to `last` add or remove.
-
-        None: a version is missing.
-        """
-        wanted, found = frozenset(paths), set[str]()
-        try:
-            for file in self._actions(first, last, b'"path"', ("add", "remove")):
-                path = unquote(str(file.get("path")))
-                if path in wanted:
-                    found.add(path)
-        except FileNotFoundError:
-            return None
-        return found
 
     def digest(self, version: int) -> bytes | None:
         """Return the SHA-256 of the version's file, to recognize the file later; None: the file is not there."""
@@ -89,21 +67,22 @@ class TableLog:
         except OSError as error:
             raise self._unreadable(version, error) from error
 
-    def _actions(self, first: int, last: int, having: bytes, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
-        """Yield the actions of these kinds in the versions `first` to `last`, in order.
+    def _actions(self, first: int, last: int, kind: str) -> Iterator[dict[str, Any]]:
+        """Yield the actions of this kind in the versions `first` to `last`, in order.
 
-        Only lines that contain the bytes `having` are parsed.
+        Only lines that contain the kind's name are parsed.
 
         Raises:
             FileNotFoundError: a version is not there.
             TableError: a version cannot be read.
         """
+        name = f'"{kind}"'.encode()
         for version in range(first, last + 1):
             try:
                 with self._stream(version) as stream:
                     for line in io.BufferedReader(stream, _BUFFER_BYTES):
-                        if having in line:
-                            yield from _of_kinds(orjson.loads(line), kinds)
+                        if name in line and (action := _action(orjson.loads(line), kind)) is not None:
+                            yield action
             except FileNotFoundError:
                 raise
             except (OSError, ValueError) as error:
@@ -117,16 +96,18 @@ class TableLog:
         return TableError(f"the table {self._files.uri}: version {version} of its log cannot be read: {error}")
 
 
-def _of_kinds(line: object, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the actions of these kinds in a parsed line of the log. Raise ValueError if the line is not an action."""
+def _action(line: object, kind: str) -> dict[str, Any] | None:
+    """Return the action of this kind in a parsed line of the log; None: the line has another action.
+
+    Raises:
+        ValueError: the line is not an action.
+    """
     if not isinstance(line, dict):
         raise ValueError(f"{line!r:.80} is no action")
-    for kind in kinds:
-        action = line.get(kind)
-        if action is not None:
-            if not isinstance(action, dict):
-                raise ValueError(f"{action!r:.80} is no {kind}")
-            yield action
+    action = line.get(kind)
+    if action is not None and not isinstance(action, dict):
+        raise ValueError(f"{action!r:.80} is no {kind}")
+    return action
 
 
 def _topic_ids(metadata: object) -> dict[str, UUID]:
@@ -136,11 +117,11 @@ def _topic_ids(metadata: object) -> dict[str, UUID]:
         ValueError: the metadata has topic ids, but they are malformed.
     """
     try:
-        told = orjson.loads(metadata) if isinstance(metadata, str) else None
+        values = orjson.loads(metadata) if isinstance(metadata, str) else None
     except orjson.JSONDecodeError:
         return {}
-    ids = told.get(TOPIC_IDS, {}) if isinstance(told, dict) else {}
-    if not isinstance(ids, dict) or not all(isinstance(each, str) for each in ids.values()):
+    ids = values.get(TOPIC_IDS, {}) if isinstance(values, dict) else {}
+    if not isinstance(ids, dict) or not all(isinstance(topic_id, str) for topic_id in ids.values()):
         raise ValueError(f"{ids!r:.80} are no topic ids")
     return {topic: uuid_from_text(text) for topic, text in ids.items()}
 

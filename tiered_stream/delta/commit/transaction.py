@@ -11,10 +11,11 @@ from uuid import UUID
 import orjson
 
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.errors import TableError
-from tiered_stream.model import TopicPartition, uuid_to_text
+from tiered_stream.model import uuid_to_text
 from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.offset_ranges import ends_of
 
 TOPIC_IDS = "topicIds"
 """Key of the topic ids in the JSON of a commit's user metadata."""
@@ -45,7 +46,7 @@ class BatchCommit:
     """Topic ids, by topic, of all topics that the query has landed so far."""
 
     def metrics(self) -> dict[str, int]:
-        """Return the commit's operation metrics, rows and bytes, under Delta's names."""
+        """Return the number of rows and of bytes in the batch, under the names of Delta's operation metrics."""
         return {
             "numOutputRows": sum(file.records for file in self.files),
             "numOutputBytes": sum(file.size for file in self.files),
@@ -54,21 +55,17 @@ class BatchCommit:
     def metadata(self) -> str:
         """Return the commit's user metadata as JSON: the batch's start and end offsets, and the topic ids."""
         ids = {topic: uuid_to_text(self.topic_ids[topic]) for topic in sorted(self.topic_ids)}
-        told = f',"{TOPIC_IDS}":{orjson.dumps(ids).decode()}' if ids else ""
-        return f"{self.offsets()[:-1]}{told}}}"
+        ids_text = f',"{TOPIC_IDS}":{orjson.dumps(ids).decode()}' if ids else ""
+        return f"{self.offsets()[:-1]}{ids_text}}}"
 
     def offsets(self) -> str:
         """Return JSON with the first offset of each partition in the batch, and the offset after its last one.
 
         The keys are `startOffsets` and `endOffsets`; the values have the form of Spark's offset JSON.
         """
-        starts: dict[TopicPartition, int] = {}
-        ends: dict[TopicPartition, int] = {}
-        for file in self.files:
-            for partition, (first, last) in file.offsets.items():
-                starts[partition] = min(first, starts.get(partition, first))
-                ends[partition] = max(last + 1, ends.get(partition, last + 1))
-        return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends)}}}'
+        ranges = offset_ranges(self.files)
+        starts = {partition: offsets.start for partition, offsets in ranges.items()}
+        return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends_of(ranges))}}}'
 
     def partition_values(self, file: DataFile) -> Mapping[str, Any]:
         """Return the file's partition values, by partition column; empty if the table is not partitioned by day."""
@@ -77,7 +74,7 @@ class BatchCommit:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """Version and description of the table that a transaction read when it began."""
+    """Version of the table on which a transaction is based, and the table's description in that version."""
 
     version: int
     description: TableDescription

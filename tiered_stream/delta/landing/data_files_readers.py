@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -46,32 +45,24 @@ FILES = 4
 """Target number of files per task. A core waits for the first bytes of each task, so fewer tasks are faster."""
 
 
+@dataclass
 class FilesPartition(InputPartition):
-    """One task's splits, further addresses for its metrics, and what the planner knows of tables and topics.
+    """Input partition of one task: its splits, metrics addresses, and the planner's knowledge of tables and topics.
 
-    `batch_log` has the metrics addresses. `held` has the keys of parked tables. `rules` has the rules of tables by key.
-    `rows` has the row formats that the planner got from a schema registry, by topic.
+    `batch_log` has the metrics addresses. `held` has the keys of parked tables. `rows` has the row formats that the
+    planner got from a schema registry, by topic. `rules` has the rules of tables by key.
     """
 
-    def __init__(
-        self,
-        splits: tuple[Split, ...],
-        batch_log: tuple[str, ...],
-        held: tuple[str, ...] = (),
-        rows: Mapping[str, RowFormat] = MappingProxyType({}),
-        rules: Mapping[str, TableRules] = MappingProxyType({}),
-    ) -> None:
-        super().__init__(splits)
-        self.splits = splits
-        self.batch_log = batch_log
-        self.held = held
-        self.rows = dict(rows)
-        self.rules = dict(rules)
+    splits: tuple[Split, ...]
+    batch_log: tuple[str, ...]
+    held: tuple[str, ...]
+    rows: Mapping[str, RowFormat]
+    rules: Mapping[str, TableRules]
 
 
 @dataclass(frozen=True, slots=True)
 class TasksWrite:
-    """Planner and writer of a query's tasks: it groups splits into tasks, and writes a task's files."""
+    """Settings of a query by which its planner groups splits into tasks, and by which a task writes its files."""
 
     routing: Routing
     park: bool
@@ -81,11 +72,10 @@ class TasksWrite:
     """Query id and batch id of the application transaction; "" and None stand for Spark's query and batch."""
 
     @classmethod
-    def asked(cls, options: Mapping[str, str]) -> TasksWrite:
-        given = GivenOptions(options)
-        park = given.read(ON_TABLE_ERROR) == PARK
-        transaction = given.read(TRANSACTION)
-        return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE), transaction)
+    def from_options(cls, options: Mapping[str, str]) -> TasksWrite:
+        read = GivenOptions(options).read
+        park = read(ON_TABLE_ERROR) == PARK
+        return cls(routing_of(options), park, read(PARKED_FILE), read(ONLY_TABLE), read(TRANSACTION))
 
     def partitions(
         self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()
@@ -94,33 +84,33 @@ class TasksWrite:
         tables = [self.routing.route(topic).uri_for(topic) for topic in map(_topic, splits)]
         tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks, tables=tables)
         held = self._parked()
-        rules = known.of(self._unknown_tables(splits))
+        rules = known.of(self._tables_without_rules(splits))
         return [FilesPartition(task, batch_log, held, self._registered(task), rules) for task in tasks]
 
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
-        """Return row formats from the schema registry, by topic, without its login, which only the options carry."""
-        found = self.routing.registered(map(_topic, task))
-        return {topic: replace(how, registry={}) for topic, how in found.items()}
+        """Return the row formats that the schema registry gave for the task's topics, without the registry's login."""
+        row_formats = self.routing.registered(map(_topic, task))
+        return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
-    def _unknown_tables(self, splits: Sequence[Split]) -> list[TableTarget]:
-        """Return the splits' tables whose rules are not known yet.
+    def _tables_without_rules(self, splits: Sequence[Split]) -> list[TableTarget]:
+        """Return the splits' tables, whose rules the tasks need.
 
-        The list is empty if tables may be parked or one is being caught up, because no table with rules is written
-        then.
+        The list is empty if the row formats include the rules already, or if tables may be parked, because then no
+        table with rules is written.
         """
         if self.routing.has_rules or self.park or self.only is not None:
             return []
         return [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
 
     def _parked(self) -> tuple[str, ...]:
-        """Return the keys of parked tables from the driver's file; files for tables parked since are not committed."""
+        """Return the keys of parked tables from the file that the driver writes; empty if the query parks no tables."""
         try:
             return tuple(orjson.loads(Path(self.parked_file).read_bytes())) if self.parked_file else ()
         except FileNotFoundError:
             return ()
 
     def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-        from tiered_stream.delta.write.row_transform import TableRows, Transaction
+        from tiered_stream.delta.write.row_transform import TableRows
         from tiered_stream.delta.write.task_writer import TaskTables, write_splits
         from tiered_stream.observe.metrics import current_micro_batch, send
 
@@ -130,10 +120,13 @@ class TasksWrite:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         tables = TaskTables(partition.held, self.only, self.park and self.only is None)
-        told = {topic: replace(how, registry=self.routing.rows[""].registry) for topic, how in partition.rows.items()}
+        registered = {
+            topic: replace(row_format, registry=self.routing.rows[""].registry)
+            for topic, row_format in partition.rows.items()
+        }
         (query, batch), (name, number) = current_micro_batch() or (None, None), self.transaction
-        of_batch = Transaction(name or query, batch if number is None else number)
-        rows = TableRows(replace(self.routing, rows={**self.routing.rows, **told}), partition.rules, of_batch)
+        routing = replace(self.routing, rows={**self.routing.rows, **registered})
+        rows = TableRows(routing, partition.rules, name or query, batch if number is None else number)
         written = write_splits(partition.splits, options, rows, task, tables)
         texts = {key: rules_text(rules) for key, rules in partition.rules.items()}
         files = [replace(file, rules=texts.get(file.share)) for file in written.files]
@@ -146,15 +139,11 @@ class TasksWrite:
 class FilesReader(StreamReader):
     """Streaming reader that plans like `StreamReader`, and whose tasks write the tables' files."""
 
-    def __init__(self, options: Options, tasks: TasksWrite) -> None:
-        super().__init__(options)
-        self._tasks = tasks
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """`options` are the query's options. Raises ConfigurationError if options are invalid."""
+        super().__init__(parse_options(source_options(options), streaming=True))
+        self._tasks = TasksWrite.from_options(options)
         self._rules = KnownRules()
-
-    @classmethod
-    def asked(cls, options: Mapping[str, str]) -> FilesReader:
-        """Return the streaming reader for a query's options. Raises ConfigurationError if options are invalid."""
-        return cls(parse_options(source_options(options), streaming=True), TasksWrite.asked(options))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_tasks": self._tasks}
@@ -169,18 +158,14 @@ class FilesReader(StreamReader):
 class FilesBatchReader(BatchReader):
     """Batch reader that plans like `BatchReader`, and whose tasks write the tables' files."""
 
-    def __init__(self, options: Options, tasks: TasksWrite) -> None:
-        super().__init__(options)
-        self._tasks = tasks
-
-    @classmethod
-    def asked(cls, options: Mapping[str, str]) -> FilesBatchReader:
-        """Return the batch reader for a query's options. Raises ConfigurationError if options are invalid."""
-        return cls(parse_options(source_options(options), streaming=False), TasksWrite.asked(options))
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """`options` are the query's options. Raises ConfigurationError if options are invalid."""
+        super().__init__(parse_options(source_options(options), streaming=False))
+        self._tasks = TasksWrite.from_options(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         planned = super().partitions()
-        splits = [each.split for each in planned if isinstance(each, SplitPartition)]
+        splits = [partition.split for partition in planned if isinstance(partition, SplitPartition)]
         return self._tasks.partitions(splits, KnownRules()) or planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -203,11 +188,11 @@ def tasks_of(
     for at, (before, table) in enumerate(pairwise(tables), 1):
         sizes[at] += TABLE_BYTES if table != before else 0
     share = -(-sum(sizes) // parallelism)
-    most = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
+    max_bytes = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
     # A split counts as one task at most, because a split from a broker may span an offset gap of any length.
-    weights = [min(size, most) for size in sizes]
+    weights = [min(size, max_bytes) for size in sizes]
     total = sum(weights)
-    tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / most)))]
+    tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / max_bytes)))]
     for split, weight, end in zip(splits, weights, accumulate(weights), strict=True):
         # The middle of a split decides its task. Integers, because rounded floats could lead beyond the last task.
         tasks[(2 * end - weight) * len(tasks) // (2 * total)].append(split)

@@ -27,9 +27,9 @@ class FilesDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from tiered_stream.delta.landing.data_files_readers import FilesBatchReader
 
-        return FilesBatchReader.asked(self.options)
+        return FilesBatchReader(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from tiered_stream.delta.landing.data_files_readers import FilesReader
 
-        return FilesReader.asked(self.options)
+        return FilesReader(self.options)

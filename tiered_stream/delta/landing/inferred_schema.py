@@ -20,7 +20,7 @@ from tiered_stream.delta.settings.row_settings import FLAT, RowSettings, row_set
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json.json_inference import infer_json
 from tiered_stream.formats.rows.row_choices import Envelope, Format
-from tiered_stream.formats.rows.row_format import KEY, VALUE
+from tiered_stream.formats.rows.row_format import KEY
 from tiered_stream.options.spark_options import INCLUDE_HEADERS, STARTING_OFFSETS
 from tiered_stream.read.scanner import scan
 
@@ -39,36 +39,36 @@ def with_inferred(
         ConfigurationError: the sample has no JSON objects, or a transform or an envelope is set.
         TieredStreamError: the topics cannot be read.
     """
-    given = row_settings(settings)
-    for part, schema in ((KEY, given.key_schema), (VALUE, given.value_schema)):
-        if schema == INFER:
-            if given.transform or given.envelope is not Envelope.NONE:
-                raise ConfigurationError(
-                    f"ingest.{part}.schema is infer: with ingest.transform and ingest.envelope, give one"
-                )
-            kind = _pinned(part, given, table, table_files(settings).day_column, include_headers=include_headers)
-            kind = kind or infer_json(_sample(settings, part))
-            text = spark_columns(pa.schema(list(kind)), None)
-            log.info("ingest.%s.schema: %s", part, text.simpleString())
-            settings = with_overrides(settings, {f"ingest.{part}.schema": text.json()})
+    rows = row_settings(settings)
+    for part in (rows.key, rows.value):
+        if part.schema == INFER:
+            name = f"ingest.{part.name}.schema"
+            if rows.transform or rows.envelope is not Envelope.NONE:
+                raise ConfigurationError(f"{name} is infer: with ingest.transform and ingest.envelope, give one")
+            day_column = table_files(settings).day_column
+            kind = _kind_in_table(part.name, rows, table, day_column, include_headers=include_headers)
+            kind = kind or infer_json(_sample(settings, part.name))
+            schema = spark_columns(pa.schema(list(kind)), None)
+            log.info("%s: %s", name, schema.simpleString())
+            settings = with_overrides(settings, {name: schema.json()})
     return settings
 
 
-def _pinned(
-    part: str, given: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
+def _kind_in_table(
+    part: str, rows: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
 ) -> pa.StructType | None:
-    """Return the key's or the value's fields as the table has them, or None if the table does not have them."""
+    """Return the fields of keys or of values (`part`) as the table has them; None if the table does not have them."""
     if table is None or not table.fields:
         return None
     columns = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(table.fields)}))
-    name = KEY if part == KEY else given.value_columns
+    name = KEY if part == KEY else rows.value_columns
     if part == KEY or name.lower() != FLAT:
-        found = columns.field(name).type if name in columns.names else None
-        return found if pa.types.is_struct(found) else None
-    others = {own for _, own in kept_columns(given, include_headers)} | {day_column}
-    if given.key_format is not Format.BINARY:
+        kind = columns.field(name).type if name in columns.names else None
+        return kind if pa.types.is_struct(kind) else None
+    others = {own for _, own in kept_columns(rows, include_headers)} | {day_column}
+    if rows.key.format is not Format.BINARY:
         others |= {KEY}
-    fields = [each for each in columns if each.name not in others]
+    fields = [column for column in columns if column.name not in others]
     return pa.struct(fields) if fields else None
 
 

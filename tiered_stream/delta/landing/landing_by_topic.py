@@ -26,13 +26,11 @@ from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.committer import lock_for_making
-from tiered_stream.delta.commit.compaction import compaction_of
-from tiered_stream.delta.commit.table_growth import growth_of
+from tiered_stream.delta.commit.committer import lock_for_creation
 from tiered_stream.delta.landing.parked_rows import ParkedRows
-from tiered_stream.delta.landing.suitability import look_at, reach
-from tiered_stream.delta.requirements.lane import Lane, table_rules
-from tiered_stream.delta.requirements.new_table_properties import MADE_WELL, new_table_properties
+from tiered_stream.delta.landing.suitability import assess_table, open_commits, resolve_storage
+from tiered_stream.delta.requirements.lane import Lane
+from tiered_stream.delta.requirements.new_table_properties import CREATED_WELL, new_table_properties
 from tiered_stream.delta.schema.routing import TOPIC, Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_rows, time_zone
 from tiered_stream.delta.settings.ingest_settings import (
@@ -47,7 +45,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     topic_overrides,
     with_overrides,
 )
-from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, evolution_of
+from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.options.command_settings import without
@@ -62,7 +60,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_A_QUERY_EACH = (
+_ONE_QUERY_PER_TOPIC = (
     f"to land each topic by a query of its own, in whichever lane, put {TOPIC} into ingest.checkpointLocation too, and "
     "name topics in subscribe"
 )
@@ -70,9 +68,9 @@ _A_QUERY_EACH = (
 
 def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
     """Return whether topics of the query may go to several tables, or a table that cannot be written is parked."""
-    given = GivenOptions(settings)
-    parks = given.read(ON_TABLE_ERROR) == PARK
-    return TOPIC in table or parks or bool(given.read(ROUTE)) or bool(topic_overrides(settings))
+    options = GivenOptions(settings)
+    parks = options.read(ON_TABLE_ERROR) == PARK
+    return TOPIC in table or parks or bool(options.read(ROUTE)) or bool(topic_overrides(settings))
 
 
 def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, lane: str) -> Routing:
@@ -83,7 +81,7 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
         TableError: Spark cannot reach the catalog.
     """
     if lane == Lane.SPARK.value:
-        raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_A_QUERY_EACH}")
+        raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_ONE_QUERY_PER_TOPIC}")
     overrides, settings = topic_overrides(settings), shared_settings(settings)
     routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(settings, overrides, table))
     overrides = {topic: without(own, [TABLE]) for topic, own in overrides.items()}
@@ -94,8 +92,8 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
             "know one. Land them by queries of their own"
         )
     files = replace(table_files(settings), storage=next(iter(storage.values())))
-    rows, places = plan_formats(spark, settings, overrides)
-    routing = Routing(settings, files, routes, overrides, rows, places)
+    rows, folders = plan_formats(spark, settings, overrides)
+    routing = Routing(settings, files, routes, overrides, rows, folders)
     # Resolved now, so that malformed settings raise here, and so that tasks do not ask the registry again.
     resolved = {topic: target.rows for topic in overrides if (target := routing.target(topic)).rows}
     return replace(routing, rows=rows | resolved)
@@ -104,7 +102,7 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
 def _tables(
     settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]], table: str
 ) -> list[tuple[str, str]]:
-    """Return pairs of a pattern for topics and a table; the first pattern that matches a topic counts."""
+    """Return pairs of a pattern for topics and a table; the first pattern that matches a topic names its table."""
     own = [(re.escape(topic), own[TABLE]) for topic, own in overrides.items() if TABLE in own]
     return [*own, *GivenOptions(settings).read(ROUTE), (".*", table)]
 
@@ -117,8 +115,8 @@ def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other
         TableError: Spark cannot reach the catalog.
     """
     named = {name for _, name in _tables(shared_settings(settings), topic_overrides(settings), table)}
-    places = (re.escape(table_place(spark, name).rstrip("/")).replace(re.escape(TOPIC), "[^/]+") for name in named)
-    return any(re.fullmatch(each, table_place(spark, other).rstrip("/")) for each in places)
+    folders = (re.escape(table_folder(spark, name).rstrip("/")).replace(re.escape(TOPIC), "[^/]+") for name in named)
+    return any(re.fullmatch(pattern, table_folder(spark, other).rstrip("/")) for pattern in folders)
 
 
 def plan_formats(
@@ -133,16 +131,16 @@ def plan_formats(
         TableError: Spark cannot reach the catalog.
     """
     rows: dict[str, RowFormat] = {}
-    places: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for topic, own in {"": {}, **overrides}.items():
-        given = with_overrides(settings, own)
-        rows[topic] = plan_rows(given, GivenOptions(given).read(INCLUDE_HEADERS), time_zone(spark))
-        if GivenOptions(given).read(DEAD_LETTER_TABLE) not in places:
-            places |= dead_letter_place(spark, given)
-    return rows, places
+        topic_settings = with_overrides(settings, own)
+        rows[topic] = plan_rows(topic_settings, GivenOptions(topic_settings).read(INCLUDE_HEADERS), time_zone(spark))
+        if GivenOptions(topic_settings).read(DEAD_LETTER_TABLE) not in folders:
+            folders |= dead_letter_folder(spark, topic_settings)
+    return rows, folders
 
 
-def dead_letter_place(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
+def dead_letter_folder(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the folder of the table for dead letters, by the table's name; empty if the settings name none.
 
     Raises:
@@ -150,18 +148,18 @@ def dead_letter_place(spark: SparkSession, settings: Mapping[str, str]) -> dict[
         TableError: Spark cannot reach the catalog.
     """
     table = GivenOptions(settings).read(DEAD_LETTER_TABLE)
-    return {} if table is None else {table: _route(spark, "", table).place}
+    return {} if table is None else {table: _route(spark, "", table).folder}
 
 
-def table_place(spark: SparkSession, table: str) -> str:
+def table_folder(spark: SparkSession, table: str) -> str:
     """Return the URI of a table's folder, or of the folder in which the table would be created.
 
     Raises:
         ConfigurationError: the table's name gives no folder.
         TableError: Spark cannot reach the catalog.
     """
-    found = None if TOPIC in table else find_address(spark, table).uri
-    return found or _route(spark, "", table).place
+    uri = None if TOPIC in table else find_address(spark, table).uri
+    return uri or _route(spark, "", table).folder
 
 
 def _route(spark: SparkSession, pattern: str, table: str) -> Route:
@@ -187,18 +185,18 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
 
 
 def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> TableStorage:
-    storage, unreachable = reach(spark, route.place, settings)
+    storage, unreachable = resolve_storage(spark, route.folder, settings)
     if unreachable:
         raise ConfigurationError(
             f"the direct lane cannot write to {route.table}: {unreachable}. One query for many tables has no other: "
-            f"{_A_QUERY_EACH}"
+            f"{_ONE_QUERY_PER_TOPIC}"
         )
     return storage
 
 
 @dataclass(frozen=True)
 class TopicTables:
-    """Opener for the tables of a query, on the driver, when they are needed; several threads may use it."""
+    """Opener of a query's tables on the driver, each when it is needed; several threads may use it."""
 
     spark: SparkSession
     checkpoint: str
@@ -213,30 +211,22 @@ class TopicTables:
             ConfigurationError: the table does not fit.
             TableError: the table cannot be reached or created, or the direct lane cannot write to it.
         """
-        from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
-
         known = self._find(target)
         address = replace(known, uri=target.key)
-        make = partial(_make, self.spark, target)
+        create = partial(_create, self.spark, target)
         checked = self.checked and target.rows is not None
-        found = look_at(self.spark, address, target.settings, target.files, target.schema, make, checked=checked)
-        if found.make:
-            found = found.make()
-        if found.why_not or found.committer is None or found.table is None:
+        suitability = assess_table(self.spark, address, target, create, checked=checked)
+        if suitability.why_not:
             raise TableError(
-                f"the direct lane cannot write to it: {found.why_not}. Leave its topics out of this query, by "
+                f"the direct lane cannot write to it: {suitability.why_not}. Leave its topics out of this query, by "
                 "subscribe or subscribePattern, and land them by one of their own in the Spark lane"
             )
         if known.uri is None:
             register_table(self.spark, address)
-        grow = growth_of(self.spark, address, target.files, found.committer, evolution_of(target.settings))
-        planned = LandingTable(
-            target.files, target.schema, found.table.table_id, found.committer.why_not_direct, self.fail_on_data_loss,
-            table_rules(found.table), grow, compaction_of(self.spark, address, target.files, found.committer),
-            rules_by_file=checked,
+        return open_commits(
+            self.spark, address, target, suitability, self._on_gap(target), landed,
+            fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked,
         )  # fmt: skip
-        opened = found.committer.open(self.spark, address, target.files)
-        return TableCommits(opened, planned, self._on_gap(target), landed)
 
     def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
         """Open a table for dead letters, and create it if it is missing.
@@ -260,57 +250,49 @@ class TopicTables:
         """
         if "/" in target.name:
             return path_address(target.name, target.key)
-        found = find_address(self.spark, target.name)
-        if found.uri not in (None, target.key):
+        address = find_address(self.spark, target.name)
+        if address.uri not in (None, target.key):
             raise TableError(
-                f"its folder is {found.uri}, and not {target.key}, where its database has it: name it in ingest.route "
-                "by its folder's path"
+                f"its folder is {address.uri}, and not {target.key}, where its database has it: name it in "
+                "ingest.route by its folder's path"
             )
-        return found
+        return address
 
     def _on_gap(self, target: TableTarget) -> OnGap:
-        def found(last: int | None, due: int) -> None:
+        from tiered_stream.delta.commit.batch_commit import report_gap
+
+        def report(last: int | None, due: int) -> None:
             has = "none" if last is None else f"batch {last} as the newest"
-            said = (
+            gap = (
                 f"the table {target.name} had batch {due} of the query, as its checkpoint {self.checkpoint} has it, "
                 f"but its log has {has}. Either another writer has overwritten commits, or this is another table than "
                 "it was"
             )
-            if self.fail_on_data_loss:
-                raise TableError(
-                    f"{said}. Land what is missing by a query of its own, then set failOnDataLoss to false for one "
-                    "start of this one"
-                )
-            log.warning("%s; going on, since failOnDataLoss is false", said)
+            advice = (
+                "Land what is missing by a query of its own, then set failOnDataLoss to false for one start of this one"
+            )
+            report_gap(gap, advice, fail=self.fail_on_data_loss)
 
-        return found
+        return report
 
 
-def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
+def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
     """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already."""
-    from tiered_stream.delta.commit.deltalake_commit import make_table
+    from tiered_stream.delta.commit.deltalake_commit import create_table
 
     properties = new_table_properties(spark, target.settings)
-    known = {name: value for name, value in properties.items() if name in MADE_WELL}
-    make_table(target.files, target.schema, known, lock_for_making(spark, target.files))
+    known = {name: value for name, value in properties.items() if name in CREATED_WELL}
+    create_table(target.files, target.schema, known, lock_for_creation(spark, target.files))
     # delta-spark sets the properties that deltalake cannot give to a new table.
-    added = {name: value for name, value in properties.items() if name not in MADE_WELL}
+    added = {name: value for name, value in properties.items() if name not in CREATED_WELL}
     if added:
         set_properties(spark, address, added)
     if target.files.cluster_by:
         cluster_table(spark, address, target.files.cluster_by)
 
 
-@dataclass(frozen=True)
-class TablesQuery:
-    """Source options and commits for the start of a query for many tables."""
-
-    options: Mapping[str, str]
-    tables: ManyTables
-
-
-def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> TablesQuery:
-    """Catch up the tables that an earlier run has parked, and return the query's options and commits.
+def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
+    """Catch up the tables that an earlier run has parked; return the source's options and the query's commits.
 
     Raises:
         ConfigurationError: Spark has no file system for the checkpoint.
@@ -329,4 +311,4 @@ def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> Tabl
     query_id = SparkCheckpoint(folder).query_id()
     if query_id:
         tables.begin(query_id)
-    return TablesQuery({**routing_options(routing), **parked.options}, tables)
+    return {**routing_options(routing), **parked.options}, tables

@@ -1,6 +1,6 @@
 """Rows for parked tables: the stream's tasks skip them, and a batch query reads them again later.
 
-`ParkedRows` implements `many_tables.ReadAgain`.
+`ParkedRows` implements `many_tables.ParkedRowsReader`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from tiered_stream.errors import DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
 from tiered_stream.options.command_settings import POSITIONS, without
 from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.offset_ranges import ends_of, starting_at
 from tiered_stream.options.source_options import OPTIONS
-from tiered_stream.options.spark_options import ASSIGN, ENDING_OFFSETS, STARTING_OFFSETS
+from tiered_stream.options.spark_options import ENDING_OFFSETS
 from tiered_stream.options.types import Queries
 
-_OF_STREAMS = [each.name for each in OPTIONS if each.queries is Queries.STREAMING]
-_MOST_NAMED = 5
+_OF_STREAMS = [option.name for option in OPTIONS if option.queries is Queries.STREAMING]
+_MAX_NAMED = 5
 
 
 class ParkedRows:
@@ -45,28 +46,24 @@ class ParkedRows:
         folder = tempfile.mkdtemp(prefix="tiered-stream-parked-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._file = Path(folder, "tables.json")
-        self.tell(())
+        self.report_parked(())
 
     @property
     def options(self) -> dict[str, str]:
         """Options for the query's source: the path of the file with the keys of parked tables."""
         return {PARKED_FILE.name: str(self._file)}
 
-    def tell(self, parked: Sequence[str]) -> None:
+    def report_parked(self, parked: Sequence[str]) -> None:
         self._file.parent.mkdir(exist_ok=True)  # a cleanup of temporary files may have deleted the folder
         written = self._file.with_suffix(".new")
         written.write_bytes(orjson.dumps(list(parked)))
         written.replace(self._file)
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
-        assigned: dict[str, list[int]] = {}
-        for partition in sorted(ranges):
-            assigned.setdefault(partition.topic, []).append(partition.partition)
         settings = {
             **without(self._routing.settings, (*POSITIONS, *_OF_STREAMS)),
-            ASSIGN.name: orjson.dumps(assigned).decode(),
-            STARTING_OFFSETS.name: offsets_to_json({each: offsets.start for each, offsets in ranges.items()}),
-            ENDING_OFFSETS.name: offsets_to_json({each: offsets.end for each, offsets in ranges.items()}),
+            **starting_at(ranges),
+            ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges)),
             ONLY_TABLE.name: key,
             TRANSACTION.name: f"{batch_id}/{query_id}",
         }
@@ -78,14 +75,14 @@ class ParkedRows:
             raise _reading_error(str(error), ranges) from error
 
 
-def _reading_error(said: str, ranges: PartitionRanges) -> TieredStreamError:
-    """Return our error for a failed read of the ranges; `said` is the text of the exception that Spark raised.
+def _reading_error(text: str, ranges: PartitionRanges) -> TieredStreamError:
+    """Return our error for a failed read of the ranges; `text` is the text of the exception that Spark raised.
 
     The error is a DataLossError if the planner or a task raised a DataLossError, else a TableError.
     """
-    named = sorted(ranges.items())[:_MOST_NAMED]
-    wanted = ", ".join(f"{each} from {offsets.start} to {offsets.end}" for each, offsets in named)
-    ours = [line.strip() for line in said.splitlines() if line.strip().startswith(TieredStreamError.__module__)]
-    why = ours[-1].partition(": ")[2] if ours else said.strip().partition("\n")[0]
-    lost = bool(ours) and DataLossError.__name__ in ours[-1].partition(":")[0]
-    return (DataLossError if lost else TableError)(f"its rows ({wanted}) cannot be read again: {why}")
+    named = sorted(ranges.items())[:_MAX_NAMED]
+    described = ", ".join(f"{partition} from {offsets.start} to {offsets.end}" for partition, offsets in named)
+    own_lines = [line.strip() for line in text.splitlines() if line.strip().startswith(TieredStreamError.__module__)]
+    why = own_lines[-1].partition(": ")[2] if own_lines else text.strip().partition("\n")[0]
+    lost = bool(own_lines) and DataLossError.__name__ in own_lines[-1].partition(":")[0]
+    return (DataLossError if lost else TableError)(f"its rows ({described}) cannot be read again: {why}")

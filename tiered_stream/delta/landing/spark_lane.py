@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.delta.catalog.address import TableAddress, find_address, make_by_spark, table_location
+from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, table_location
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, query_id_of
 from tiered_stream.delta.commit.committer import Committer
@@ -23,14 +23,12 @@ from tiered_stream.delta.commit.dead_letters import (
 )
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.commit.table_growth import growth_of
-from tiered_stream.delta.landing.spark_rows import classified, dead_letters, good_rows
+from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import shared_columns
 from tiered_stream.delta.settings.ingest_settings import (
     COMMIT_BY_SPARK,
-    TableFiles,
     source_options,
-    table_properties,
     with_overrides,
 )
 from tiered_stream.delta.settings.row_settings import evolution_of, row_settings
@@ -49,9 +47,8 @@ class SparkLane:
     """Query of the Spark lane that is ready to start; `rows` are row formats by topic, '' for all other topics."""
 
     spark: SparkSession
-    settings: Mapping[str, str]
     address: TableAddress
-    files: TableFiles
+    target: TableTarget
     rows: Mapping[str, RowFormat]
     run: QueryRun
     bounded: BoundedRun | None
@@ -64,9 +61,9 @@ class SparkLane:
             TableError: the table for dead letters cannot be created.
         """
         register(self.spark)
-        dead_letter_table = row_settings(self.settings).dead_letter_table
-        options: Mapping[str, str] = source_options(self.settings)
-        if dead_letter_table or any(how.needs_headers for how in self.rows.values()):
+        dead_letter_table = row_settings(self.target.settings).dead_letter_table
+        options: Mapping[str, str] = source_options(self.target.settings)
+        if dead_letter_table or any(row_format.needs_headers for row_format in self.rows.values()):
             options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
         records = stream_of(self.spark, "tiered_stream", options, self.run.checkpoint)
         if dead_letter_table:
@@ -76,29 +73,31 @@ class SparkLane:
             return self._start_bounded(self.bounded, rows)
         writer = self.run.configured(rows.writeStream.format("delta").outputMode("append"))
         writer = writer.options(**self._growth)
-        if self.files.day_column:
-            writer = writer.partitionBy(self.files.day_column)
+        if self.target.files.day_column:
+            writer = writer.partitionBy(self.target.files.day_column)
         return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
 
     @property
     def _growth(self) -> dict[str, str]:
-        """Delta's option that adds new columns to the table; empty: the session's settings decide."""
-        return {} if evolution_of(self.settings) is Evolution.NONE else {"mergeSchema": "true"}
+        """Options of Delta's writer that let it add columns; empty if `ingest.schemaEvolution` is `none`."""
+        return {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
 
-    def _decoded(self, records: DataFrame) -> DataFrame:
+    def _classified(self, records: DataFrame) -> DataFrame:
         """Decode records to rows and dead letters; rules that cannot be checked here are left to Delta itself."""
-        hows = {
-            topic: replace(how, evolution=Evolution.NONE, rules=certain_rules(how.rules, how.written))
-            for topic, how in self.rows.items()
+        row_formats = {
+            topic: replace(
+                row_format, evolution=Evolution.NONE, rules=certain_rules(row_format.rules, row_format.written)
+            )
+            for topic, row_format in self.rows.items()
         }
-        day = self.files.day_column
-        return classified(records, hows, shared_columns(self.rows.values(), day), day)
+        day = self.target.files.day_column
+        return classify_records(records, row_formats, shared_columns(self.rows.values(), day), day)
 
     def _table_rows(self, records: DataFrame) -> DataFrame:
         """Return the table's rows of a query that has no table for dead letters."""
-        if not all(how.is_plain for how in self.rows.values()):
-            return good_rows(self._decoded(records))
-        day = self.files.day_column
+        if not all(row_format.is_plain for row_format in self.rows.values()):
+            return good_rows(self._classified(records))
+        day = self.target.files.day_column
         return records.withColumn(day, sql.expr(spark_day())) if day else records
 
     def _start_bounded(self, bounded: BoundedRun, rows: DataFrame) -> StreamingQuery:
@@ -112,26 +111,26 @@ class SparkLane:
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         refuse_connect(self.spark, "a table for dead letters")
         bounded = self.bounded
-        place, aside = table_location(self.spark, self.address), self._dead_letter_table(name)
-        limit = row_settings(self.settings).max_dead_letters
+        folder, dead_letter_table = table_location(self.spark, self.address), self._dead_letter_table(name)
+        limit = row_settings(self.target.settings).max_dead_letters
 
         def write(batch: DataFrame, batch_id: int) -> None:
             transaction = bounded.transaction_id if bounded else query_id_of(batch)
             if not _has(self.spark, self.address, transaction, batch_id):
-                found = self._decoded(batch).persist()
+                classified = self._classified(batch).persist()
                 try:
-                    letters = dead_letters(found, self.files.uri, transaction, batch_id)
-                    dead = letters.count()
-                    check_limit(limit, dead, found.count(), name)
-                    aside.commit(letters, dead, transaction, batch_id)
+                    dead_letter_rows = dead_letters(classified, self.target.key, transaction, batch_id)
+                    dead_count = dead_letter_rows.count()
+                    check_limit(limit, dead_count, classified.count(), name)
+                    dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
-                        aside.claim_replaced(transaction, bounded.replaced_records)
+                        dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
                     replaced = bounded.replace_where if bounded else None
-                    _append(good_rows(found), place, transaction, batch_id, self._growth, replaced)
+                    _append(good_rows(classified), folder, transaction, batch_id, self._growth, replaced)
                 finally:
-                    found.unpersist()
+                    classified.unpersist()
             if bounded and bounded.replaced_records is not None:
-                aside.remove_claimed(transaction)
+                dead_letter_table.remove_claimed(transaction)
 
         return self.run.configured(
             (bounded.limited(records) if bounded else records).writeStream.foreachBatch(write)
@@ -139,15 +138,17 @@ class SparkLane:
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)
-        make_by_spark(self.spark, address, dead_letter_columns(), None, table_properties(self.settings))
+        files = replace(self.target.files, day_column=None, cluster_by=())
+        target = TableTarget(name, files, dead_letter_columns(), self.target.settings)
+        create_by_spark(self.spark, address, target)
         address = find_address(self.spark, name)
-        files = replace(self.files, uri=address.uri or "", day_column=None)
-        grow = growth_of(self.spark, address, files, Committer(COMMIT_BY_SPARK, "it is the Spark lane"), Evolution.ADD)
+        target = replace(target, files=replace(files, uri=address.uri or ""))
+        committer = Committer(COMMIT_BY_SPARK, "it is the Spark lane")
+        grow = growth_of(self.spark, address, target.files, committer, Evolution.ADD)
         # A table that an earlier version created gets the columns that it lacks.
         if grow is not None:
             grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
-        target = TableTarget(name, files, dead_letter_columns(), self.settings)
-        return _DeadLetters(self.spark, address, target, self.files.uri)
+        return _DeadLetters(self.spark, address, target, self.target.key)
 
 
 @dataclass(frozen=True)
@@ -159,18 +160,18 @@ class _DeadLetters:
     target: TableTarget
     key: str
 
-    def commit(self, letters: DataFrame, count: int, transaction: str, batch_id: int) -> None:
+    def commit(self, dead_letter_rows: DataFrame, count: int, transaction: str, batch_id: int) -> None:
         """Commit the batch's dead letters, and first remove any that an earlier try of the batch has committed.
 
         The table `key` does not have the batch yet. `count` is the number of dead letters.
         """
-        place = table_location(self.spark, self.address)
+        folder = table_location(self.spark, self.address)
         if _has(self.spark, self.address, transaction, batch_id):
             remove_unfinished(self.spark, self.target, transaction, {self.key: batch_id - 1})
             if count:
-                letters.write.format("delta").mode("append").save(place)
+                dead_letter_rows.write.format("delta").mode("append").save(folder)
         elif count:
-            _append(letters, place, transaction, batch_id, {})
+            _append(dead_letter_rows, folder, transaction, batch_id, {})
 
     def claim_replaced(self, transaction: str, replaced: str) -> None:
         """Claim the older dead letters of records whose rows are about to be replaced.
@@ -210,7 +211,7 @@ def _has(spark: SparkSession, address: TableAddress, transaction: str, batch_id:
 
 def _append(
     rows: DataFrame,
-    place: str,
+    folder: str,
     transaction: str,
     batch_id: int,
     options: Mapping[str, str],
@@ -224,4 +225,4 @@ def _append(
     writer = writer.option("txnAppId", transaction).option("txnVersion", batch_id)
     if replaced is not None:
         writer = writer.mode("overwrite").option("replaceWhere", replaced)
-    writer.save(place)
+    writer.save(folder)

@@ -18,7 +18,7 @@ _LEGACY, _MILLIS = "LEGACY", "TIMESTAMP_MILLIS"
 def check_spark_sink(
     setting: GetSetting,
     table: str,
-    found: TableDescription,
+    description: TableDescription,
     written: StructType,
     day_column: str | None,
     *,
@@ -31,7 +31,7 @@ def check_spark_sink(
     Raises:
         ConfigurationError: values would be changed; the error names the column or the setting.
     """
-    check_times(table, found.fields, written)
+    check_times(table, description.fields, written)
     if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and _has_instants(written):
         raise ConfigurationError(
             f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
@@ -39,7 +39,7 @@ def check_spark_sink(
         )
     if _is(setting, STORE_ASSIGNMENT, _LEGACY):
         try:
-            check_fit(table, found, written, day_column)
+            check_fit(table, description, written, day_column)
         except ConfigurationError as error:
             raise ConfigurationError(
                 f"{error}. {STORE_ASSIGNMENT} is {_LEGACY}, by which Spark would cut values until they fit: set it "
@@ -52,4 +52,4 @@ def _is(setting: GetSetting, name: str, value: str) -> bool:
 
 
 def _has_instants(written: StructType) -> bool:
-    return any(each.typeName() == "timestamp" for each in parts_of(written))
+    return any(part.typeName() == "timestamp" for part in parts_of(written))

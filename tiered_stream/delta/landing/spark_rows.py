@@ -28,41 +28,44 @@ RECORD_KEYS = ("topic", "partition", "offset")
 _ROW, _DEAD = "row", "dead"
 
 
-def classified(
-    records: DataFrame, hows: Mapping[str, RowFormat], columns: StructType, day_column: str | None
+def classify_records(
+    records: DataFrame, row_formats: Mapping[str, RowFormat], columns: StructType, day_column: str | None
 ) -> DataFrame:
     """Decode records to a DataFrame of two structs, `row` (with `columns`) and `dead`, of which one is null.
 
-    `hows` are row formats by topic; '' stands for all other topics. `records` must have headers if these are needed.
+    `row_formats` are row formats by topic; '' stands for all other topics. `records` must have headers if these are
+    needed.
     """
-    made = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
-    return records.mapInArrow(_to_sides(hows, day_column, arrow_schema(made)), made)
+    schema = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
+    return records.mapInArrow(_classifier(row_formats, day_column, arrow_schema(schema)), schema)
 
 
-def good_rows(found: DataFrame) -> DataFrame:
-    """Return the rows among the records from `classified`, in the table's columns."""
-    return found.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
+def good_rows(classified: DataFrame) -> DataFrame:
+    """Return the table's rows from the result of `classify_records`."""
+    return classified.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
 
 
-def dead_letters(found: DataFrame, target: str, query: str, batch: int) -> DataFrame:
-    """Return the dead letters among the records from `classified`, labelled with their table, query and batch."""
-    letters = found.where(f"{_DEAD} IS NOT NULL").select(f"{_DEAD}.*")
+def dead_letters(classified: DataFrame, target: str, query: str, batch: int) -> DataFrame:
+    """Return the dead letters from the result of `classify_records`, with their table, query and batch as columns."""
+    rows = classified.where(f"{_DEAD} IS NOT NULL").select(f"{_DEAD}.*")
     labels = {"target": sql.lit(target), "query": sql.lit(query), "batch": sql.lit(batch).cast("bigint")}
-    return letters.withColumns(labels)
+    return rows.withColumns(labels)
 
 
-def _to_sides(hows: Mapping[str, RowFormat], day_column: str | None, schema: pa.Schema) -> Callable[[Batches], Batches]:
+def _classifier(
+    row_formats: Mapping[str, RowFormat], day_column: str | None, schema: pa.Schema
+) -> Callable[[Batches], Batches]:
     row_kind, dead_kind = (schema.field(name).type for name in (_ROW, _DEAD))
 
-    def sides(batches: Batches) -> Batches:
-        for _, found in decoded_batches(hows, batches):
-            rows = _as_struct(with_day(found.rows, day_column), row_kind)
+    def classify(batches: Batches) -> Batches:
+        for _, decoded in decoded_batches(row_formats, batches):
+            rows = _as_struct(with_day(decoded.rows, day_column), row_kind)
             yield pa.RecordBatch.from_arrays([rows, pa.nulls(len(rows), dead_kind)], schema=schema)
-            if found.dead is not None:
-                dead = _as_struct(found.dead, dead_kind)
+            if decoded.dead is not None:
+                dead = _as_struct(decoded.dead, dead_kind)
                 yield pa.RecordBatch.from_arrays([pa.nulls(len(dead), row_kind), dead], schema=schema)
 
-    return sides
+    return classify
 
 
 def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
@@ -73,39 +76,41 @@ def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
     Raises:
         TableError: a column has a type that does not fit.
     """
-    made, misfit = conform(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), kind)
+    struct, misfit = conform(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), kind)
     if misfit is not None and misfit.true_count:
         raise TableError(
             f"rows are {pa.struct(list(batch.schema))}, but those of the table {kind}: topics that share a table need "
             "types that go together. Land them in tables of their own"
         )
-    return made
+    return struct
 
 
 def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
     """Return the table's columns of decoded rows, followed by the day column if the table has one."""
-    made = table_view(rows)
-    return made.append_column(day_column, day_dates(rows)) if day_column else made
+    columns = table_view(rows)
+    return columns.append_column(day_column, day_dates(rows)) if day_column else columns
 
 
-def decoded_batches(hows: Mapping[str, RowFormat], batches: Batches) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
+def decoded_batches(
+    row_formats: Mapping[str, RowFormat], batches: Batches
+) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
     """Decode Spark's batches; yield the records with all their columns, and their rows and dead letters.
 
-    Each pair has records of one partition in offset order, and each offset once. `hows` are row formats by topic; ''
-    stands for all other topics.
+    Each pair has records of one partition in offset order, and each offset once. `row_formats` are row formats by
+    topic; '' stands for all other topics.
     """
     decoders: dict[str, RowDecoder] = {}
     for batch in batches:
         ordered = batch.take(pc.sort_indices(batch, [(name, "ascending") for name in RECORD_KEYS]))
         for records in _by_offset(ordered):
             topic = records.column("topic")[0].as_py()
-            known = topic if topic in hows else ""
+            known = topic if topic in row_formats else ""
             if known not in decoders:
-                decoders[known] = RowDecoder(hows[known])
-            yield records, decoders[known].decode(_as_kafka_has_them(records))
+                decoders[known] = RowDecoder(row_formats[known])
+            yield records, decoders[known].decode(_with_record_types(records))
 
 
-def _as_kafka_has_them(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _with_record_types(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return Kafka's columns with the record decoder's types; Spark's timestamps have the session's time zone."""
     names = [name for name in SCHEMA_WITH_HEADERS.names if name in batch.schema.names]
     return batch.select(names).cast(pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in names]))

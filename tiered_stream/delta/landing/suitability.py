@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_making
+from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation
+from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
 from tiered_stream.delta.requirements import type_widening
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
     check_fit,
-    left_to_spark,
     table_rules,
+    unmet_requirements,
     why_not_direct,
 )
-from tiered_stream.delta.requirements.new_table_properties import is_made_by_spark, new_table_properties
+from tiered_stream.delta.requirements.new_table_properties import is_created_by_spark, new_table_properties
 from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import find_storage, session_settings
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING
-from tiered_stream.delta.requirements.writer_requirements import asked_by_session
+from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
+from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings.ingest_settings import (
     COMMIT,
@@ -51,6 +51,9 @@ from tiered_stream.spark.session import is_connect
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+    from tiered_stream.delta.checkpoint.query_tables import Landed
+    from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
+
 _NO_JVM = "with Spark Connect nobody can commit files that tasks have written: that takes the driver's own JVM"
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
 
@@ -66,15 +69,12 @@ class Suitability:
     committer: Committer | None = None
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
     """Planned row formats, by topic, fitted to the table and with its rules."""
-    make: Callable[[], Suitability] | None = None
-    """Function that lets Spark create a missing table, and returns the created table's suitability.
-
-    While the table is missing, `table` describes the table as it is expected to become. None: nothing to create.
-    """
+    grow: Grow | None = None
+    """Function that adds or widens columns of the table so that rows fit; None: the columns never change."""
 
 
-def reach(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
-    """Return how tasks reach the table's store, and the reason if they cannot (else None).
+def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
+    """Return the settings by which tasks access the store at `uri`, and the reason if they cannot (else None).
 
     Raises:
         ConfigurationError: a storage setting is wrong, or there are no credentials.
@@ -88,21 +88,20 @@ def reach(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[T
     return table_storage(settings), None if parts.scheme == "file" else f"{uri} is neither a local folder nor in S3"
 
 
-def look_at(
+def assess_table(
     spark: SparkSession,
     address: TableAddress,
-    settings: Mapping[str, str],
-    files: TableFiles,
-    schema: StructType,
-    make: Callable[[TableAddress], None],
+    target: TableTarget,
+    create: Callable[[TableAddress], None],
     rows: Mapping[str, RowFormat] | None = None,
     *,
     checked: bool = False,
 ) -> Suitability:
-    """Open the table and check if it suits the direct lane; create a missing table if deltalake commits to it.
+    """Open the table and check if it suits the direct lane; create a missing table unless only the Spark lane suits it.
 
-    `rows` are planned row formats, by topic, which are fitted to the table. Without `rows`, the rows are in files
-    already and have `schema`; `checked` says whether they were checked by the table's rules.
+    `create` lets Spark create the table. `rows` are planned row formats, by topic, which are fitted to the table.
+    Without `rows`, the rows are in files already and have the schema of `target`; `checked` says whether they were
+    checked by the table's rules.
 
     Raises:
         ConfigurationError: the rows do not fit into the table, or `ingest.commit` names a library that cannot commit.
@@ -110,97 +109,127 @@ def look_at(
     """
     if find_spec("deltalake") is None:
         return Suitability(None, NO_DELTALAKE)
-    if (why_not := _left_to_spark_by_session(spark)) is not None:
+    if (why_not := _why_session_needs_spark(spark)) is not None:
         return Suitability(None, why_not)
-    from tiered_stream.delta.commit.deltalake_commit import describe, make_table, open_table
+    from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
-    look = partial(look_at, spark, address, settings, files, schema, make, rows, checked=checked)
+    files, settings, schema = target.files, target.settings, target.schema
     try:
-        table = open_table(files)
-        properties = {} if table else new_table_properties(spark, settings)
-        found = describe(table) if table else _to_be_made(files, schema, properties)
-        committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
-        if table is None and (why_not := left_to_spark(found) or committer.why_not_direct(found)):
-            return Suitability(None, why_not)
-        by_spark = table is None and is_made_by_spark(spark, settings, has_delta=has_delta_spark(spark))
-        if table is None and committer.by != COMMIT_BY_SPARK and not by_spark:
-            table = make_table(files, schema, properties, lock_for_making(spark, files))
-            found = describe(table)
+        table = open_table(files) or _create(spark, address, target, create)
+        if isinstance(table, str):
+            return Suitability(None, table)
+        description = describe(table)
     except TableAccessError:
         raise  # the store would refuse Spark too, or Spark would find another table
     except TableError as error:
         return Suitability(None, str(error))
+    committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, description)
     if rows:
-        rows = fitted(rows, found)
+        rows = fitted_rows(rows, description)
         schema = shared_columns(rows.values(), files.day_column)
     grow = growth_of(spark, address, files, committer, evolution_of(settings))
-    _check_widening(address, settings, found)
-    found = _grown(table, found, grow, schema)
-    check_fit(files.uri, found, schema, files.day_column)
-    why_not = why_not_direct(found, files.day_column, schema, None if rows or checked else NO_RULES)
-    why_not = why_not or committer.why_not_direct(found)
-    suits = Suitability(found, why_not, committer, rows or {})
-    if table is not None:
-        return suits
-    return replace(suits, make=partial(_make_and_look, address, files, make, look))
+    _check_widening(address, settings, description)
+    if grow is not None and grow(description.fields, schema):
+        table.update_incremental()
+        description = describe(table)
+    check_fit(files.uri, description, schema, files.day_column)
+    why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
+    return Suitability(description, why_not or committer.why_not_direct(description), committer, rows or {}, grow)
 
 
-def _left_to_spark_by_session(spark: SparkSession) -> str | None:
-    """Return the session's requirement that only the Spark lane meets, in one line; None: there is none.
+def _create(
+    spark: SparkSession, address: TableAddress, target: TableTarget, create: Callable[[TableAddress], None]
+) -> DeltaTable | str:
+    """Create the missing table, by deltalake or by Spark, and return it.
+
+    If the direct lane could not write the table, no table is created, and the reason is returned.
 
     Raises:
-        ConfigurationError: the session has a requirement that no lane meets.
+        ConfigurationError: Delta refuses a column, or `ingest.commit` names a library that cannot commit.
+        TableAccessError: Spark has created the table where tasks do not find it.
+        TableError: the table cannot be created.
     """
-    asked = list(asked_by_session(settings_in_list(spark)))
-    for each in asked:
-        if each.requirement.handling is Handling.REFUSED:
-            raise ConfigurationError(f"{each.reason}: {each.requirement.note}")
-    left = (each.reason for each in asked if each.requirement.handling is Handling.SPARK_LANE)
-    return next(left, None)
+    from tiered_stream.delta.commit.deltalake_commit import create_table, open_table
 
-
-def _make_and_look(
-    address: TableAddress, files: TableFiles, make: Callable[[TableAddress], None], look: Callable[[], Suitability]
-) -> Suitability:
+    files, settings = target.files, target.settings
+    properties = new_table_properties(spark, settings)
+    expected = _expected_description(files, target.schema, properties)
+    committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, expected)
+    if why_not := unmet_requirements(expected) or committer.why_not_direct(expected):
+        return why_not
+    by_spark = is_created_by_spark(spark, settings, has_delta=has_delta_spark(spark))
+    if committer.by != COMMIT_BY_SPARK and not by_spark:
+        return create_table(files, target.schema, properties, lock_for_creation(spark, files))
     # Spark also writes the version's checksum. Without a checksum Delta's first commit reads the table's whole state.
-    make(address)
-    made = look()
-    if made.make is not None:
+    create(address)
+    table = open_table(files)
+    if table is None:
         raise TableAccessError(
             f"Spark was asked to make the table {address}, but tasks do not find it at {files.uri}: either other files "
             "are in its folder, or the session reaches another store than they do"
         )
-    return made
+    return table
 
 
-def _grown(
-    table: DeltaTable | None, found: TableDescription, grow: Grow | None, schema: StructType
-) -> TableDescription:
-    if table is None or grow is None or not grow(found.fields, schema):
-        return found
-    from tiered_stream.delta.commit.deltalake_commit import describe
+def open_commits(
+    spark: SparkSession,
+    address: TableAddress,
+    target: TableTarget,
+    suitability: Suitability,
+    on_gap: OnGap,
+    landed: Landed | None = None,
+    *,
+    fail_on_data_loss: bool,
+    rules_by_file: bool = False,
+) -> TableCommits:
+    """Return the table, opened for a query's commits; `suitability` says that it suits the direct lane.
 
-    table.update_incremental()
-    return describe(table)
+    The other arguments are those of `TableCommits` and `LandingTable`.
+    """
+    # Imported late, because the import brings what plans micro-batches, which most starts of a driver do not need.
+    from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
+
+    table, committer, files = suitability.table, suitability.committer, target.files
+    assert table is not None
+    assert committer is not None
+    planned = LandingTable(
+        files, target.schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table),
+        suitability.grow, compaction_of(spark, address, files, committer), rules_by_file,
+    )  # fmt: skip
+    return TableCommits(committer.open(spark, address, files), planned, on_gap, landed)
 
 
-def _to_be_made(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
-    """Return the expected description of a table to create. Raise ConfigurationError if Delta refuses a column."""
+def _why_session_needs_spark(spark: SparkSession) -> str | None:
+    """Return in one line which session setting only the Spark lane follows; None: there is no such setting.
+
+    Raises:
+        ConfigurationError: the session has a requirement that no lane meets.
+    """
+    requirements = list(requirements_of_session(settings_in_list(spark)))
+    for requirement in requirements:
+        if requirement.entry.handling is Handling.REFUSED:
+            raise ConfigurationError(f"{requirement.reason}: {requirement.entry.note}")
+    left = (requirement.reason for requirement in requirements if requirement.entry.handling is Handling.SPARK_LANE)
+    return next(left, None)
+
+
+def _expected_description(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
+    """Return the description that a table to create will have. Raise ConfigurationError if Delta refuses a column."""
     check_new_columns(schema, properties)
     partition_columns = (files.day_column,) if files.day_column else ()
     features = frozenset([CLUSTERING] if files.cluster_by else [])
-    return TableDescription(tuple(orjson.loads(schema.json())["fields"]), partition_columns, properties, features)
+    return TableDescription(tuple(schema.jsonValue()["fields"]), partition_columns, properties, features)
 
 
-def fitted(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:
+def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:
     """Return the row formats, by topic, fitted to the table's types and with the table's rules."""
     rules = table_rules(table)
-    return {topic: replace(fit_to_table(how, table.fields), rules=rules) for topic, how in rows.items()}
+    return {topic: replace(fit_to_table(row_format, table.fields), rules=rules) for topic, row_format in rows.items()}
 
 
-def _check_widening(address: TableAddress, settings: Mapping[str, str], found: TableDescription) -> None:
+def _check_widening(address: TableAddress, settings: Mapping[str, str], description: TableDescription) -> None:
     """Raise ConfigurationError if the settings want columns to become wider and the table does not allow it."""
-    if evolution_of(settings) is Evolution.WIDEN and not type_widening.is_enabled(found.configuration):
+    if evolution_of(settings) is Evolution.WIDEN and not type_widening.is_enabled(description.configuration):
         raise ConfigurationError(
             f"{SCHEMA_EVOLUTION.name} is {Evolution.WIDEN}, but columns of the table {address} cannot become wider: "
             f"ALTER TABLE {address.sql_name} SET TBLPROPERTIES ('{TYPE_WIDENING}' = 'true'), where all of its "

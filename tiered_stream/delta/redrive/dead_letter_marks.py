@@ -33,7 +33,7 @@ _IDENTITY = {
 }
 IDENTITY_NAMES = tuple(_IDENTITY)
 IDENTITY_COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _IDENTITY.items())
-"""Columns of `identity`, as Spark DDL."""
+"""Columns of `identity_columns`, as Spark DDL."""
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 _ORIGIN = {"target": "STRING", "query": "STRING", "batch": "BIGINT"}
 """Columns that dead-letter tables of earlier versions lack, with their types."""
@@ -43,7 +43,7 @@ _RANDOM_BITS, _OWNER_BITS = 41, 20
 
 
 def new_number(table_key: str) -> int:
-    """Draw a random number of 62 bits for a redrive into this table (`TableTarget.key`).
+    """Draw a random mark of 62 bits for a redrive into the table with this key (`TableTarget.key`).
 
     The lowest bits are a hash of the key. A dead letter from an earlier version does not name its table. Without the
     hash, another job with the same topic would treat the marked dead letters as its own.
@@ -52,12 +52,12 @@ def new_number(table_key: str) -> int:
 
 
 def is_number_of(number: int, table_key: str) -> bool:
-    """Return whether a redrive into this table may have drawn the number."""
+    """Return whether a mark may come from a redrive into the table with this key: by the hash in it, or by its age."""
     return is_version(number) or number % (1 << _OWNER_BITS) == _owner(table_key)
 
 
 def is_version(number: int) -> bool:
-    """Return whether the mark is a table version, as earlier versions of this package set it."""
+    """Return whether a mark is a table version, which earlier versions of this package set as the mark."""
     return number < _LOWEST_DRAWN
 
 
@@ -65,44 +65,45 @@ def _owner(table_key: str) -> int:
     return int.from_bytes(sha256(table_key.encode()).digest()[:4], "big") % (1 << _OWNER_BITS)
 
 
-def identity(letter: str = "") -> dict[str, Column]:
+def identity_columns(prefix: str = "") -> dict[str, Column]:
     """Return the columns that identify a dead letter; two dead letters with the same values are copies.
 
-    `letter` is a prefix for the names of the columns that are read, such as `letter.`.
+    `prefix` goes before the names of the columns that are read, such as `letter.`.
     """
-    column = {each: sql.col(f"{letter}{each}") for each in (*_RECORD, *_ORIGIN)}
+    column = {name: sql.col(f"{prefix}{name}") for name in (*_RECORD, *_ORIGIN)}
     return {
-        **{each: column[each] for each in ("topic", "partition", "offset")},
+        **{name: column[name] for name in ("topic", "partition", "offset")},
         "stamped": sql.unix_micros(column["timestamp"]),
         "key_hash": sql.sha2(column["key"], 256),
         "value_hash": sql.sha2(column["value"], 256),
-        **{each: column[each] for each in _ORIGIN},
+        **{name: column[name] for name in _ORIGIN},
     }
 
 
-class LetterMarks:
+class DeadLetterMarks:
     """Table for dead letters, in which redrives set and clear marks and delete marked dead letters."""
 
     def __init__(self, spark: SparkSession, address: TableAddress) -> None:
         self._spark = spark
         self._address = address
 
-    def letters(self) -> DataFrame:
+    def dead_letters(self) -> DataFrame:
         """Return all dead letters from the table's newest version, with nulls for columns that the table lacks.
 
         Raises:
             TableError: the table cannot be read.
         """
         with spark_errors(str(self._address), "read"):
-            letters = self._table().toDF()
-        missing = {name: sql.lit(None).cast(kind) for name, kind in _ORIGIN.items() if name not in letters.columns}
-        return letters.withColumns(missing) if missing else letters
+            dead_letters = self._table().toDF()
+        missing = {name: sql.lit(None).cast(kind) for name, kind in _ORIGIN.items() if name not in dead_letters.columns}
+        return dead_letters.withColumns(missing) if missing else dead_letters
 
     def mark(self, ready: Callable[[], DataFrame]) -> None:
         """Mark dead letters with numbers, unless they are marked by now.
 
-        `ready` returns the dead letters, with the columns of `identity` and a `number`. Each attempt calls it again for
-        new numbers. A failed attempt may have committed nevertheless, and no dead letter may join a number later.
+        `ready` returns the dead letters, with the columns of `identity_columns` and a `number`. Each attempt calls it
+        again for new numbers. A failed attempt may have committed nevertheless, and no dead letter may join a number
+        later.
 
         Raises:
             TableError: Spark cannot change the table, or other commits came first each time.
@@ -112,11 +113,11 @@ class LetterMarks:
             table = self._table()
             columns = table.toDF().columns
             same = sql.col("letter.redrive").isNull()
-            for name, column in identity("letter.").items():
+            for name, column in identity_columns("letter.").items():
                 if name not in _ORIGIN or name in columns:
                     same &= column.eqNullSafe(sql.col(f"given.{name}"))
-            given = ready().distinct().alias("given")
-            matched = table.alias("letter").merge(given, same)
+            to_mark = ready().distinct().alias("given")
+            matched = table.alias("letter").merge(to_mark, same)
             matched.whenMatchedUpdate(set={"redrive": "given.number"}).execute()
 
         self._commit(change)

@@ -30,21 +30,21 @@ LastFinished = Callable[[TableTarget, str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class DeadLetterFilter:
     """Filter for the dead letters to redrive: topics, and record times in ms since the epoch, `to_ms` excluded."""
 
     topics: Sequence[str] | None = None
     from_ms: int | None = None
     to_ms: int | None = None
 
-    def of(self, letters: DataFrame) -> DataFrame:
+    def of(self, dead_letters: DataFrame) -> DataFrame:
         if self.topics is not None:
-            letters = letters.where(sql.col("topic").isin(list(self.topics)))
+            dead_letters = dead_letters.where(sql.col("topic").isin(list(self.topics)))
         if self.from_ms is not None:
-            letters = letters.where(sql.col("timestamp") >= sql.timestamp_millis(sql.lit(self.from_ms)))
+            dead_letters = dead_letters.where(sql.col("timestamp") >= sql.timestamp_millis(sql.lit(self.from_ms)))
         if self.to_ms is not None:
-            letters = letters.where(sql.col("timestamp") < sql.timestamp_millis(sql.lit(self.to_ms)))
-        return letters
+            dead_letters = dead_letters.where(sql.col("timestamp") < sql.timestamp_millis(sql.lit(self.to_ms)))
+        return dead_letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class FreshLetters:
+class UnmarkedDeadLetters:
     """The job's dead letters without a redrive's mark; those counted in `left` and `pending` are not redriven."""
 
-    letters: DataFrame
+    dead_letters: DataFrame
     groups: tuple[_Group, ...]
     left: Mapping[tuple[str, str], int]
     """Number of dead letters whose table is not certain, by topic and reason."""
@@ -74,41 +74,43 @@ class FreshLetters:
 
     def of(self, topics: Collection[str]) -> DataFrame:
         """Return the job's dead letters of these topics whose batches are finished."""
-        return _own(self.letters, [group for group in self.groups if group.topic in topics]).where(~_is_pending())
+        return _of_groups(self.dead_letters, [group for group in self.groups if group.topic in topics]).where(
+            ~_is_pending()
+        )
 
 
 @dataclass(frozen=True)
-class JobLetters:
+class JobDeadLetters:
     """A redrive job's topics and tables, by which it finds its own dead letters in a table."""
 
     subscription: Subscription
     routing: Routing
     last_finished: LastFinished
 
-    def marked(self, letters: DataFrame) -> list[tuple[int, str]]:
+    def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
         """Return the number and the topic of each of the job's unfinished redrives, from the marks of dead letters.
 
         Raises:
             TableError: the dead letters cannot be read.
         """
-        marked = letters.where(sql.col("redrive").isNotNull())
+        marked = dead_letters.where(sql.col("redrive").isNotNull())
         rows = marked.select("topic", "target", "redrive").distinct().collect()
         return sorted({(row["redrive"], row["topic"]) for row in rows if self._has_marked(*row)})
 
     def _has_marked(self, topic: str, named: str | None, number: int) -> bool:
         # A mark of an earlier version does not say to which table it belongs.
-        chosen = Chosen() if is_version(number) else Chosen(topics=[topic])
+        chosen = DeadLetterFilter() if is_version(number) else DeadLetterFilter(topics=[topic])
         target = self._own_target(topic, named, chosen)
         return isinstance(target, TableTarget) and is_number_of(number, target.key)
 
-    def fresh(self, letters: DataFrame, chosen: Chosen) -> FreshLetters:
+    def unmarked(self, dead_letters: DataFrame, chosen: DeadLetterFilter) -> UnmarkedDeadLetters:
         """Return the job's chosen dead letters that have no redrive's mark.
 
         Raises:
             TableError: the dead letters or one of their tables cannot be read.
         """
-        letters = chosen.of(self._read(letters).where(sql.col("redrive").isNull()))
-        counted = letters.groupBy("topic", "target", "query").agg(
+        dead_letters = chosen.of(self._read(dead_letters).where(sql.col("redrive").isNull()))
+        counted = dead_letters.groupBy("topic", "target", "query").agg(
             sql.count("*").alias("letters"), sql.max("batch").alias("newest")
         )
         groups: list[_Group] = []
@@ -126,9 +128,9 @@ class JobLetters:
                 log.info(
                     "%d letters of topic %s are for another table: %s", row["letters"], row["topic"], row["target"]
                 )
-        return FreshLetters(letters, tuple(groups), left, _pending(letters, groups) if pends else {})
+        return UnmarkedDeadLetters(dead_letters, tuple(groups), left, _pending(dead_letters, groups) if pends else {})
 
-    def _own_target(self, topic: str, named: str | None, chosen: Chosen) -> TableTarget | str | None:
+    def _own_target(self, topic: str, named: str | None, chosen: DeadLetterFilter) -> TableTarget | str | None:
         """Return the table for a topic's dead letters that name the table `named` (None: they name no table).
 
         None: the dead letters are not the job's. Text: the reason why it is not certain to which job they belong.
@@ -144,39 +146,39 @@ class JobLetters:
         return _NOT_CERTAIN
 
     def _target(self, topic: str) -> TableTarget | str:
-        """Return the topic's table, or as text the reason why it has none."""
+        """Return the table to which the topic's rows go, or the reason why it has none, as a text."""
         try:
             return self.routing.target(topic)
         except TableError as error:
             return str(error)
 
-    def _read(self, letters: DataFrame) -> DataFrame:
+    def _read(self, dead_letters: DataFrame) -> DataFrame:
         """Return the dead letters of partitions that the job reads; all of them if the job names no partitions."""
         numbers: dict[str, list[int]] = {}
         for partition in self.subscription.assigned:
             numbers.setdefault(partition.topic, []).append(partition.partition)
         if not numbers:
-            return letters
+            return dead_letters
         read = sql.lit(False)
         for topic, partitions in numbers.items():
             read |= (sql.col("topic") == topic) & sql.col("partition").isin(partitions)
-        return letters.where(read)
+        return dead_letters.where(read)
 
 
-def _own(letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
-    """Return the dead letters that belong to the groups, with their group's `finished` as a column."""
+def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
+    """Return the dead letters of these groups; their column `finished` has the query's last finished batch."""
     rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
-    own = sql.broadcast(letters.sparkSession.createDataFrame(rows, _OWN))
+    own = sql.broadcast(dead_letters.sparkSession.createDataFrame(rows, _OWN))
     same = sql.col("topic") == sql.col("own_topic")
     for name in ("target", "query"):
         same &= sql.col(name).eqNullSafe(sql.col(f"own_{name}"))
-    return letters.join(own, same).drop("own_topic", "own_target", "own_query")
+    return dead_letters.join(own, same).drop("own_topic", "own_target", "own_query")
 
 
 def _is_pending() -> Column:
     return sql.coalesce(sql.col("batch") > sql.col("finished"), sql.lit(False))
 
 
-def _pending(letters: DataFrame, groups: Sequence[_Group]) -> dict[str, int]:
-    counted = _own(letters, groups).where(_is_pending()).groupBy("topic").count().collect()
+def _pending(dead_letters: DataFrame, groups: Sequence[_Group]) -> dict[str, int]:
+    counted = _of_groups(dead_letters, groups).where(_is_pending()).groupBy("topic").count().collect()
     return {row["topic"]: row["count"] for row in sorted(counted)}

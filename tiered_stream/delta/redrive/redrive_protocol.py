@@ -29,7 +29,7 @@ class Outcome(IntEnum):
     """The rows are not in the table, and never will be under this number, so the mark is cleared next."""
 
 
-class MarkedLetters(Protocol):
+class MarkedDeadLetters(Protocol):
     """Dead letters of one topic that are marked with one number, and the table that gets their rows."""
 
     def outcome(self) -> Outcome | None:
@@ -61,7 +61,7 @@ class MarkedLetters(Protocol):
         ...
 
 
-def finish(letters: MarkedLetters, table: str) -> int:
+def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
     """Finish marked dead letters: append their rows and delete them, or clear their mark; return the rows appended.
 
     Raises:
@@ -69,22 +69,22 @@ def finish(letters: MarkedLetters, table: str) -> int:
     """
     rows = 0
     for _ in range(ATTEMPTS):
-        outcome = letters.outcome()
+        outcome = dead_letters.outcome()
         if outcome is Outcome.APPENDED:
-            letters.delete()
+            dead_letters.delete()
             return rows
         if outcome is Outcome.GIVEN_UP:
-            letters.clear()
+            dead_letters.clear()
             return 0
-        if letters.decode():
-            rows = letters.append()
+        if dead_letters.decode():
+            rows = dead_letters.append()
         else:
-            letters.give_up()
+            dead_letters.give_up()
     raise another_redrive(table)
 
 
 def another_redrive(table: str) -> TableError:
-    """Return the error of a redrive that gives up because other commits came first at each attempt."""
+    """Return the error for a change to `table` that failed because other commits came first at each attempt."""
     return TableError(
         f"the table {table} was changed by others at each of {ATTEMPTS} attempts: another redrive is running. Run this "
         "one again when the other one has ended. No letter is lost"

@@ -18,25 +18,25 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from tiered_stream.delta.catalog.address import find_address, make_by_spark
+from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
-from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_place
+from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_folder
 from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
 from tiered_stream.delta.redrive.dead_letter_marks import (
     IDENTITY_COLUMNS,
     IDENTITY_NAMES,
-    LetterMarks,
-    identity,
+    DeadLetterMarks,
+    identity_columns,
     new_number,
 )
-from tiered_stream.delta.redrive.job_dead_letters import Chosen, FreshLetters, JobLetters
+from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
 from tiered_stream.delta.redrive.redrive_protocol import Outcome, finish
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
 from tiered_stream.delta.schema.row_schema import fit_to_table, written_columns
-from tiered_stream.delta.settings.ingest_settings import table_files, table_properties
+from tiered_stream.delta.settings.ingest_settings import table_files
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
@@ -47,7 +47,7 @@ from tiered_stream.options.parsing import parse_subscription
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Chosen", "RedriveReport", "redrive"]
+__all__ = ["DeadLetterFilter", "RedriveReport", "redrive"]
 
 _ROUNDS = 3
 """Times that dead letters are marked. More than one is needed only if another redrive gave up this one's mark."""
@@ -59,7 +59,7 @@ class RedriveReport:
     """Result of a redrive, or in a dry run the result that a redrive would have."""
 
     dry_run: bool
-    mended: Mapping[str, int] = field(default_factory=dict)
+    appended: Mapping[str, int] = field(default_factory=dict)
     """Number of rows appended, by table."""
     left: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of chosen dead letters that still do not decode, by topic and today's reason."""
@@ -68,12 +68,12 @@ class RedriveReport:
 
     def to_json(self) -> str:
         left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
-        told = {"dry_run": self.dry_run, "mended": dict(self.mended), "left": left, "pending": dict(self.pending)}
-        return orjson.dumps(told).decode()
+        values = {"dry_run": self.dry_run, "mended": dict(self.appended), "left": left, "pending": dict(self.pending)}
+        return orjson.dumps(values).decode()
 
 
 def redrive(
-    spark: SparkSession, settings: Mapping[str, str], table: str, chosen: Chosen, *, dry_run: bool = False
+    spark: SparkSession, settings: Mapping[str, str], table: str, chosen: DeadLetterFilter, *, dry_run: bool = False
 ) -> RedriveReport:
     """Decode dead letters again with today's settings, and move those that decode into their tables.
 
@@ -88,11 +88,11 @@ def redrive(
     if name is None:
         raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
     address = find_address(spark, name)
-    found = None if address.uri is None else DeltaSparkTable(spark, address).find()
-    if found is None:
+    transaction = None if address.uri is None else DeltaSparkTable(spark, address).find()
+    if transaction is None:
         raise TableError(f"the table {name} for dead letters is not there")
-    marks = LetterMarks(spark, address)
-    run = _Redrive(spark, marks, found.state.description.table_id, settings, _routing(spark, settings, table),
+    marks = DeadLetterMarks(spark, address)
+    run = _Redrive(spark, marks, transaction.state.description.table_id, settings, _routing(spark, settings, table),
                    dry_run=dry_run)  # fmt: skip
     report = run.run(chosen)
     run.raise_first()
@@ -114,15 +114,15 @@ def _check_session(spark: SparkSession) -> None:
 def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Routing:
     if is_by_topic(settings, table):
         return plan_routing(spark, settings, table, "auto")
-    rows, places = plan_formats(spark, settings, {})
-    uri = table_place(spark, table)
-    return Routing(settings, replace(table_files(settings), uri=uri), (Route(".*", table, uri),), {}, rows, places)
+    rows, folders = plan_formats(spark, settings, {})
+    uri = table_folder(spark, table)
+    return Routing(settings, replace(table_files(settings), uri=uri), (Route(".*", table, uri),), {}, rows, folders)
 
 
 @dataclass(frozen=True)
-class _Tried:
-    fresh: FreshLetters
-    hows: Mapping[str, RowFormat]
+class _Attempt:
+    unmarked: UnmarkedDeadLetters
+    row_formats: Mapping[str, RowFormat]
     left: Mapping[tuple[str, str], int]
     ready: Mapping[str, int]
     """Number of rows that the dead letters would give, by table."""
@@ -132,7 +132,7 @@ class _Redrive:
     def __init__(
         self,
         spark: SparkSession,
-        marks: LetterMarks,
+        marks: DeadLetterMarks,
         table_id: str,
         settings: Mapping[str, str],
         routing: Routing,
@@ -144,23 +144,23 @@ class _Redrive:
         self._table_id = table_id
         self.routing = routing
         self._dry_run = dry_run
-        self._job = JobLetters(parse_subscription(settings), routing, self._last_finished)
+        self._job = JobDeadLetters(parse_subscription(settings), routing, self._last_finished)
         self._rows: dict[str, RowFormat] = {}
         self._failed: dict[str, ConfigurationError | TableError] = {}
         """Errors that keep topics from being redriven, by topic."""
 
-    def run(self, chosen: Chosen) -> RedriveReport:
+    def run(self, chosen: DeadLetterFilter) -> RedriveReport:
         """Redrive the chosen dead letters that decode; keep errors of single topics for `raise_first`."""
         if self._dry_run:
             tried = self.attempt(chosen)
-            return RedriveReport(True, tried.ready, tried.left, tried.fresh.pending)
-        mended = self.finish()
+            return RedriveReport(True, tried.ready, tried.left, tried.unmarked.pending)
+        appended = self.finish()
         for _ in range(_ROUNDS):
             tried = self.attempt(chosen)
             if not tried.ready:
-                return RedriveReport(False, mended, tried.left, tried.fresh.pending)
+                return RedriveReport(False, appended, tried.left, tried.unmarked.pending)
             self.mark(tried, chosen)
-            mended += self.finish()
+            appended += self.finish()
         raise TableError(
             f"letters that decode were marked {_ROUNDS} times, and did not decode when their rows were to be appended: "
             "another redrive is running with other settings. Run this one again when the other one has ended"
@@ -175,55 +175,57 @@ class _Redrive:
 
     def finish(self) -> Counter[str]:
         """Finish all marked dead letters of the job, also of other redrives; return the rows appended, by table."""
-        mended: Counter[str] = Counter()
-        for number, topic in self._job.marked(self.marks.letters()):
+        appended: Counter[str] = Counter()
+        for number, topic in self._job.marked(self.marks.dead_letters()):
             name = self.routing.target(topic).name
             try:
-                mended += Counter({name: finish(_Marked(self, number, topic), name)})
+                appended += Counter({name: finish(_Marked(self, number, topic), name)})
             except (ConfigurationError, TableError) as error:
                 self._failed.setdefault(topic, error)
-        return mended
+        return appended
 
-    def attempt(self, chosen: Chosen) -> _Tried:
+    def attempt(self, chosen: DeadLetterFilter) -> _Attempt:
         """Decode the chosen dead letters without changing any; return what would be left and what would become rows."""
-        fresh = self._job.fresh(self.marks.letters(), chosen)
-        hows: dict[str, RowFormat] = {}
-        for topic in fresh.topics:
+        unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
+        row_formats: dict[str, RowFormat] = {}
+        for topic in unmarked.topics:
             if topic not in self._failed:
                 try:
-                    hows[topic] = self.how(topic)
+                    row_formats[topic] = self.row_format(topic)
                 except (ConfigurationError, TableError) as error:
                     self._failed[topic] = error
-        left, ready = Counter(fresh.left), Counter[str]()
-        tried = _tried(fresh.of(hows), hows).groupBy("topic", "reason").count()
-        for row in tried.collect() if hows else ():
+        left, ready = Counter(unmarked.left), Counter[str]()
+        tried = _try_to_decode(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
+        for row in tried.collect() if row_formats else ():
             if row["reason"] is None:
                 ready[self.routing.target(row["topic"]).name] += row["count"]
             else:
                 left[row["topic"], row["reason"]] += row["count"]
-        return _Tried(fresh, hows, dict(sorted(left.items())), ready)
+        return _Attempt(unmarked, row_formats, dict(sorted(left.items())), ready)
 
-    def mark(self, tried: _Tried, chosen: Chosen) -> None:
+    def mark(self, tried: _Attempt, chosen: DeadLetterFilter) -> None:
         """Mark the dead letters that decode, with a separate number for each table."""
 
         def ready() -> DataFrame:
-            keys = {self.routing.target(topic).key for topic in tried.hows}
+            keys = {self.routing.target(topic).key for topic in tried.row_formats}
             numbers = {key: new_number(key) for key in keys}
-            rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.hows]
+            rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.row_formats]
             by_topic = sql.broadcast(self._spark.createDataFrame(rows, "topic STRING, number BIGINT"))
-            fresh = self._job.fresh(self.marks.letters(), chosen)
-            decoded = _tried(fresh.of(tried.hows), tried.hows).where("reason IS NULL").drop("reason")
+            unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
+            decoded = (
+                _try_to_decode(unmarked.of(tried.row_formats), tried.row_formats).where("reason IS NULL").drop("reason")
+            )
             return decoded.join(by_topic, "topic")
 
         self.marks.mark(ready)
 
-    def how(self, topic: str) -> RowFormat:
+    def row_format(self, topic: str) -> RowFormat:
         """Return the format of the topic's rows, fitted to the table; create a missing table, except in a dry run."""
         if topic not in self._rows:
             target = self.routing.target(topic)
             assert target.rows
-            how = replace(target.rows, on_error=OnDecodeError.DEAD_LETTER, evolution=Evolution.NONE)
-            self._rows[topic] = self._fitted(how, target)
+            row_format = replace(target.rows, on_error=OnDecodeError.DEAD_LETTER, evolution=Evolution.NONE)
+            self._rows[topic] = self._fitted(row_format, target)
         return self._rows[topic]
 
     def _last_finished(self, target: TableTarget, query: str) -> int:
@@ -232,24 +234,23 @@ class _Redrive:
     def table(self, target: TableTarget) -> RedrivenTable:
         return RedrivenTable(self._spark, target.name, self._table_id)
 
-    def _fitted(self, how: RowFormat, target: TableTarget) -> RowFormat:
+    def _fitted(self, row_format: RowFormat, target: TableTarget) -> RowFormat:
         address, day = find_address(self._spark, target.name), target.files.day_column
         if not self._dry_run:
-            given = table_properties(target.settings)
-            make_by_spark(self._spark, address, target.schema, day, given, target.files.cluster_by)
+            create_by_spark(self._spark, address, target)
             address = find_address(self._spark, target.name)
-        found = None if address.uri is None else DeltaSparkTable(self._spark, address).find()
-        if found is None:
-            return how
-        table = found.state.description
-        how = fit_to_table(how, table.fields)
-        check_fit(target.name, table, written_columns(how, day), day)
+        transaction = None if address.uri is None else DeltaSparkTable(self._spark, address).find()
+        if transaction is None:
+            return row_format
+        table = transaction.state.description
+        row_format = fit_to_table(row_format, table.fields)
+        check_fit(target.name, table, written_columns(row_format, day), day)
         # Delta itself enforces the rules that cannot be checked here.
-        return replace(how, rules=certain_rules(table_rules(table), how.written))
+        return replace(row_format, rules=certain_rules(table_rules(table), row_format.written))
 
 
 class _Marked:
-    """Dead letters of one topic with the mark `number` (implements `redrive_protocol.MarkedLetters`)."""
+    """Dead letters of one topic with the mark `number` (implements `redrive_protocol.MarkedDeadLetters`)."""
 
     def __init__(self, run: _Redrive, number: int, topic: str) -> None:
         self._run = run
@@ -262,12 +263,12 @@ class _Marked:
         return self._table.outcome(self._number, self._topic)
 
     def decode(self) -> bool:
-        how = self._run.how(self._topic)
-        return _tried(self._letters(), {self._topic: how}).where("reason IS NOT NULL").isEmpty()
+        row_format = self._run.row_format(self._topic)
+        return _try_to_decode(self._marked(), {self._topic: row_format}).where("reason IS NOT NULL").isEmpty()
 
     def append(self) -> int:
-        how, day = self._run.how(self._topic), self._target.files.day_column
-        rows = _distinct(self._letters()).mapInArrow(_to_rows(how, day), written_columns(how, day))
+        row_format, day = self._run.row_format(self._topic), self._target.files.day_column
+        rows = _distinct(self._marked()).mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
         count = rows.count()
         return count if self._table.append(rows, self._number, self._topic) else 0
 
@@ -280,50 +281,54 @@ class _Marked:
     def clear(self) -> None:
         self._run.marks.clear(self._number, self._topic)
 
-    def _letters(self) -> DataFrame:
+    def _marked(self) -> DataFrame:
         marked = (sql.col("redrive") == self._number) & (sql.col("topic") == self._topic)
-        return self._run.marks.letters().where(marked)
+        return self._run.marks.dead_letters().where(marked)
 
 
-def _tried(letters: DataFrame, hows: Mapping[str, RowFormat]) -> DataFrame:
-    """Return the `identity` columns of dead letters and today's reason why they do not decode; null if they decode."""
-    return letters.withColumns(identity()).mapInArrow(_to_reasons(hows), _TRIED)
+def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
+    """Return the `identity_columns` of dead letters and today's reason why they do not decode; null if they decode."""
+    return dead_letters.withColumns(identity_columns()).mapInArrow(_to_reasons(row_formats), _TRIED)
 
 
-def _distinct(letters: DataFrame) -> DataFrame:
+def _distinct(dead_letters: DataFrame) -> DataFrame:
     """Return the dead letters with each record once, because two queries may have written the same record."""
-    return letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
+    return dead_letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
 
 
-def _to_rows(how: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
+def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
     def rows(batches: Batches) -> Batches:
-        for _, found in decoded_batches({"": how}, batches):
-            if found.dead is not None:
-                keys = "topic {}, partition {}, offset {}".format(*(found.dead.column(name)[0] for name in RECORD_KEYS))
-                raise TableError(
-                    f"{keys} decoded before, and does not now: {found.dead.column('reason')[0]}. Nothing is lost: run "
-                    "the redrive again"
+        for _, decoded in decoded_batches({"": row_format}, batches):
+            if decoded.dead is not None:
+                keys = "topic {}, partition {}, offset {}".format(
+                    *(decoded.dead.column(name)[0] for name in RECORD_KEYS)
                 )
-            yield _bare(with_day(found.rows, day_column))
+                raise TableError(
+                    f"{keys} decoded before, and does not now: {decoded.dead.column('reason')[0]}. Nothing is lost: "
+                    "run the redrive again"
+                )
+            yield _without_metadata(with_day(decoded.rows, day_column))
 
     return rows
 
 
-def _to_reasons(hows: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
+def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
     def reasons(batches: Batches) -> Batches:
-        for letters, found in decoded_batches(hows, batches):
-            told: list[str | None] = [None] * letters.num_rows
-            if found.dead is not None:
-                slots = np.searchsorted(letters.column("offset").to_numpy(), found.dead.column("offset").to_numpy())
-                for slot, reason in zip(slots, found.dead.column("reason").to_pylist(), strict=True):
-                    told[slot] = reason
-            known = {name: letters.column(name) for name in IDENTITY_NAMES}
-            yield pa.RecordBatch.from_pydict({**known, "reason": pa.array(told, pa.string())})
+        for dead_letters, decoded in decoded_batches(row_formats, batches):
+            reasons_by_row: list[str | None] = [None] * dead_letters.num_rows
+            if decoded.dead is not None:
+                slots = np.searchsorted(
+                    dead_letters.column("offset").to_numpy(), decoded.dead.column("offset").to_numpy()
+                )
+                for slot, reason in zip(slots, decoded.dead.column("reason").to_pylist(), strict=True):
+                    reasons_by_row[slot] = reason
+            known = {name: dead_letters.column(name) for name in IDENTITY_NAMES}
+            yield pa.RecordBatch.from_pydict({**known, "reason": pa.array(reasons_by_row, pa.string())})
 
     return reasons
 
 
-def _bare(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _without_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the batch without metadata and nullability of its fields, because Spark expects plain fields."""
-    schema = pa.schema([(each.name, each.type) for each in batch.schema])
+    schema = pa.schema([(column.name, column.type) for column in batch.schema])
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, spark_errors
-from tiered_stream.delta.commit.batch_commit import forgets
+from tiered_stream.delta.commit.batch_commit import drops_transactions
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.redrive.dead_letter_marks import is_version
@@ -44,7 +44,7 @@ class RedrivenTable:
         if begun is None:
             return -1
         last = begun.last_batch(query)
-        return last if last is not None else NEWEST if forgets(begun) else -1
+        return last if last is not None else NEWEST if drops_transactions(begun) else -1
 
     def outcome(self, number: int, topic: str) -> Outcome | None:
         """Return the outcome of the topic's dead letters with the mark `number`; None: no outcome yet.
@@ -73,9 +73,9 @@ class RedrivenTable:
         writer = rows.write.format("delta").mode("append").option("txnAppId", transaction)
         writer = writer.option("txnVersion", Outcome.APPENDED.value)
         with spark_errors(self._name, "appended to"):
-            place = table_location(self._spark, find_address(self._spark, self._name))
+            folder = table_location(self._spark, find_address(self._spark, self._name))
             try:
-                writer.save(place)
+                writer.save(folder)
             except JAVA_ERRORS as error:
                 if not is_conflict(error):
                     raise

@@ -19,11 +19,12 @@ from tiered_stream.delta.requirements import type_widening
 from tiered_stream.delta.requirements.requirement import Handling, Kind
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING, CONSTRAINT_PREFIX
 from tiered_stream.delta.requirements.text_limits import UnreadableTypeError, text_limits
-from tiered_stream.delta.requirements.writer_requirements import asked_of_writer
+from tiered_stream.delta.requirements.writer_requirements import requirements_of_table
+from tiered_stream.delta.schema.json_types import common_fields, inner_fields, struct_of
 from tiered_stream.delta.schema.row_schema import arrow_schema, with_day
 from tiered_stream.delta.settings.ingest_settings import TYPE_WIDENING
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.nested_columns import ELEMENT, MAP_KEY, MAP_VALUE, FieldPath, kind_at
+from tiered_stream.formats.rows.nested_columns import FieldPath, kind_at
 from tiered_stream.formats.rows.nested_rules import TextLimit, path_text
 from tiered_stream.formats.rows.table_rules import TableRules, UncertainCheckError, parse_check
 from tiered_stream.spark.source import spark_schema
@@ -57,35 +58,35 @@ def table_schema(include_headers: bool, day_column: str | None) -> StructType:
     return with_day(spark_schema(include_headers), day_column)
 
 
-def check_fit(table: str, found: TableDescription, written: StructType, day_column: str | None) -> None:
-    """Check that the written columns fit the table, in either lane.
+def check_fit(table: str, description: TableDescription, written: StructType, day_column: str | None) -> None:
+    """Check that the table `table` accepts rows with the columns `written`, in either lane.
 
     Raises:
         ConfigurationError: a column does not fit, or the table has another partitioning than the day column; the error
             says what to do.
     """
-    columns = {column["name"].lower(): column for column in found.fields}
-    widens = bool(found.writer_features & type_widening.FEATURES)
-    for column in orjson.loads(written.json())["fields"]:
-        name, there = column["name"], columns.pop(column["name"].lower(), None)
-        if there is None:
+    columns = {column["name"].lower(): column for column in description.fields}
+    widens = bool(description.writer_features & type_widening.FEATURES)
+    for column in written.jsonValue()["fields"]:
+        name, known = column["name"], columns.pop(column["name"].lower(), None)
+        if known is None:
             raise ConfigurationError(
                 f"the table {table} has no column {name}: add it with ALTER TABLE, or do not ask for it "
                 "(includeHeaders, ingest.dayColumn, ingest.kafkaColumns)"
             )
-        if not _takes(there["type"], column["type"], widens=widens):
-            wider = type_widening.is_wider_json(column["type"], there["type"])
-            mend = f", or widen the column ({TYPE_WIDENING}, ingest.schemaEvolution=widen)" if wider else ""
+        if not _accepts(known["type"], column["type"], widens=widens):
+            is_wider = type_widening.is_wider_json(column["type"], known["type"])
+            advice = f", or widen the column ({TYPE_WIDENING}, ingest.schemaEvolution=widen)" if is_wider else ""
             raise ConfigurationError(
-                f"the table {table} has {there['name']} as {_text(there['type'])}, but it is {_text(column['type'])} "
-                f"in what is written: land in another table{mend}"
+                f"the table {table} has {known['name']} as {_type_text(known['type'])}, but it is "
+                f"{_type_text(column['type'])} in what is written: land in another table{advice}"
             )
-    if day_column and [name.lower() for name in found.partition_columns] != [day_column.lower()]:
+    if day_column and [name.lower() for name in description.partition_columns] != [day_column.lower()]:
         raise ConfigurationError(
             f"ingest.dayColumn is {day_column}, but the table {table} is "
-            f"{_partitioned(found)}: take the setting away, or land in another table"
+            f"{_partitioned(description)}: take the setting away, or land in another table"
         )
-    partition_columns = {name.lower() for name in found.partition_columns}
+    partition_columns = {name.lower() for name in description.partition_columns}
     for column in columns.values():
         _check_unwritten(table, column, is_partition=column["name"].lower() in partition_columns)
 
@@ -108,19 +109,19 @@ def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: boo
         )
 
 
-def table_rules(found: TableDescription) -> TableRules:
+def table_rules(description: TableDescription) -> TableRules:
     """Return the table's rules for rows: NOT NULL, CHECK constraints, and lengths of VARCHAR and CHAR.
 
     Lengths that cannot be read are left out; `why_not_direct` reports their column.
     """
-    not_null = (column["name"] for column in found.fields if not column["nullable"])
+    not_null = (column["name"] for column in description.fields if not column["nullable"])
     checks = (
         (name[len(CONSTRAINT_PREFIX) :], text)
-        for name, text in found.configuration.items()
+        for name, text in description.configuration.items()
         if name.lower().startswith(CONSTRAINT_PREFIX)
     )
-    nested = (path for column in found.fields for path in _not_null_within((column["name"],), column["type"]))
-    limits = (limit for column in found.fields for limit in _readable_limits(column))
+    nested = (path for column in description.fields for path in _not_null_within((column["name"],), column["type"]))
+    limits = (limit for column in description.fields for limit in _readable_limits(column))
     return TableRules(
         tuple(sorted(not_null)),
         tuple(sorted(checks)),
@@ -137,57 +138,49 @@ def _readable_limits(column: Mapping[str, Any]) -> Sequence[TextLimit]:
 
 
 def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
-    """Yield paths below `path` that may not be null in values of the type (Spark's JSON), such as keys of maps."""
-    if not isinstance(kind, dict):
-        return
-    for each in kind.get("fields", ()):
-        if not each["nullable"]:
-            yield (*path, each["name"])
-        yield from _not_null_within((*path, each["name"]), each["type"])
-    for step, name, flag in (
-        (ELEMENT, "elementType", "containsNull"),
-        (MAP_KEY, "keyType", ""),
-        (MAP_VALUE, "valueType", "valueContainsNull"),
-    ):
-        if not kind.get(flag, True):
-            yield (*path, step)
-        if name in kind:
-            yield from _not_null_within((*path, step), kind[name])
+    """Yield paths below `path` that may not be null in values of the type (Spark's JSON), such as list elements."""
+    for inner in inner_fields(kind):
+        if not inner["nullable"]:
+            yield (*path, inner["name"])
+        yield from _not_null_within((*path, inner["name"]), inner["type"])
 
 
 def why_not_direct(
-    found: TableDescription, day_column: str | None, written: StructType, honoured: TableRules | None = None
+    description: TableDescription, day_column: str | None, written: StructType, checked_rules: TableRules | None = None
 ) -> str | None:
     """Return why the direct lane cannot write the table, in one line, or None if it can.
 
-    `honoured` has the rules by which the rows were checked; None: the rows will be checked by the table's own rules.
+    `checked_rules` has the rules by which the rows were checked; None: the rows will be checked by the table's own
+    rules.
     """
-    if asked := left_to_spark(found):
-        return asked
-    rules = table_rules(found)
-    if honoured is not None and rules != honoured:
-        return _unhonoured(rules, honoured)
-    if unchecked := _unchecked(rules, written, day_column):
+    if unmet := unmet_requirements(description):
+        return unmet
+    rules = table_rules(description)
+    if checked_rules is not None and rules != checked_rules:
+        return _changed_rule(rules, checked_rules)
+    if unchecked := _uncheckable_rule(rules, written, day_column):
         return unchecked
-    if CLUSTERING in found.writer_features and any(name in found.configuration for name in _STATISTICS):
+    if CLUSTERING in description.writer_features and any(name in description.configuration for name in _STATISTICS):
         return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
-    if found.partition_columns != ((day_column,) if day_column else ()):
-        return f"the table is {_partitioned(found)}"
-    return _named_otherwise(found.fields, orjson.loads(written.json())["fields"], "")
+    if description.partition_columns != ((day_column,) if day_column else ()):
+        return f"the table is {_partitioned(description)}"
+    return _case_mismatch(struct_of(description.fields), written.jsonValue())
 
 
-def left_to_spark(found: TableDescription) -> str | None:
-    """Return requirements of the table that the direct lane does not meet, in one line; None if it meets all."""
-    asked = [
-        each
-        for each in asked_of_writer(found.writer_features, found.configuration, found.fields)
-        if each.requirement.handling is not Handling.BY_SPARK
+def unmet_requirements(description: TableDescription) -> str | None:
+    """Return in one line a requirement of the table that the direct lane does not meet; None if it meets all."""
+    unmet = [
+        requirement
+        for requirement in requirements_of_table(
+            description.writer_features, description.configuration, description.fields
+        )
+        if requirement.entry.handling is not Handling.BY_SPARK
     ]
-    features = [each.name for each in asked if each.requirement.kind is Kind.FEATURE]
-    others = [each.reason for each in asked if each.requirement.kind is not Kind.FEATURE]
+    features = [requirement.name for requirement in unmet if requirement.entry.kind is Kind.FEATURE]
+    others = [requirement.reason for requirement in unmet if requirement.entry.kind is not Kind.FEATURE]
     if others:
         return others[0]
-    for column in found.fields:
+    for column in description.fields:
         try:
             list(text_limits(column))
         except UnreadableTypeError as error:
@@ -195,50 +188,37 @@ def left_to_spark(found: TableDescription) -> str | None:
     return f"the table has the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else None
 
 
-def _named_otherwise(there: Any, written: Any, above: str) -> str | None:
-    """Return a sentence about a field whose name in the table and in the rows differs only by case, or None.
+def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
+    """Return a text that names a field whose name differs between table and rows only by case, or None.
 
-    Such names are the same field for Delta, but not for Parquet. `above` is the path of the fields, ending in a dot.
+    Such names are the same field for Delta, but not for Parquet. `above` is the path of the type, ending in a dot.
     """
-    names = {each["name"].lower(): each for each in there}
-    for each in written:
-        if (known := names.get(each["name"].lower())) is None:
-            continue
-        if known["name"] != each["name"]:
-            return f"its column {above}{known['name']} is called {above}{each['name']} in what is written"
-        if found := _named_otherwise_within(known["type"], each["type"], f"{above}{each['name']}."):
-            return found
+    for known, own in common_fields(table_type, written):
+        if known["name"] != own["name"]:
+            return f"its column {above}{known['name']} is called {above}{own['name']} in what is written"
+        if reason := _case_mismatch(known["type"], own["type"], f"{above}{own['name']}."):
+            return reason
     return None
 
 
-def _named_otherwise_within(there: Any, written: Any, above: str) -> str | None:
-    if not isinstance(there, dict) or not isinstance(written, dict):
-        return None
-    if "fields" in there and "fields" in written:
-        return _named_otherwise(there["fields"], written["fields"], above)
-    nested = ("elementType", "keyType", "valueType")
-    pairs = ((there[name], written[name]) for name in nested if name in there and name in written)
-    return next(filter(None, (_named_otherwise_within(*pair, above) for pair in pairs)), None)
-
-
-def _unhonoured(rules: TableRules, honoured: TableRules) -> str:
+def _changed_rule(rules: TableRules, checked_rules: TableRules) -> str:
     for check in rules.checks:
-        if check not in honoured.checks:
+        if check not in checked_rules.checks:
             return f"the table has the constraint {check[0]}, by which rows were not checked"
     for column in rules.not_null:
-        if column not in honoured.not_null:
+        if column not in checked_rules.not_null:
             return f"the column {column} is NOT NULL, which was not checked"
     for path in rules.nested_not_null:
-        if path not in honoured.nested_not_null:
+        if path not in checked_rules.nested_not_null:
             return f"{path_text(path)} is NOT NULL, which was not checked"
     for limit in rules.text_limits:
-        if limit not in honoured.text_limits:
+        if limit not in checked_rules.text_limits:
             return f"{path_text(limit.path)} is {limit.kind}, by which texts were not checked"
     return "its constraints, or the columns that are NOT NULL, are others than when the query started"
 
 
-def _unchecked(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
-    """Return a sentence about a rule that tasks cannot check, or None if they can check all rules.
+def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
+    """Return a text that names a rule that tasks cannot check, or None if they can check all rules.
 
     A rule about the day column is one, because tasks add the day after they check rows.
     """
@@ -258,10 +238,10 @@ def _unchecked(rules: TableRules, written: StructType, day_column: str | None) -
     return None
 
 
-def left_out(found: TableDescription, written: StructType) -> tuple[str, ...]:
+def columns_left_null(description: TableDescription, written: StructType) -> tuple[str, ...]:
     """Return the table's columns that are neither written nor filled by Delta, so that they get NULL in both lanes."""
     names = {name.lower() for name in written.names}
-    missing = (column for column in found.fields if column["name"].lower() not in names)
+    missing = (column for column in description.fields if column["name"].lower() not in names)
     return tuple(column["name"] for column in missing if not _is_filled(column))
 
 
@@ -277,35 +257,37 @@ def _may_be_null(field: Mapping[str, Any]) -> bool:
     return bool(field["nullable"]) and all(map(_may_be_null, fields))
 
 
-def _partitioned(found: TableDescription) -> str:
-    columns = found.partition_columns
+def _partitioned(description: TableDescription) -> str:
+    columns = description.partition_columns
     return f"partitioned by {', '.join(columns)}" if columns else "not partitioned"
 
 
-def _takes(there: Any, written: Any, *, widens: bool) -> bool:
-    """Return whether a column of type `there` accepts values of type `written`, both in Spark's JSON.
+def _accepts(table_type: Any, written: Any, *, widens: bool) -> bool:
+    """Return whether a column of type `table_type` accepts values of type `written`, both in Spark's JSON.
 
     Nested fields that are not written become null. `widens` is true if readers of the table accept files with narrower
     types than the table's.
     """
-    if not isinstance(there, dict) or not isinstance(written, dict) or there.get("type") != written.get("type"):
-        return bool(there == written) or (widens and type_widening.is_wider_json(there, written))
-    if there["type"] == "struct":
-        known = {each["name"].lower(): each for each in there["fields"]}
-        given = {each["name"].lower(): each for each in written["fields"]}
-        return all(_may_be_null(known[name]) for name in known.keys() - given.keys()) and all(
-            name in known and _takes(known[name]["type"], each["type"], widens=widens) for name, each in given.items()
-        )
-    nested = ("elementType", "keyType", "valueType")
-    return all(_takes(there[name], written[name], widens=widens) for name in nested if name in there)
+    if (
+        not isinstance(table_type, dict)
+        or not isinstance(written, dict)
+        or table_type.get("type") != written.get("type")
+    ):
+        return bool(table_type == written) or (widens and type_widening.is_wider_json(table_type, written))
+    if table_type["type"] == "struct":
+        known = {inner["name"].lower(): inner for inner in table_type["fields"]}
+        names = {inner["name"].lower() for inner in written["fields"]}
+        if not names <= known.keys() or not all(_may_be_null(known[name]) for name in known.keys() - names):
+            return False
+    return all(_accepts(known["type"], own["type"], widens=widens) for known, own in common_fields(table_type, written))
 
 
-def _bare(kind: Any) -> Any:
+def _without_metadata(kind: Any) -> Any:
     """Return a type in Spark's JSON without the metadata of its nested fields, which column mapping adds."""
     if isinstance(kind, dict):
-        return {name: _bare(part) for name, part in kind.items() if name != "metadata"}
-    return [_bare(part) for part in kind] if isinstance(kind, list) else kind
+        return {name: _without_metadata(part) for name, part in kind.items() if name != "metadata"}
+    return [_without_metadata(part) for part in kind] if isinstance(kind, list) else kind
 
 
-def _text(kind: Any) -> str:
-    return kind if isinstance(kind, str) else orjson.dumps(_bare(kind)).decode()
+def _type_text(kind: Any) -> str:
+    return kind if isinstance(kind, str) else orjson.dumps(_without_metadata(kind)).decode()

@@ -19,7 +19,7 @@ _DELTA, _FEATURE = "delta.", "delta.feature."
 _IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
 _PROTOCOL = ("delta.minReaderVersion", "delta.minWriterVersion", _IGNORE_PROTOCOL)
 
-MADE_ALIKE = frozenset(
+CREATED_ALIKE = frozenset(
     ("delta.appendOnly", "delta.autoOptimize.autoCompact", "delta.autoOptimize.optimizeWrite",
      "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct", "delta.checkpointInterval",
      "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns", "delta.deletedFileRetentionDuration",
@@ -27,7 +27,7 @@ MADE_ALIKE = frozenset(
      "delta.randomPrefixLength", "delta.randomizeFilePrefixes", "delta.setTransactionRetentionDuration")
 )  # fmt: skip
 """Properties with which deltalake 1.6 creates a table with the same metadata and protocol as delta-spark does."""
-MADE_WELL = MADE_ALIKE | {"delta.enableChangeDataFeed"}
+CREATED_WELL = CREATED_ALIKE | {"delta.enableChangeDataFeed"}
 """Properties with which deltalake 1.6 creates a table that readers and writers treat like delta-spark's.
 
 `delta.enableChangeDataFeed` gives the table another protocol than delta-spark would, with the same effect. deltalake
@@ -36,21 +36,23 @@ refuses most other properties. It would add one feature too many for `delta.enab
 """
 
 
-def session_defaults(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the session's default properties for a new table, without the properties in `given`."""
+def session_defaults(spark: SparkSession, own_properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the session's default properties for a new table, without the properties in `own_properties`."""
     conf: Any = spark._jsparkSession.sessionState().conf()
     names = str(conf.getAllConfs().keySet().mkString("\n")).split("\n")  # one call into the JVM for all names
-    found = {name: str(conf.getConfString(name)) for name in names if name.startswith(DEFAULTS_PREFIX)}
-    return merged_defaults({_DELTA + name[len(DEFAULTS_PREFIX) :]: value for name, value in found.items()}, given)
+    defaults = {name: str(conf.getConfString(name)) for name in names if name.startswith(DEFAULTS_PREFIX)}
+    return merged_defaults(
+        {_DELTA + name[len(DEFAULTS_PREFIX) :]: value for name, value in defaults.items()}, own_properties
+    )
 
 
-def merged_defaults(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the default properties that apply to a new table, next to the properties in `given`.
+def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties in `defaults` that apply to a new table whose own properties are `own_properties`.
 
-    Both arguments are by property name; a default whose name is in `given` in any case does not apply. Nor do protocol
-    versions and features if `delta.ignoreProtocolDefaults` is true.
+    Both arguments are by property name; a default whose name is in `own_properties` in any case does not apply. Nor do
+    protocol versions and features if `delta.ignoreProtocolDefaults` is true.
     """
-    own = {name.lower(): value for name, value in given.items()}
+    own = {name.lower(): value for name, value in own_properties.items()}
     ignored = own.get(_IGNORE_PROTOCOL.lower(), defaults.get(_IGNORE_PROTOCOL, "false")).lower() == "true"
     return {
         name: value
@@ -61,33 +63,33 @@ def merged_defaults(defaults: Mapping[str, str], given: Mapping[str, str]) -> di
 
 def new_table_properties(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
     """Return all properties of a new table: the properties in `settings`, and the session's defaults."""
-    given = table_properties(settings)
-    return session_defaults(spark, given) | given
+    own_properties = table_properties(settings)
+    return session_defaults(spark, own_properties) | own_properties
 
 
-def is_made_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has_delta: bool) -> bool:
+def is_created_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has_delta: bool) -> bool:
     """Return whether delta-spark must create the table, whichever library commits to it.
 
     delta-spark must create it if the session has default properties, or if a property in `settings` is not in
-    `MADE_ALIKE`. `has_delta` says whether the session has delta-spark.
+    `CREATED_ALIKE`. `has_delta` says whether the session has delta-spark.
 
     Raises:
         ConfigurationError: a property needs delta-spark to create the table, and the session has no delta-spark.
     """
-    given = table_properties(settings)
-    defaults = session_defaults(spark, given)
+    own_properties = table_properties(settings)
+    defaults = session_defaults(spark, own_properties)
     if has_delta:
-        return bool(defaults) or not MADE_ALIKE.issuperset(given)
-    check_made_by_deltalake(defaults, given)
+        return bool(defaults) or not CREATED_ALIKE.issuperset(own_properties)
+    check_created_by_deltalake(defaults, own_properties)
     return False
 
 
-def check_made_by_deltalake(defaults: Mapping[str, str], given: Iterable[str]) -> None:
+def check_created_by_deltalake(defaults: Mapping[str, str], own_properties: Iterable[str]) -> None:
     """Raise ConfigurationError if a default or a given property is one that deltalake cannot set on a new table."""
     settings = {name: DEFAULTS_PREFIX + name.removeprefix(_DELTA) for name in defaults}
-    settings |= {name: PROPERTY_PREFIX + name for name in given}
+    settings |= {name: PROPERTY_PREFIX + name for name in own_properties}
     for name, setting in settings.items():
-        if name not in MADE_WELL:
+        if name not in CREATED_WELL:
             raise ConfigurationError(
                 f"{setting} asks for a property that deltalake gives no new table, and the session has no delta-spark: "
                 "add it (conf/spark-defaults.conf), or take the setting away"

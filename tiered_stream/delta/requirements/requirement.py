@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Kinds of places where a requirement for writers is set."""
+    """Places in a table or a session where a requirement for writers can be set."""
 
     FEATURE = "table feature"
     PROPERTY = "table property"
@@ -40,14 +40,14 @@ class Requirement:
     handling: Handling
     note: str = ""
     """Text for the docs: details of what the direct lane does, or why."""
-    said: str = ""
-    """Words for the requirement in `Asked.reason`, such as "an invariant"; empty: the name is used."""
+    label: str = ""
+    """Words for the requirement in `ImposedRequirement.reason`, such as "an invariant"; empty: the name is used."""
     off: frozenset[str] = OFF
     """Values, in lower case, that turn the requirement off."""
     since: str = "0.1.0"
     """Version of tiered_stream that added the entry."""
 
-    def is_of(self, kind: Kind, name: str) -> bool:
+    def covers(self, kind: Kind, name: str) -> bool:
         """Return whether the entry covers this kind and name; names of features and properties ignore case (Delta)."""
         own = self.name
         if self.kind is not kind:
@@ -57,23 +57,30 @@ class Requirement:
         return name.startswith(own[:-1]) if own.endswith("*") else name == own
 
 
+def entries(
+    kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF
+) -> list[Requirement]:
+    """Return one entry of the list for each name, all with the same kind, handling, note and `off`."""
+    return [Requirement(kind, name, handling, note, off=off) for name in names]
+
+
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ImposedRequirement:
     """Requirement that a table or the session sets, with its full `name` there; `column` is the column that has it.
 
     `column` is empty for a requirement of the whole table or of the session.
     """
 
-    requirement: Requirement
+    entry: Requirement
     name: str
     column: str = ""
 
     @property
     def reason(self) -> str:
-        """Text of one line that says what the table, its column or the session has."""
-        said = self.requirement.said or self.name
-        if self.requirement.kind is Kind.TYPE and not self.requirement.said:
-            return f"the column {self.column} is {said}"
-        if self.requirement.kind is Kind.SESSION:
-            return f"the session has {said}"
-        return f"the column {self.column} has {said}" if self.column else f"the table has {said}"
+        """Text that says what the table, its column or the session has, such as `the session has X`."""
+        label = self.entry.label or self.name
+        if self.entry.kind is Kind.TYPE and not self.entry.label:
+            return f"the column {self.column} is {label}"
+        if self.entry.kind is Kind.SESSION:
+            return f"the session has {label}"
+        return f"the column {self.column} has {label}" if self.column else f"the table has {label}"

@@ -15,18 +15,19 @@ from urllib.parse import urlsplit
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind
 from tiered_stream.delta.requirements.s3a_requirements import (
     ACL,
     AES256,
     CANNED_ACLS,
     ENCRYPTION,
+    S3A_PREFIX,
     STORAGE_CLASS,
     STORAGE_CLASSES,
-    find_s3a_requirement,
-    may_ask_of_writers,
+    may_concern_writers,
     names_of_bucket,
 )
+from tiered_stream.delta.requirements.writer_requirements import find_requirement
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 
@@ -121,16 +122,16 @@ class S3aSettings:
 
     def region(self) -> str | None:
         """Return the region from the settings or from the endpoint's host; None: the region that the bucket is in."""
-        given = self.text("endpoint.region")
-        if given is not None:
-            return None if given in ("", "sdk") else given
+        region = self.text("endpoint.region")
+        if region is not None:
+            return None if region in ("", "sdk") else region
         without_any = _REGION_WITHOUT_ANY if self.endpoint_url() else None
         return self._region_in_host(_REGIONAL_HOST) or self._region_in_host(_PRIVATE_HOST) or without_any
 
     def _region_in_host(self, form: re.Pattern[str]) -> str | None:
         text = self.text("endpoint") or ""
-        found = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
-        return found.group(1) if found else None
+        match = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
+        return match.group(1) if match else None
 
     def path_style(self) -> bool:
         return (self.text("path.style.access") or "").lower() == "true"
@@ -141,7 +142,7 @@ class S3aSettings:
         Raises:
             NotForTasksError: S3A has no ACL of that name.
         """
-        return self._known(ACL, lambda value: CANNED_ACLS.get(value))
+        return self._translated(ACL, lambda value: CANNED_ACLS.get(value))
 
     def storage_class(self) -> str | None:
         """Return S3's name of the storage class for new objects; None: not set.
@@ -149,8 +150,8 @@ class S3aSettings:
         Raises:
             NotForTasksError: S3A has no storage class of that name.
         """
-        classes = {each.lower(): each for each in STORAGE_CLASSES}
-        return self._known(STORAGE_CLASS, lambda value: classes.get(value.lower()))
+        classes = {name.lower(): name for name in STORAGE_CLASSES}
+        return self._translated(STORAGE_CLASS, lambda value: classes.get(value.lower()))
 
     def encryption(self) -> str | None:
         """Return the server-side encryption for new objects, `AES256`; None: not set.
@@ -158,32 +159,36 @@ class S3aSettings:
         Raises:
             NotForTasksError: another encryption is set, such as KMS or keys of the client.
         """
-        given = next(filter(None, map(self.text, ENCRYPTION)), None)
-        if given is not None and given.lower() not in AES256:
+        algorithm = next(filter(None, map(self.text, ENCRYPTION)), None)
+        if algorithm is not None and algorithm.lower() not in AES256:
             raise NotForTasksError(
-                f"{_PREFIX}{ENCRYPTION[0]} is {given}, which tasks that write files themselves do not follow"
+                f"{_PREFIX}{ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
             )
-        return given and "AES256"
+        return algorithm and "AES256"
 
-    def _known(self, name: str, find: Callable[[str], str | None]) -> str | None:
-        given = self.text(name)
-        if not given:
+    def _translated(self, name: str, find: Callable[[str], str | None]) -> str | None:
+        value = self.text(name)
+        if not value:
             return None
-        found = find(given)
-        if found is None:
-            raise NotForTasksError(f"{_PREFIX}{name} is {given}, which tasks that write files themselves do not know")
-        return found
+        known = find(value)
+        if known is None:
+            raise NotForTasksError(f"{_PREFIX}{name} is {value}, which tasks that write files themselves do not know")
+        return known
 
-    def check_followed(self) -> None:
-        """Raise NotForTasksError if a setting of the bucket asks something of writers that tasks do not do."""
+    def check_supported(self) -> None:
+        """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do."""
         for name in names_of_bucket(self.bucket, self.names):
-            asked = find_s3a_requirement(name)
-            if asked is None and not may_ask_of_writers(name):
+            requirement = find_requirement(Kind.SESSION, S3A_PREFIX + name)
+            if requirement is None and not may_concern_writers(name):
                 continue
             value = self.text(name) or ""
-            if asked is None and value.lower() not in OFF:
+            if requirement is None and value.lower() not in OFF:
                 raise NotForTasksError(f"{_PREFIX}{name} is set, which is not known here, and may be for writers")
-            if asked is not None and asked.handling is Handling.SPARK_LANE and value.lower() not in asked.off:
+            if (
+                requirement is not None
+                and requirement.handling is Handling.SPARK_LANE
+                and value.lower() not in requirement.off
+            ):
                 raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
 
     def credentials(self) -> Credentials:
@@ -195,47 +200,49 @@ class S3aSettings:
         """
         providers = list(self._providers())
         for provider in providers:
-            found = self._ask(provider)
-            if found is not None:
-                return found
+            credentials = self._credentials_of(provider)
+            if credentials is not None:
+                return credentials
         raise NoCredentialsError(
             f"no credentials for the bucket {self.bucket}: {_PREFIX}{PROVIDERS} is {','.join(providers)}; set "
             f"{_PREFIX}{ACCESS_KEY} and {_PREFIX}{SECRET_KEY}, or a provider that has some"
         )
 
     def _providers(self) -> Iterator[str]:
-        pairs = (each.partition("=") for each in (self.text(f"{PROVIDERS}.mapping") or "").split(","))
+        pairs = (pair.partition("=") for pair in (self.text(f"{PROVIDERS}.mapping") or "").split(","))
         mapped = {name.strip(): to.strip() for name, _, to in pairs}
         for name in (self.text(PROVIDERS) or _STANDARD).split(","):
             if name.strip():
                 yield mapped.get(name.strip(), name.strip())
 
-    def _ask(self, provider: str) -> Credentials | None:
+    def _credentials_of(self, provider: str) -> Credentials | None:
         if provider in (_SIMPLE, _TEMPORARY):
             token = self.secret(SESSION_TOKEN) if provider == _TEMPORARY else None
-            found = Credentials(self.secret(ACCESS_KEY), self.secret(SECRET_KEY), token)
-            return _whole(found, with_token=provider == _TEMPORARY)
+            credentials = Credentials(self.secret(ACCESS_KEY), self.secret(SECRET_KEY), token)
+            return _if_complete(credentials, with_token=provider == _TEMPORARY)
         if provider in _ENVIRONMENT:
             names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
             key_id, key, token = map(self.environment, names)
-            return _whole(Credentials(key_id, key, token))
+            return _if_complete(Credentials(key_id, key, token))
         if provider in _ANONYMOUS:
             return Credentials(anonymous=True)
         if provider in _MACHINE and self.environment("AWS_ACCESS_KEY_ID"):
-            raise _unknown(provider, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment")
+            raise _unusable(provider, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment")
         if provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
-            raise _unknown(provider, f"has a profile of its own ({_PREFIX}auth.profile.*)")
+            raise _unusable(provider, f"has a profile of its own ({_PREFIX}auth.profile.*)")
         if provider in _MACHINE | _CHAIN:
             return Credentials()
-        raise _unknown(provider, "is known to Spark alone")
+        raise _unusable(provider, "is known to Spark alone")
 
 
-def _whole(found: Credentials, *, with_token: bool = False) -> Credentials | None:
-    complete = found.access_key_id and found.secret_access_key and (found.session_token or not with_token)
-    return found if complete else None
+def _if_complete(credentials: Credentials, *, with_token: bool = False) -> Credentials | None:
+    complete = (
+        credentials.access_key_id and credentials.secret_access_key and (credentials.session_token or not with_token)
+    )
+    return credentials if complete else None
 
 
-def _unknown(provider: str, why: str) -> NotForTasksError:
+def _unusable(provider: str, why: str) -> NotForTasksError:
     return NotForTasksError(
         f"the credential provider {provider} {why}: for tasks that write files themselves, set "
         "ingest.storage.aws.access.key.id and ingest.storage.aws.secret.access.key"
@@ -265,14 +272,14 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
 
 
 def _names(listed: str) -> tuple[str, ...]:
-    """Parse the text of a Java set into its members, which saves one call to the JVM for each member."""
+    """Parse the text of a Java set of names (`[a, b]`), which saves one call to the JVM for each name."""
     return tuple(filter(None, listed.strip("[]").split(", ")))
 
 
 def find_storage(
     settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
 ) -> tuple[TableStorage, str | None]:
-    """Return how tasks reach the table's bucket, and the reason if they cannot reach it as Spark does (else None).
+    """Return the settings by which tasks access the table's bucket, and the reason if Spark accesses it in another way.
 
     Raises:
         ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there
@@ -281,24 +288,24 @@ def find_storage(
     """
     own = table_storage(settings)
     _check_same_store(own, session)
-    found, why_not = replace(own, s3_path_style=own.s3_path_style or session.path_style()), None
+    storage, why_not = replace(own, s3_path_style=own.s3_path_style or session.path_style()), None
     if own.s3_endpoint_url is None:
-        found = replace(found, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
+        storage = replace(storage, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
     try:
-        session.check_followed()
-        found = replace(
-            found,
+        session.check_supported()
+        storage = replace(
+            storage,
             acl=session.acl() or own.acl,
             storage_class=session.storage_class() or own.storage_class,
             encryption=session.encryption() or own.encryption,
         )
         if own.access_key_id is None and not own.anonymous:
-            found = replace(found, **asdict(session.credentials()))
+            storage = replace(storage, **asdict(session.credentials()))
     except NotForTasksError as error:
         why_not = str(error)
-    if found.s3_endpoint_url is None and found.s3_region is None and why_not is None:
-        found = replace(found, s3_region=_region(session.bucket, region_of))
-    return found, why_not
+    if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
+        storage = replace(storage, s3_region=_region(session.bucket, region_of))
+    return storage, why_not
 
 
 def _region(bucket: str, region_of: Callable[[str], str]) -> str:
@@ -312,17 +319,17 @@ def _region(bucket: str, region_of: Callable[[str], str]) -> str:
 
 
 def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
-    ours, theirs = own.s3_endpoint_url, session.endpoint_url()
-    if ours is None or not session.has_connector or _place(ours) == _place(theirs):
+    own_url, session_url = own.s3_endpoint_url, session.endpoint_url()
+    if own_url is None or not session.has_connector or _host_and_port(own_url) == _host_and_port(session_url):
         return
     raise ConfigurationError(
-        f"{STORAGE_PREFIX}s3.endpoint.url is {ours}, but Spark's session reaches the bucket {session.bucket} at "
-        f"{theirs or 'AWS'}: set spark.hadoop.fs.s3a.bucket.{session.bucket}.endpoint to the same, or take "
+        f"{STORAGE_PREFIX}s3.endpoint.url is {own_url}, but Spark's session reaches the bucket {session.bucket} at "
+        f"{session_url or 'AWS'}: set spark.hadoop.fs.s3a.bucket.{session.bucket}.endpoint to the same, or take "
         f"{STORAGE_PREFIX}* away"
     )
 
 
-def _place(endpoint: str | None) -> tuple[str, int | None]:
+def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
     """Return host and port of an endpoint, equal for two URLs of the same store; None and all AWS hosts are equal."""
     parts = urlsplit(endpoint or f"https://s3{_AWS}")
     host = parts.hostname or ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 
 S3A_PREFIX = "fs.s3a."
 ACL, STORAGE_CLASS = "acl.default", "create.storage.class"
@@ -35,55 +35,55 @@ _WRITES = (
 """Words in an unknown setting's name that suggest that it sets a requirement for writers."""
 
 
-def _all(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    return [Requirement(Kind.SESSION, S3A_PREFIX + name, handling, note, off=off) for name in names]
+def _entries(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
+    return entries(Kind.SESSION, handling, *(S3A_PREFIX + name for name in names), note=note, off=off)
 
 
 S3A_REQUIREMENTS: tuple[Requirement, ...] = (
-    *_all(
+    *_entries(
         Handling.HONOURED,
         "access.key", "aws.credentials.provider", "aws.credentials.provider.mapping", "connection.ssl.enabled",
         "endpoint", "endpoint.region", "path.style.access", "secret.key", "security.credential.provider.path",
         "session.token",
     ),
-    *_all(
+    *_entries(
         Handling.HONOURED, ACL, STORAGE_CLASS,
         note="Files are uploaded with it. A value that Hadoop 3.5 does not know leads to the Spark lane. deltalake "
         "does not follow it: where it is to commit, the query is refused.",
     ),
-    *_all(
+    *_entries(
         Handling.HONOURED,
         *ENCRYPTION,
         note="`AES256` and `SSE-S3`. Others (KMS, keys of one's own) lead to the Spark lane.",
     ),
-    *_all(
+    *_entries(
         Handling.SPARK_LANE,
         "access.grants.enabled", "accesspoint.arn", "accesspoint.required", "audit.execution.interceptors",
         "audit.request.handlers", "client.s3.custom.headers*", "create.header*", "custom.signers",
         "delegation.token.binding", "endpoint.fips", "http.signer.enabled", "object.content.encoding", "proxy.host",
         "requester.pays.enabled", "signing-algorithm",
     ),
-    *_all(
+    *_entries(
         Handling.SPARK_LANE, "create.checksum.algorithm", note="Other than `CRC32C`, by which tasks upload.",
         off=OFF | {"none", "crc32c"},
     ),
-    *_all(
+    *_entries(
         Handling.SPARK_LANE,
         "impl",
         note="Other than `S3AFileSystem`.",
         off=OFF | {"org.apache.hadoop.fs.s3a.s3afilesystem"},
     ),
-    *_all(
+    *_entries(
         Handling.SPARK_LANE, "s3.client.factory.impl", note="Other than `DefaultS3ClientFactory`.",
         off=OFF | {"org.apache.hadoop.fs.s3a.defaults3clientfactory"},
     ),
-    *_all(
+    *_entries(
         Handling.NOTHING, "auth.profile.*", "assumed.role.*", note="As the credential provider that takes it."
     ),
-    *_all(Handling.NOTHING, "encryption.*", "server-side-encryption.key", note="It goes with the algorithm."),
-    *_all(Handling.NOTHING, "checksum.generation", "checksum.validation", "request.md5.header",
+    *_entries(Handling.NOTHING, "encryption.*", "server-side-encryption.key", note="It goes with the algorithm."),
+    *_entries(Handling.NOTHING, "checksum.generation", "checksum.validation", "request.md5.header",
                     note="Uploads always have a checksum."),
-    *_all(
+    *_entries(
         Handling.NOTHING,
         "access.grants.fallback.to.iam", "analytics.accelerator*", "attempts.maximum", "audit.*", "authoritative.path",
         "block.size", "bucket.probe", "buffer.dir", "bulk.delete.page.size", "change.detection.*",
@@ -97,23 +97,18 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
         "s3guard.*", "select.*", "socket.*", "ssl.channel.mode", "threads.*", "user.agent.prefix", "vectored.*",
     ),
 )  # fmt: skip
-_BY_NAME = {each.name: each for each in S3A_REQUIREMENTS}
-_PREFIXES = tuple(each for each in S3A_REQUIREMENTS if each.name.endswith("*"))
 
 
-def find_s3a_requirement(name: str) -> Requirement | None:
-    """Return the list's entry for a setting, named without `fs.s3a.`; None: the setting is not in the list."""
-    full = S3A_PREFIX + name
-    return _BY_NAME.get(full) or next((each for each in _PREFIXES if each.is_of(Kind.SESSION, full)), None)
-
-
-def may_ask_of_writers(name: str) -> bool:
+def may_concern_writers(name: str) -> bool:
     """Return whether the name of an unknown setting suggests that it sets a requirement for writers."""
     return any(word in name.lower() for word in _WRITES)
 
 
-def names_of_bucket(bucket: str, given: Iterable[str]) -> list[str]:
-    """Return the names of settings that apply to the bucket, without `bucket.NAME.`; `given` are without `fs.s3a.`."""
+def names_of_bucket(bucket: str, names_of_session: Iterable[str]) -> list[str]:
+    """Return the names of settings that apply to the bucket, without `bucket.NAME.`.
+
+    `names_of_session` are the names of all settings, without `fs.s3a.`.
+    """
     own = f"bucket.{bucket}."
-    names = (each.removeprefix(own) for each in given)
-    return sorted({each for each in names if each == "bucket.probe" or not each.startswith("bucket.")})
+    names = (name.removeprefix(own) for name in names_of_session)
+    return sorted({name for name in names if name == "bucket.probe" or not name.startswith("bucket.")})

@@ -6,107 +6,98 @@ A setting with the handling `SPARK_LANE` keeps every table from the direct lane,
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.checkpoint.idle_workers import IDLE_LIMIT, KILL_IDLE
 from tiered_stream.delta.requirements.new_table_properties import DEFAULTS_PREFIX
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement
+from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement, entries
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE
 
 STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
 OUTPUT_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 SESSION_TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
-
-
-def _all(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    return [Requirement(Kind.SESSION, name, handling, note, off=off) for name in names]
-
+_session = partial(entries, Kind.SESSION)
 
 SESSION_REQUIREMENTS: tuple[Requirement, ...] = (
-    *_all(
+    *_session(
         Handling.HONOURED, f"{DEFAULTS_PREFIX}*",
         note="A new table gets these properties, unless `ingest.tableProperty.*` says otherwise. delta-spark makes the "
         "table, or adds what deltalake cannot give. Without delta-spark, such a setting is refused.",
     ),
-    *_all(
+    *_session(
         Handling.BY_SPARK, "spark.databricks.delta.autoCompact.enabled",
         note="For a table in a local folder; in S3 `auto` takes delta-spark anyway.",
     ),
-    *_all(
+    *_session(
         Handling.HONOURED, "spark.sql.session.timeZone", note="In both lanes, of times in values that name no zone."
     ),
-    *_all(Handling.HONOURED, "spark.sql.caseSensitive", note="Whether names in the catalog keep their case."),
-    *_all(
+    *_session(Handling.HONOURED, "spark.sql.caseSensitive", note="Whether names in the catalog keep their case."),
+    *_session(
         Handling.NOTHING, TIMESTAMP_TYPE,
         note="`TIMESTAMP` in a schema is an instant, in both lanes, whatever it says. A local time is `TIMESTAMP_NTZ`.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, IDLE_LIMIT, KILL_IDLE, "spark.python.worker.idleTimeoutSeconds",
         "spark.python.worker.killOnIdleTimeout",
         note="Tasks that write files give Spark one row, at their end: their queries run without the limit. It counts "
         "in the Spark lane, and for queries of your own.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, OUTPUT_TIMESTAMPS,
         note="Files have microseconds. In the Spark lane `TIMESTAMP_MILLIS` is refused for typed columns.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, STORE_ASSIGNMENT,
         note="Columns of other types are refused. In the Spark lane Delta casts by it; `LEGACY`, which cuts values, is "
         "refused there for such columns.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, *SESSION_TRANSACTION,
         note="Commits have the query's own transaction, in both lanes. `redrive` refuses the session's, by which Delta "
         "would leave out its later steps.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, "spark.sql.ansi.enabled", "spark.sql.legacy.timeParserPolicy", "spark.sql.mapKeyDedupPolicy",
         note="Values are decoded by the same code in both lanes, not by Spark's functions.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, "spark.sql.charAsVarchar", "spark.sql.legacy.charVarcharAsString",
         "spark.sql.readSideCharPadding",
         note="Lengths of VARCHAR(n) and CHAR(n) that a table has are kept to, whatever it says.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, "spark.databricks.delta.schema.autoMerge.enabled",
         note="`ingest.schemaEvolution` says whether a table gets new columns. In the Spark lane the session's word "
         "counts, too.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, "spark.databricks.delta.optimizeWrite.enabled", "spark.sql.files.maxRecordsPerFile",
         note="Files are as large as `ingest.targetFileSize` says.",
     ),
-    *_all(Handling.NOTHING, "spark.sql.parquet.compression.codec", note="`ingest.compression` says it."),
-    *_all(
+    *_session(Handling.NOTHING, "spark.sql.parquet.compression.codec", note="`ingest.compression` says it."),
+    *_session(
         Handling.NOTHING, "spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.fieldId.write.enabled",
         "spark.sql.parquet.int96RebaseModeInWrite", "spark.sql.parquet.writeLegacyFormat",
         note="It says how Spark's own files are written; readers tell by the file.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, "spark.sql.sources.partitionOverwriteMode",
         note="A replay with `--replace` names its rows, which goes before it.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, "spark.databricks.delta.commitInfo.userMetadata",
         note="Commits of the direct lane have the offsets there.",
     ),
-    *_all(
+    *_session(
         Handling.NOTHING, "spark.databricks.delta.stats.collect", note="Files have statistics of the first 32 columns."
     ),
 )  # fmt: skip
-_ASKED = tuple(each for each in SESSION_REQUIREMENTS if each.handling not in (Handling.HONOURED, Handling.NOTHING))
+_CHECKED = tuple(entry for entry in SESSION_REQUIREMENTS if entry.handling not in (Handling.HONOURED, Handling.NOTHING))
 
 
 def settings_in_list(spark: SparkSession) -> dict[str, str]:
-    """Return the session's settings that are in the list, without entries handled as `HONOURED` or `NOTHING`.
-
-    Each name costs one call to the JVM. Only entries that end in `*` need a read of all settings.
-    """
-    prefixes = tuple(each.name[:-1] for each in _ASKED if each.name.endswith("*"))
-    found = {name: value for name, value in spark.conf.getAll.items() if name.startswith(prefixes)} if prefixes else {}
-    for each in _ASKED:
-        if not each.name.endswith("*") and (value := spark.conf.get(each.name, None)) is not None:
-            found[each.name] = value
-    return found
+    """Return the session's settings that can keep a table from the direct lane or from deltalake, by name."""
+    values = {entry.name: spark.conf.get(entry.name, None) for entry in _CHECKED}
+    return {name: value for name, value in values.items() if value is not None}

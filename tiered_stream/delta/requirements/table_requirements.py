@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING
 
@@ -18,19 +18,15 @@ CONSTRAINT_PREFIX = "delta.constraints."
 _HONOURED, _NOTHING, _BY_SPARK, _SPARK = Handling.HONOURED, Handling.NOTHING, Handling.BY_SPARK, Handling.SPARK_LANE
 
 
-def _all(kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    return [Requirement(kind, name, handling, note, off=off) for name in names]
-
-
 def _features() -> Iterator[Requirement]:
     of_columns = "As its columns say, see below."
-    yield from _all(Kind.FEATURE, _NOTHING, "appendOnly", "changeDataFeed", "deletionVectors")
-    yield from _all(
+    yield from entries(Kind.FEATURE, _NOTHING, "appendOnly", "changeDataFeed", "deletionVectors")
+    yield from entries(
         Kind.FEATURE, _NOTHING, "invariants", "generatedColumns", "columnMapping", "checkConstraints", note=of_columns
     )
     yield Requirement(Kind.FEATURE, "timestampNtz", _HONOURED)
-    yield from _all(Kind.FEATURE, _BY_SPARK, CLUSTERING, "domainMetadata", "typeWidening", "typeWidening-preview")
-    yield from _all(
+    yield from entries(Kind.FEATURE, _BY_SPARK, CLUSTERING, "domainMetadata", "typeWidening", "typeWidening-preview")
+    yield from entries(
         Kind.FEATURE, _SPARK,
         "adaptiveMetadata-preview", "allowColumnDefaults", "catalogManaged", "catalogOwned-preview",
         "checkpointProtection", "collations", "collations-preview", "coordinatedCommits-preview", "geospatial",
@@ -39,6 +35,11 @@ def _features() -> Iterator[Requirement]:
         "redirectReaderWriter-preview", "redirectWriterOnly-preview", "rowTracking", "v2Checkpoint",
         "vacuumProtocolCheck", "variantShredding", "variantShredding-preview", "variantType", "variantType-preview",
     )  # fmt: skip
+
+
+def _delta(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
+    """Return entries for properties, named without `delta.`."""
+    return entries(Kind.PROPERTY, handling, *(f"delta.{name}" for name in names), note=note, off=off)
 
 
 def _properties() -> Iterator[Requirement]:
@@ -50,69 +51,57 @@ def _properties() -> Iterator[Requirement]:
         Kind.PROPERTY, "delta.feature.*", _SPARK, "Or as the feature of that name. For a table that is made.",
         off=frozenset(),
     )  # fmt: skip
-    yield from _all(
-        Kind.PROPERTY, _HONOURED, "delta.checkpointInterval", "delta.enableExpiredLogCleanup",
-        "delta.logRetentionDuration", "delta.setTransactionRetentionDuration",
+    yield from _delta(
+        _HONOURED,
+        "checkpointInterval", "enableExpiredLogCleanup", "logRetentionDuration", "setTransactionRetentionDuration",
     )  # fmt: skip
-    yield from _all(Kind.PROPERTY, _BY_SPARK, "delta.autoOptimize", "delta.autoOptimize.autoCompact")
+    yield from _delta(_BY_SPARK, "autoOptimize", "autoOptimize.autoCompact")
     yield Requirement(
         Kind.PROPERTY, "delta.compatibility.symlinkFormatManifest.enabled", _BY_SPARK,
         "delta-spark writes the manifests after each commit.",
     )  # fmt: skip
-    yield from _all(Kind.PROPERTY, _BY_SPARK, "delta.enableTypeWidening")
-    yield Requirement(Kind.PROPERTY, COLUMN_MAPPING, _SPARK, said="column mapping", off=OFF | {"none"})
-    yield from _all(
-        Kind.PROPERTY, _SPARK,
-        "delta.coordinatedCommits.*", "delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2",
-        "delta.enableIcebergCompatV3", "delta.enableIcebergWriterCompatV1", "delta.enableIcebergWriterCompatV3",
-        "delta.enableInCommitTimestamps", "delta.enableMaterializePartitionColumnsFeature", "delta.enableRowTracking",
-        "delta.enableVariantShredding", "delta.randomizeFilePrefixes", "delta.redirectReaderWriter-preview",
-        "delta.redirectWriterOnly-preview", "delta.universalFormat.config.*", "delta.universalFormat.enabledFormats",
-        "delta.writePartitionColumnsToParquet",
+    yield from _delta(_BY_SPARK, "enableTypeWidening")
+    yield Requirement(Kind.PROPERTY, COLUMN_MAPPING, _SPARK, label="column mapping", off=OFF | {"none"})
+    yield from _delta(
+        _SPARK,
+        "coordinatedCommits.*", "enableIcebergCompatV1", "enableIcebergCompatV2", "enableIcebergCompatV3",
+        "enableIcebergWriterCompatV1", "enableIcebergWriterCompatV3", "enableInCommitTimestamps",
+        "enableMaterializePartitionColumnsFeature", "enableRowTracking", "enableVariantShredding",
+        "randomizeFilePrefixes", "redirectReaderWriter-preview", "redirectWriterOnly-preview",
+        "universalFormat.config.*", "universalFormat.enabledFormats", "writePartitionColumnsToParquet",
     )  # fmt: skip
-    yield from _all(
-        Kind.PROPERTY, _SPARK, "delta.requireCheckpointProtectionBeforeVersion", off=OFF | {"0"},
-        note="Where it is not 0.",
-    )  # fmt: skip
-    yield from _all(
-        Kind.PROPERTY, _SPARK, "delta.checkpointPolicy", off=OFF | {"classic"}, note="Where it is not `classic`."
-    )
-    yield from _all(
-        Kind.PROPERTY, _SPARK, "delta.parquet.format.version", off=OFF | {"1.0.0"}, note="Where it is not `1.0.0`."
-    )
-    yield from _asking_nothing()
+    yield from _delta(_SPARK, "requireCheckpointProtectionBeforeVersion", off=OFF | {"0"}, note="Where it is not 0.")
+    yield from _delta(_SPARK, "checkpointPolicy", off=OFF | {"classic"}, note="Where it is not `classic`.")
+    yield from _delta(_SPARK, "parquet.format.version", off=OFF | {"1.0.0"}, note="Where it is not `1.0.0`.")
+    yield from _properties_without_effect()
 
 
-def _asking_nothing() -> Iterator[Requirement]:
-    yield from _all(
-        Kind.PROPERTY, _NOTHING,
-        "delta.appendOnly", "delta.castIcebergTimeType", "delta.checkpointRetentionDuration",
-        "delta.columnMapping.maxColumnId", "delta.deletedFileRetentionDuration",
-        "delta.dropFeatureTruncateHistory.retentionDuration", "delta.enableChangeDataCapture",
-        "delta.enableChangeDataFeed", "delta.enableDeletionVectors", "delta.enableFullRetentionRollback",
-        "delta.ignoreIcebergBucketPartition", "delta.ignoreProtocolDefaults",
-        "delta.inCommitTimestampEnablementTimestamp", "delta.inCommitTimestampEnablementVersion",
-        "delta.isolationLevel", "delta.lastCommitTimestamp", "delta.lastUpdateVersion", "delta.minReaderVersion",
-        "delta.minWriterVersion", "delta.randomPrefixLength",
-        "delta.rowTracking.materializedRowCommitVersionColumnName", "delta.rowTracking.materializedRowIdColumnName",
-        "delta.rowTrackingSuspended", "delta.sampleRetentionDuration",
-        "delta.universalFormat.iceberg.atomicConversion.supported",
+def _properties_without_effect() -> Iterator[Requirement]:
+    yield from _delta(
+        _NOTHING,
+        "appendOnly", "castIcebergTimeType", "checkpointRetentionDuration", "columnMapping.maxColumnId",
+        "deletedFileRetentionDuration", "dropFeatureTruncateHistory.retentionDuration", "enableChangeDataCapture",
+        "enableChangeDataFeed", "enableDeletionVectors", "enableFullRetentionRollback", "ignoreIcebergBucketPartition",
+        "ignoreProtocolDefaults", "inCommitTimestampEnablementTimestamp", "inCommitTimestampEnablementVersion",
+        "isolationLevel", "lastCommitTimestamp", "lastUpdateVersion", "minReaderVersion", "minWriterVersion",
+        "randomPrefixLength", "rowTracking.materializedRowCommitVersionColumnName",
+        "rowTracking.materializedRowIdColumnName", "rowTrackingSuspended", "sampleRetentionDuration",
+        "universalFormat.iceberg.atomicConversion.supported",
     )  # fmt: skip
-    yield from _all(
-        Kind.PROPERTY, _NOTHING, "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct",
+    yield from _delta(
+        _NOTHING, "checkpoint.writeStatsAsJson", "checkpoint.writeStatsAsStruct",
         note="It asks something of a checkpoint, which who commits writes in its own way.",
     )  # fmt: skip
-    yield from _all(
-        Kind.PROPERTY, _NOTHING, "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns",
-        "delta.dataSkippingStringPrefixLength",
+    yield from _delta(
+        _NOTHING, "dataSkippingNumIndexedCols", "dataSkippingStatsColumns", "dataSkippingStringPrefixLength",
         note="Statistics may be left out: the first 32 columns have them. A clustered table that has one of the first "
         "two is left to the Spark lane.",
     )  # fmt: skip
-    yield from _all(
-        Kind.PROPERTY, _NOTHING, "delta.autoOptimize.optimizeWrite", "delta.targetFileSize",
-        "delta.tuneFileSizesForRewrites", note="Files are as large as `ingest.targetFileSize` says.",
+    yield from _delta(
+        _NOTHING, "autoOptimize.optimizeWrite", "targetFileSize", "tuneFileSizesForRewrites",
+        note="Files are as large as `ingest.targetFileSize` says.",
     )  # fmt: skip
-    yield from _all(Kind.PROPERTY, _NOTHING, "delta.parquet.compression.codec", note="`ingest.compression` says it.")
+    yield from _delta(_NOTHING, "parquet.compression.codec", note="`ingest.compression` says it.")
 
 
 def _of_columns() -> Iterator[Requirement]:
@@ -122,14 +111,14 @@ def _of_columns() -> Iterator[Requirement]:
         "The lengths of VARCHAR(n) and CHAR(n), at any depth. A longer text is a dead letter; a CHAR gets blanks up to "
         "n.",
     )  # fmt: skip
-    yield Requirement(kind, "delta.invariants", _SPARK, said="an invariant")
-    yield Requirement(kind, "delta.generationExpression", _SPARK, said="a generation expression")
-    yield Requirement(kind, "delta.identity.*", _SPARK, said="identity values")
-    yield Requirement(kind, "CURRENT_DEFAULT", _SPARK, said="a default")
-    yield Requirement(kind, "EXISTS_DEFAULT", _SPARK, said="a default for rows of older files")
-    yield Requirement(kind, "delta.columnMapping.*", _SPARK, said="a physical name of its own (column mapping)")
-    yield Requirement(kind, "__COLLATIONS", _SPARK, said="a collation")
-    yield Requirement(kind, "parquet.field.id", _SPARK, said="an id in Parquet files")
+    yield Requirement(kind, "delta.invariants", _SPARK, label="an invariant")
+    yield Requirement(kind, "delta.generationExpression", _SPARK, label="a generation expression")
+    yield Requirement(kind, "delta.identity.*", _SPARK, label="identity values")
+    yield Requirement(kind, "CURRENT_DEFAULT", _SPARK, label="a default")
+    yield Requirement(kind, "EXISTS_DEFAULT", _SPARK, label="a default for rows of older files")
+    yield Requirement(kind, "delta.columnMapping.*", _SPARK, label="a physical name of its own (column mapping)")
+    yield Requirement(kind, "__COLLATIONS", _SPARK, label="a collation")
+    yield Requirement(kind, "parquet.field.id", _SPARK, label="an id in Parquet files")
     yield Requirement(kind, "delta.typeChanges", _NOTHING, "It tells readers of narrower types in older files.")
     yield Requirement(kind, "comment", _NOTHING)
 
@@ -140,7 +129,7 @@ KNOWN_TYPES = (
 )  # fmt: skip
 _UNKNOWN_TYPES = ("variant", "void", "interval*", "geometry*", "geography*", "char*", "varchar*", "string collate *")
 
-_OF_SCHEMAS = (
+_SCHEMA_ENTRIES = (
     ("NOT NULL of a column", _HONOURED, "Rows that break it are dead letters."),
     ("NOT NULL of a field in structs", _HONOURED,
      "As in Delta, the structs around it may not be null either. Rows that break it are dead letters."),
@@ -155,7 +144,7 @@ TABLE_REQUIREMENTS = (
     *_features(),
     *_properties(),
     *_of_columns(),
-    *_all(Kind.TYPE, _HONOURED, *KNOWN_TYPES),
-    *_all(Kind.TYPE, _SPARK, *_UNKNOWN_TYPES),
-    *(Requirement(Kind.SCHEMA, *each) for each in _OF_SCHEMAS),
+    *entries(Kind.TYPE, _HONOURED, *KNOWN_TYPES),
+    *entries(Kind.TYPE, _SPARK, *_UNKNOWN_TYPES),
+    *(Requirement(Kind.SCHEMA, *schema_entry) for schema_entry in _SCHEMA_ENTRIES),
 )

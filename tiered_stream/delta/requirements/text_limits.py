@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tiered_stream.formats.rows.nested_columns import ELEMENT, MAP_KEY, MAP_VALUE, FieldPath
+from tiered_stream.delta.schema.json_types import inner_fields
+from tiered_stream.formats.rows.nested_columns import FieldPath
 from tiered_stream.formats.rows.nested_rules import TextLimit
 
 DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-_LIMITED = re.compile(r"(varchar|char)\((\d{1,9})\)", re.IGNORECASE)
-_PLAIN = re.compile(r"[a-z_]+(?: [a-z_]+)*(?:\([\d, ]+\))?", re.IGNORECASE)
-_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
+_PLAIN = r"(?!(?i:varchar|char)\()[a-zA-Z_]+(?: [a-zA-Z_]+)*+(?:\([\d, ]+\))?+"
+_TEXT = rf"(?:((?i:varchar|char))\((\d{{1,9}})\)|{_PLAIN})"
+"""Pattern of the declared type of a text; its two groups are empty if the text has no limit."""
 
 
 class UnreadableTypeError(ValueError):
@@ -31,89 +32,37 @@ def text_limits(field: Mapping[str, Any], above: FieldPath = ()) -> Iterator[Tex
     """
     path = (*above, field["name"])
     declared = field.get("metadata", {}).get(DECLARED_TYPE)
-    if declared is not None:
-        yield from _Reader(str(declared)).limits(path, field["type"])
-    else:
-        yield from _within(path, field["type"])
-
-
-def _within(path: FieldPath, kind: Any) -> Iterator[TextLimit]:
-    if not isinstance(kind, dict):
+    if declared is None:
+        for inner in inner_fields(field["type"]):
+            yield from text_limits(inner, path)
         return
+    texts: list[FieldPath] = []
+    match = re.fullmatch(_pattern(path, field["type"], texts), str(declared))
+    if match is None:
+        raise UnreadableTypeError(f"{str(declared)[:100]!r} is not the type of the column")
+    for text, name, length in zip(texts, match.groups()[::2], match.groups()[1::2], strict=True):
+        if name:
+            yield TextLimit(text, int(length), name.lower() == "char")
+
+
+def _pattern(path: FieldPath, kind: Any, texts: list[FieldPath]) -> str:
+    """Return the pattern of the declared type of a column or field with the type `kind`.
+
+    The paths of the texts in it are added to `texts`, in the order of the pattern's groups. Groups that repeat or have
+    alternatives are atomic, so that no text takes long to match.
+    """
+    if not isinstance(kind, dict):
+        if kind == "string":
+            texts.append(path)
+        return _TEXT if kind == "string" else _PLAIN
+    inner = [(field["name"], _pattern((*path, field["name"]), field["type"], texts)) for field in inner_fields(kind)]
+    items = ",".join(pattern for _, pattern in inner)
     if kind["type"] == "struct":
-        for each in kind["fields"]:
-            yield from text_limits(each, path)
-    for step, name in ((ELEMENT, "elementType"), (MAP_KEY, "keyType"), (MAP_VALUE, "valueType")):
-        if name in kind:
-            yield from _within((*path, step), kind[name])
+        fields = (f"(?:{re.escape(name)}|{re.escape(_quoted(name))}):{pattern}" for name, pattern in inner)
+        # Fields that a struct got later, at its end, are not in the text.
+        items = "".join(f"(?>{',' if number else ''}{field}|(?=>))" for number, field in enumerate(fields))
+    return f"{re.escape(kind['type'])}<{items}>"
 
 
-class _Reader:
-    """Parser of a declared type, guided by the column's own type, which has the fields' names."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-
-    def limits(self, path: FieldPath, kind: Any) -> list[TextLimit]:
-        found = list(self._type(path, kind))
-        if self._at < len(self._text):
-            raise self._error()
-        return found
-
-    def _type(self, path: FieldPath, kind: Any) -> Iterator[TextLimit]:
-        if not isinstance(kind, dict):
-            yield from self._leaf(path, kind)
-        elif kind["type"] == "struct":
-            self._expect("struct<")
-            yield from self._fields(path, kind["fields"])
-        elif kind["type"] == "array":
-            self._expect("array<")
-            yield from self._type((*path, ELEMENT), kind["elementType"])
-            self._expect(">")
-        elif kind["type"] == "map":
-            self._expect("map<")
-            yield from self._type((*path, MAP_KEY), kind["keyType"])
-            self._expect(",")
-            yield from self._type((*path, MAP_VALUE), kind["valueType"])
-            self._expect(">")
-        else:
-            raise self._error()
-
-    def _fields(self, path: FieldPath, fields: list[Mapping[str, Any]]) -> Iterator[TextLimit]:
-        """Yield the limits of a struct's fields; fields that were added later, at its end, have no limit."""
-        for number, each in enumerate(fields):
-            if self._text.startswith(">", self._at):
-                break
-            if number:
-                self._expect(",")
-            self._name(each["name"])
-            yield from self._type((*path, each["name"]), each["type"])
-        self._expect(">")
-
-    def _leaf(self, path: FieldPath, kind: str) -> Iterator[TextLimit]:
-        if match := _LIMITED.match(self._text, self._at):
-            if kind != "string":
-                raise self._error()
-            yield TextLimit(path, int(match[2]), match[1].lower() == "char")
-        else:
-            match = _PLAIN.match(self._text, self._at)
-        if match is None:
-            raise self._error()
-        self._at = match.end()
-
-    def _name(self, name: str) -> None:
-        quoted = _QUOTED.match(self._text, self._at)
-        if quoted and quoted[1].replace("``", "`") == name:
-            self._at = quoted.end()
-        else:
-            self._expect(name)
-        self._expect(":")
-
-    def _expect(self, text: str) -> None:
-        if not self._text.startswith(text, self._at):
-            raise self._error()
-        self._at += len(text)
-
-    def _error(self) -> UnreadableTypeError:
-        return UnreadableTypeError(f"{self._text[:100]!r} is not the type of the column, from character {self._at} on")
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -24,8 +24,8 @@ def is_enabled(configuration: Mapping[str, str]) -> bool:
 
 def is_wider(wide: DataType, narrow: DataType) -> bool:
     """Return whether a column of type `narrow` can become type `wide`; both are types without fields."""
-    found = arrow_schema(StructType().add("wide", wide).add("narrow", narrow))
-    return widens(found.field("narrow").type, found.field("wide").type)
+    schema = arrow_schema(StructType().add("wide", wide).add("narrow", narrow))
+    return widens(schema.field("narrow").type, schema.field("wide").type)
 
 
 def is_wider_json(wide: Any, narrow: Any) -> bool:

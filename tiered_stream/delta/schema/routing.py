@@ -25,7 +25,7 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """Table that a query writes. `schema` has its columns.
+    """Table that a query writes: its name, files, columns (`schema`) and settings.
 
     `settings` are the query's settings, overridden by the settings of the table's topics. `rows` says how rows are made
     of records; None: the table is for dead letters.
@@ -46,15 +46,15 @@ class TableTarget:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Rule that sends topics whose whole name matches `pattern` to `table`, whose folder is the URI `place`.
+    """Rule that sends topics whose whole name matches `pattern` to `table`, whose folder is the URI `folder`.
 
-    `{topic}` stands for the topic in `table` and in `place`. `in_lower_case` says that the topic is in lower case in
+    `{topic}` stands for the topic in `table` and in `folder`. `in_lower_case` says that the topic is in lower case in
     the folder's name, because a catalog has named the folder.
     """
 
     pattern: str
     table: str
-    place: str
+    folder: str
     in_lower_case: bool = False
 
     def name_for(self, topic: str) -> str:
@@ -66,9 +66,9 @@ class Route:
         Raises:
             TableError: the folder's name contains the topic, and Kafka does not allow such a topic name.
         """
-        if TOPIC in self.place and (not _LEGAL_TOPIC.fullmatch(topic) or topic in (".", "..")):
+        if TOPIC in self.folder and (not _LEGAL_TOPIC.fullmatch(topic) or topic in (".", "..")):
             raise TableError(f"{topic!r:.300} is no name that Kafka allows a topic: it gets no table of its own")
-        return self.place.replace(TOPIC, topic.lower() if self.in_lower_case else topic)
+        return self.folder.replace(TOPIC, topic.lower() if self.in_lower_case else topic)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Routing:
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
     """Row formats that the driver has resolved, by topic; '' stands for all topics without their own settings."""
-    dead_letter_places: Mapping[str, str] = field(default_factory=dict)
+    dead_letter_folders: Mapping[str, str] = field(default_factory=dict)
     """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
     has_rules: bool = False
     """True if the formats in `rows` already include the rules of their tables."""
@@ -102,7 +102,7 @@ class Routing:
 
     def route(self, topic: str) -> Route:
         """Return the first route whose pattern matches the topic; raise TableError if there is none."""
-        route = next((each for each in self.routes if re.fullmatch(each.pattern, topic, re.ASCII)), None)
+        route = next((route for route in self.routes if re.fullmatch(route.pattern, topic, re.ASCII)), None)
         if route is None:
             raise TableError(f"no table is named for topic {topic}: set ingest.table, or name one in ingest.route")
         return route
@@ -116,12 +116,14 @@ class Routing:
             SchemaRegistryError: the registry does not return a schema.
             ConfigurationError: the registry's settings are wrong, or the schema does not suit the format.
         """
-        how = self.rows.get("")
-        if how is None or how.is_resolved:
+        shared = self.rows.get("")
+        if shared is None or shared.is_resolved:
             return {}
-        asked = {topic for topic in topics if topic not in self.rows}
-        self._registered.update({topic: registered(how, topic) for topic in asked if topic not in self._registered})
-        return {topic: self._registered[topic] for topic in asked}
+        unresolved = {topic for topic in topics if topic not in self.rows}
+        self._registered.update(
+            {topic: registered(shared, topic) for topic in unresolved if topic not in self._registered}
+        )
+        return {topic: self._registered[topic] for topic in unresolved}
 
     def _make(self, topic: str) -> TableTarget:
         route = self.route(topic)
@@ -133,16 +135,16 @@ class Routing:
         return TableTarget(route.name_for(topic), files, written_columns(rows, files.day_column), settings, rows)
 
     def _rows(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
-        told = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
-        return resolved(told or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
+        row_format_of_topic = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
+        return resolved(row_format_of_topic or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
 
     def dead_letters(self, target: TableTarget) -> TableTarget | None:
         """Return the table for dead letters of the topics of `target`; None: they have none."""
         name = GivenOptions(target.settings).read(DEAD_LETTER_TABLE)
         if name is None:
             return None
-        uri = self.dead_letter_places.get(name, name)
-        files = replace(target.files, uri=uri, day_column=None)
+        uri = self.dead_letter_folders.get(name, name)
+        files = replace(target.files, uri=uri, day_column=None, cluster_by=())
         # With ADD, a table that an earlier version created gets the columns that it lacks.
         settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
         return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
@@ -150,21 +152,20 @@ class Routing:
 
 def routing_options(routing: Routing) -> dict[str, str]:
     """Return the source's options from which `routing_of` restores the routing; Spark redacts options with secrets."""
-    routes = [[each.pattern, each.table, each.place, each.in_lower_case] for each in routing.routes]
-    rows = {topic: how.to_json() for topic, how in routing.rows.items()}
+    rows = {topic: rows_of_topic.to_json() for topic, rows_of_topic in routing.rows.items()}
     # Topics go into one JSON value, because names of Spark's options ignore case.
-    told = {"routes": routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
+    values = {"routes": routing.routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_folders,
             "has_rules": routing.has_rules}  # fmt: skip
-    options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(told).decode()}
+    options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(values).decode()}
     # Dead letters have headers, whether the tables get headers or not.
-    needed = routing.dead_letter_places or any(how.needs_headers for how in routing.rows.values())
+    needed = routing.dead_letter_folders or any(rows_of_topic.needs_headers for rows_of_topic in routing.rows.values())
     return dict(with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {}))
 
 
 def routing_of(options: Mapping[str, str]) -> Routing:
     """Restore the routing from the options that `routing_options` returned."""
-    told = orjson.loads(GivenOptions(options).read(ROUTES))
+    values = orjson.loads(GivenOptions(options).read(ROUTES))
     registry = registry_properties(options)
-    rows = {topic: row_format(text, registry) for topic, text in told["rows"].items()}
-    routes = tuple(Route(*each) for each in told["routes"])
-    return Routing(options, table_files(options), routes, told["topics"], rows, told["dead"], told["has_rules"])
+    rows = {topic: row_format(text, registry) for topic, text in values["rows"].items()}
+    routes = tuple(Route(**route) for route in values["routes"])
+    return Routing(options, table_files(options), routes, values["topics"], rows, values["dead"], values["has_rules"])

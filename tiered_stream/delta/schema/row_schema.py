@@ -58,22 +58,22 @@ def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "U
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
         SchemaRegistryError: the registry does not return a schema.
     """
-    given = row_settings(settings)
-    how = RowFormat(
-        kept_columns(given, include_headers),
-        _part(given.key),
-        _part(given.value),
-        None if given.value_columns.lower() == FLAT else given.value_columns,
-        given.on_decode_error,
-        given.schema_evolution,
-        given.envelope,
-        given.transform or "",
+    rows = row_settings(settings)
+    row_format = RowFormat(
+        kept_columns(rows, include_headers),
+        _part(rows.key),
+        _part(rows.value),
+        None if rows.value_columns.lower() == FLAT else rows.value_columns,
+        rows.on_decode_error,
+        rows.schema_evolution,
+        rows.envelope,
+        rows.transform or "",
         zone=zone,
         registry=registry_properties(settings),
     )
-    if how.key.is_of_topic or how.value.is_of_topic:
-        return how
-    return _checked(resolved(how)) if how.is_resolved else resolved(how)
+    if row_format.key.is_of_topic or row_format.value.is_of_topic:
+        return row_format
+    return _checked(resolved(row_format)) if row_format.is_resolved else resolved(row_format)
 
 
 def plan_topics(settings: Mapping[str, str], include_headers: bool, zone: str = "UTC") -> dict[str, RowFormat]:
@@ -85,13 +85,13 @@ def plan_topics(settings: Mapping[str, str], include_headers: bool, zone: str = 
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
         SchemaRegistryError: the registry does not return a schema.
     """
-    how = plan_rows(settings, include_headers, zone)
-    if how.is_resolved:
-        return {"": how}
+    row_format = plan_rows(settings, include_headers, zone)
+    if row_format.is_resolved:
+        return {"": row_format}
     topics = GivenOptions(settings).read(SUBSCRIBE)
     if not topics:
         raise ConfigurationError("with a schema registry, topics of one table are named by subscribe")
-    return {topic: resolved(how, topic) for topic in topics}
+    return {topic: resolved(row_format, topic) for topic in topics}
 
 
 def time_zone(spark: SparkSession) -> str:
@@ -101,39 +101,41 @@ def time_zone(spark: SparkSession) -> str:
 
 def shared_columns(rows: Iterable[RowFormat], day_column: str | None) -> StructType:
     """Return the columns of a table that takes rows of all these formats, and its day column if it has one."""
-    return spark_columns(_in_one((how.written for how in rows), grown), day_column)
+    return spark_columns(_reduced((row_format.written for row_format in rows), grown), day_column)
 
 
 def joined_columns(schemas: Iterable[StructType]) -> StructType:
-    """Return the columns that take rows of all these schemas, which have grown from one schema.
+    """Return the columns of a table that takes rows of all these schemas, which have evolved from one schema.
 
     Raises:
         UnsupportedDataError: a number has become wider in two ways that no column takes together.
     """
-    return spark_columns(_in_one(map(arrow_schema, schemas), joined), None)
+    return spark_columns(_reduced(map(arrow_schema, schemas), joined), None)
 
 
-def _in_one(schemas: Iterable[pa.Schema], by: Callable[[pa.DataType, pa.DataType], pa.DataType]) -> pa.Schema:
-    return pa.schema(list(reduce(by, (pa.struct(list(each)) for each in schemas))))
+def _reduced(schemas: Iterable[pa.Schema], by: Callable[[pa.DataType, pa.DataType], pa.DataType]) -> pa.Schema:
+    return pa.schema(list(reduce(by, (pa.struct(list(schema)) for schema in schemas))))
 
 
-def resolved(how: RowFormat, topic: str = "") -> RowFormat:
+def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
     """Return the row format with the types of its columns; schemas from a registry are the topic's newest.
 
     Raises:
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
         SchemaRegistryError: the registry does not return a schema.
     """
-    if how.is_resolved:
-        return how
-    how = registered(how, topic)
-    key, value = (_with_kind(part, how, name) for name, part in ((KEY, how.key), (VALUE, how.value)))
-    if how.envelope is not Envelope.NONE and value.kind is not None:
+    if row_format.is_resolved:
+        return row_format
+    row_format = registered(row_format, topic)
+    key, value = (
+        _with_kind(part, row_format, name) for name, part in ((KEY, row_format.key), (VALUE, row_format.value))
+    )
+    if row_format.envelope is not Envelope.NONE and value.kind is not None:
         value = replace(value, kind=unwrapped_type(value.kind))
-    return _checked(replace(how, key=key, value=value))
+    return _checked(replace(row_format, key=key, value=value))
 
 
-def registered(how: RowFormat, topic: str) -> RowFormat:
+def registered(row_format: RowFormat, topic: str) -> RowFormat:
     """Return the row format with the topic's newest key and value schemas from the registry, if it uses one.
 
     Raises:
@@ -141,95 +143,91 @@ def registered(how: RowFormat, topic: str) -> RowFormat:
         ConfigurationError: the registry's settings are wrong, or the schema does not suit the format.
     """
     return replace(
-        how,
-        key=with_registered(how.key, how, how.key.subject_for(topic, KEY)),
-        value=with_registered(how.value, how, how.value.subject_for(topic, VALUE)),
+        row_format,
+        key=with_registered(row_format.key, row_format, row_format.key.subject_for(topic, KEY)),
+        value=with_registered(row_format.value, row_format, row_format.value.subject_for(topic, VALUE)),
     )
 
 
-def _checked(how: RowFormat) -> RowFormat:
+def _checked(row_format: RowFormat) -> RowFormat:
     """Check the column names; return the row format with the columns that the user's transform gives, if it has one."""
-    _check_columns(how.decoded.names)
-    if how.transform:
-        how = replace(how, transformed=UserTransform(how.transform).schema(how.decoded))
-        _check_columns(how.written.names)
-    return how
+    _check_columns(row_format.decoded.names)
+    if row_format.transform:
+        row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
+        _check_columns(row_format.written.names)
+    return row_format
 
 
-def check_new_columns(columns: DataType, properties: Mapping[str, str] = MappingProxyType({}), path: str = "") -> None:
+def check_new_columns(
+    columns: DataType, properties: Mapping[str, str] = MappingProxyType({}), path: str = "", *, in_items: bool = False
+) -> None:
     """Check that Delta accepts the fields of structs in new columns, at any depth.
 
-    `properties` are the table's properties. Names of the columns themselves are checked when rows are planned.
+    `properties` are the table's properties. `in_items` is true within lists and maps, where Delta refuses NOT NULL.
+    Names of the columns themselves are checked when rows are planned.
 
     Raises:
         ConfigurationError: Delta refuses a field, which the error names.
     """
     if isinstance(columns, ArrayType):
-        _check_within_items(columns.elementType, properties, f"{path}.element")
+        check_new_columns(columns.elementType, properties, f"{path}.element", in_items=True)
     elif isinstance(columns, MapType):
-        _check_within_items(columns.keyType, properties, f"{path}.key")
-        _check_within_items(columns.valueType, properties, f"{path}.value")
+        check_new_columns(columns.keyType, properties, f"{path}.key", in_items=True)
+        check_new_columns(columns.valueType, properties, f"{path}.value", in_items=True)
     elif isinstance(columns, StructType):
         is_mapped = properties.get(COLUMN_MAPPING, "none").lower() != "none"
         seen: set[str] = set()
-        for each in columns:
-            name = f"{path}.{each.name}" if path else each.name
-            if path and not is_mapped and _FORBIDDEN.search(each.name):
+        for field in columns:
+            name = f"{path}.{field.name}" if path else field.name
+            if path and not is_mapped and _FORBIDDEN.search(field.name):
                 raise ConfigurationError(
                     f"{name!r:.100} cannot be a field in a Delta table: blanks and ,;{{}}()= are not allowed in its "
                     f"name. Rename it by ingest.transform, or give a new table {PROPERTY_PREFIX}{COLUMN_MAPPING}=name"
                 )
-            if each.name.lower() in seen:
+            if field.name.lower() in seen:
                 raise ConfigurationError(
                     f"{name!r:.100} is in its struct twice, since Delta heeds no case: rename one by ingest.transform"
                 )
-            seen.add(each.name.lower())
-            check_new_columns(each.dataType, properties, name)
-
-
-def _check_within_items(kind: DataType, properties: Mapping[str, str], path: str) -> None:
-    """Raise ConfigurationError if Delta refuses a field within a list or map, because of its name or NOT NULL."""
-    check_new_columns(kind, properties, path)
-    if isinstance(kind, StructType):
-        for each in kind:
-            if not each.nullable:
+            if in_items and not field.nullable:
                 raise ConfigurationError(
-                    f"{path}.{each.name} is NOT NULL, which Delta refuses within lists and maps: take NOT NULL away"
+                    f"{name} is NOT NULL, which Delta refuses within lists and maps: take NOT NULL away"
                 )
-            if isinstance(each.dataType, StructType):
-                _check_within_items(each.dataType, properties, f"{path}.{each.name}")
+            seen.add(field.name.lower())
+            check_new_columns(field.dataType, properties, name, in_items=in_items)
 
 
-def fit_to_table(how: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
+def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
     """Return the row format with the table's types where the table has wider types or more fields of structs.
 
     `fields` are the table's columns in Spark's JSON. A format with a transform is returned unchanged.
     """
-    if not fields or how.transform:
-        return how
-    decoded = {name.lower() for name in how.decoded.names}
+    if not fields or row_format.transform:
+        return row_format
+    decoded = {name.lower() for name in row_format.decoded.names}
     known = [field for field in fields if field["name"].lower() in decoded]
     table = arrow_schema(StructType.fromJson({"type": "struct", "fields": known}))
-    kinds = {each.name.lower(): each.type for each in table}
-    key, value = how.key, how.value
+    kinds = {column.name.lower(): column.type for column in table}
+    key, value = row_format.key, row_format.value
     if key.kind is not None and KEY in kinds:
         key = replace(key, kind=adopted(key.kind, kinds[KEY]))
-    if value.kind is not None and how.struct_column is None and pa.types.is_struct(value.kind):
-        columns = [(each.name, adopted(each.type, kinds.get(each.name.lower(), each.type))) for each in value.kind]
+    if value.kind is not None and row_format.struct_column is None and pa.types.is_struct(value.kind):
+        columns = [
+            (column.name, adopted(column.type, kinds.get(column.name.lower(), column.type))) for column in value.kind
+        ]
         value = replace(value, kind=pa.struct(columns))
-    elif value.kind is not None and (name := (how.struct_column or VALUE).lower()) in kinds:
+    elif value.kind is not None and (name := (row_format.struct_column or VALUE).lower()) in kinds:
         value = replace(value, kind=adopted(value.kind, kinds[name]))
-    return replace(how, key=key, value=value)
+    return replace(row_format, key=key, value=value)
 
 
-def written_columns(how: RowFormat, day_column: str | None) -> StructType:
+def written_columns(row_format: RowFormat, day_column: str | None) -> StructType:
     """Return the columns that rows of the format write, and the day column; they are the same in both lanes."""
-    return spark_columns(how.written, day_column)
+    return spark_columns(row_format.written, day_column)
 
 
 def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
     """Return a table's columns as Spark's schema: Arrow columns that are not hidden, then the day column if any."""
-    bare = pa.schema([(each.name, each.type) for each in table_columns(schema)])
+    bare = pa.schema([(column.name, column.type) for column in table_columns(schema)])
     return with_day(from_arrow_schema(bare), day_column)
 
 
@@ -243,18 +241,18 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def kept_columns(given: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
+def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
     """Return Kafka's columns that the table gets, as pairs of Kafka's name and the name in the table."""
-    if given.kafka_columns is not None:
-        return given.kafka_columns
-    left_out = {KEY} if given.key_format is not Format.BINARY else set()
-    left_out |= {VALUE} if given.value_format is not Format.BINARY else set()
-    left_out |= set() if include_headers else {"headers"}
-    return tuple((name, name) for name in SCHEMA_WITH_HEADERS.names if name not in left_out)
+    if rows.kafka_columns is not None:
+        return rows.kafka_columns
+    omitted = {KEY} if rows.key.format is not Format.BINARY else set()
+    omitted |= {VALUE} if rows.value.format is not Format.BINARY else set()
+    omitted |= set() if include_headers else {"headers"}
+    return tuple((name, name) for name in SCHEMA_WITH_HEADERS.names if name not in omitted)
 
 
 def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns that hold a record's parts unchanged: the name in the table, by Kafka's name.
+    """Return the table's columns that hold parts of a Kafka record unchanged: the table's name by Kafka's name.
 
     A key or value of format `string` counts as unchanged. Parts that are decoded or left out are missing. `headers` are
     included even if includeHeaders is off.
@@ -262,26 +260,26 @@ def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigurationError: a setting is malformed.
     """
-    given = row_settings(settings)
-    of_value = VALUE if given.value_columns.lower() == FLAT else given.value_columns
-    texts = {KEY: KEY} if given.key_format is Format.STRING else {}
-    texts |= {VALUE: of_value} if given.value_format is Format.STRING else {}
-    return texts | dict(kept_columns(given, include_headers=True))
+    rows = row_settings(settings)
+    of_value = VALUE if rows.value_columns.lower() == FLAT else rows.value_columns
+    texts = {KEY: KEY} if rows.key.format is Format.STRING else {}
+    texts |= {VALUE: of_value} if rows.value.format is Format.STRING else {}
+    return texts | dict(kept_columns(rows, include_headers=True))
 
 
-def _with_kind(part: PartFormat, how: RowFormat, name: str) -> PartFormat:
-    decoder = None if part.kind is not None else open_decoder(how, name)
+def _with_kind(part: PartFormat, row_format: RowFormat, name: str) -> PartFormat:
+    decoder = None if part.kind is not None else open_decoder(row_format, name)
     return part if decoder is None else replace(part, kind=decoder.kind)
 
 
-def _part(given: PartSettings) -> PartFormat:
-    part = PartFormat(given.format, message=given.message or "")
-    if given.is_registered:
-        part = replace(part, registered=True, ids=given.id_place or SchemaIdsIn.DUAL, subject=given.subject_name)
+def _part(settings: PartSettings) -> PartFormat:
+    part = PartFormat(settings.format, message=settings.message or "")
+    if settings.is_registered:
+        part = replace(part, registered=True, ids=settings.id_place or SchemaIdsIn.DUAL, subject=settings.subject_name)
     return (
         part
-        if given.schema in (None, REGISTRY)
-        else replace(part, schema=_schema(given.name, given.format, given.schema))
+        if settings.schema in (None, REGISTRY)
+        else replace(part, schema=_schema(settings.name, settings.format, settings.schema))
     )
 
 
@@ -317,9 +315,9 @@ def _json_schema(name: str, text: str) -> pa.Schema:
     """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema."""
     try:
         if not text.lstrip().startswith("{"):
-            found = parse_ddl(text)
+            schema = parse_ddl(text)
         elif (parsed := orjson.loads(text)).get("type") == "struct":
-            found = StructType.fromJson(parsed)
+            schema = StructType.fromJson(parsed)
         else:
             return pa.schema(list(json_schema_kind(text)))
     except ConfigurationError as error:
@@ -329,13 +327,13 @@ def _json_schema(name: str, text: str) -> pa.Schema:
         raise ConfigurationError(
             f"ingest.{name}.schema is no schema: {line}. Write it as a Spark DDL string"
         ) from error
-    if not isinstance(found, StructType):
-        raise ConfigurationError(f"ingest.{name}.schema is {found.simpleString()}: it must have fields")
+    if not isinstance(schema, StructType):
+        raise ConfigurationError(f"ingest.{name}.schema is {schema.simpleString()}: it must have fields")
     try:
-        return arrow_schema(found)
+        return arrow_schema(schema)
     except PySparkException as error:
         raise ConfigurationError(
-            f"ingest.{name}.schema is {found.simpleString()}, which no column here can be: {error}. Of VARCHAR(n) and "
+            f"ingest.{name}.schema is {schema.simpleString()}, which no column here can be: {error}. Of VARCHAR(n) and "
             "CHAR(n) write STRING, and make the table with them before: its lengths are kept to"
         ) from error
 

@@ -36,7 +36,7 @@ def sql_type(kind: DataType) -> str:
 
 def sql_columns(schema: StructType) -> str:
     """Return the columns as text for `CREATE TABLE`, without parentheses."""
-    return ", ".join(f"{sql_name((each.name,))} {sql_type(each.dataType)}{_null(each)}" for each in schema)
+    return ", ".join(f"{sql_name((column.name,))} {sql_type(column.dataType)}{_null(column)}" for column in schema)
 
 
 def sql_name(path: Sequence[str]) -> str:
@@ -66,8 +66,8 @@ def _null(field: StructField) -> str:
 def _instants() -> Iterator[None]:
     """Make Spark's parser read TIMESTAMP as an instant in this thread, within the `with` block."""
     spark = SparkSession.getActiveSession()
-    given = (spark and spark.conf.get(TIMESTAMP_TYPE, None)) or _INSTANTS
-    if spark is None or given.upper() == _INSTANTS:
+    timestamp_type = (spark and spark.conf.get(TIMESTAMP_TYPE, None)) or _INSTANTS
+    if spark is None or timestamp_type.upper() == _INSTANTS:
         yield
         return
     if is_connect(spark):
@@ -75,7 +75,7 @@ def _instants() -> Iterator[None]:
         try:
             yield
         finally:
-            spark.conf.set(TIMESTAMP_TYPE, given)
+            spark.conf.set(TIMESTAMP_TYPE, timestamp_type)
         return
     # The parser reads the settings of the thread's session. A copied session does not affect the user's other threads.
     java: Any = spark._jsparkSession

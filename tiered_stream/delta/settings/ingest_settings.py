@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,15 +90,16 @@ JOB_SETTINGS = (TABLE, CHECKPOINT, TRIGGER, LANE, METRICS_PROMETHEUS, METRICS_OT
 STORAGE_PREFIX = "ingest.storage."
 """Prefix of settings for the table's storage; they are named like the segments' `remote.storage.*` options."""
 PROPERTY_PREFIX = "ingest.tableProperty."
-COLUMN_MAPPING = "delta.columnMapping.mode"
 """Prefix of properties for a table that is created, as in `ingest.tableProperty.delta.appendOnly=true`."""
+COLUMN_MAPPING = "delta.columnMapping.mode"
+"""Delta's table property that names columns in files apart from the table's names."""
 TYPE_WIDENING = "delta.enableTypeWidening"
 """Delta's table property that lets columns become wider."""
 TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """URI schemes of S3 that Hadoop's file systems use."""
 
-_OURS, _OF_THE_SOURCE = "ingest.", ("kafka.", "remote.", "rsm.")
+_INGEST_PREFIX, _SOURCE_PREFIXES = "ingest.", ("kafka.", "remote.", "rsm.")
 _PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
 _SEGMENTS_PREFIX = "remote.storage."
 
@@ -141,13 +143,13 @@ class TableStorage(S3Access):
     storage_class: str | None = of(_STORAGE_CLASS)
     encryption: str | None = of(_ENCRYPTION)
 
-    def asked_of_objects(self) -> dict[str, str]:
+    def put_object_arguments(self) -> dict[str, str]:
         """Return ACL, storage class and encryption for new objects, as arguments of boto3's `put_object`."""
         asked = {"ACL": self.acl, "StorageClass": self.storage_class, "ServerSideEncryption": self.encryption}
         return {name: value for name, value in asked.items() if value}
 
 
-_STORAGE_NAMES = {field: each.name.removeprefix(_SEGMENTS_PREFIX) for field, each in declared(TableStorage).items()}
+_STORAGE_NAMES = {field: option.name.removeprefix(_SEGMENTS_PREFIX) for field, option in declared(TableStorage).items()}
 """Names of the storage settings without `STORAGE_PREFIX`, by field of `TableStorage`."""
 
 
@@ -176,8 +178,8 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
     known = sorted(_STORAGE_NAMES.values())
     for name in own.keys() - set(known):
         raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(known)}")
-    given = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
-    storage = TableStorage(**read_fields(TableStorage, given))
+    segment_options = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
+    storage = TableStorage(**read_fields(TableStorage, segment_options))
     if (storage.access_key_id is None) != (storage.secret_access_key is None):
         raise ConfigurationError(
             f"{STORAGE_PREFIX}aws.access.key.id and .aws.secret.access.key belong together: set both"
@@ -192,8 +194,8 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
         ConfigurationError: a setting is unknown or malformed, two settings exclude each other, or only one of the two
             access keys is set.
     """
-    given = GivenOptions(settings)
-    files = TableFiles("", table_storage(settings), **read_fields(TableFiles, given))
+    options = GivenOptions(settings)
+    files = TableFiles("", table_storage(settings), **read_fields(TableFiles, options))
     if files.day_column and files.cluster_by:
         raise ConfigurationError(
             f"{DAY_COLUMN.name} and {CLUSTER_BY.name} exclude each other: Delta clusters no table that is partitioned"
@@ -204,8 +206,10 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the properties for a new table; their names keep their case, because Delta distinguishes it."""
     size = len(PROPERTY_PREFIX)
-    given = {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
-    return given | ({TYPE_WIDENING: "true"} if evolution_of(settings) is Evolution.WIDEN else {})
+    properties = {
+        name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())
+    }
+    return properties | ({TYPE_WIDENING: "true"} if evolution_of(settings) is Evolution.WIDEN else {})
 
 
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
@@ -217,31 +221,32 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
         ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
             placeholder of Kafka's config providers.
     """
-    check_placeholders(settings, (_OURS,))
+    check_placeholders(settings, (_INGEST_PREFIX,))
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
-    ours = [each.name for each in INGEST_OPTIONS] + [each.name for each in ROW_OPTIONS]
+    ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in ROW_OPTIONS]
     known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}
     for name in settings:
         lower = name.lower()
-        if lower in known or is_known(lower) or lower.startswith((*_PREFIXES, *_OF_THE_SOURCE)):
+        if lower in known or is_known(lower) or lower.startswith((*_PREFIXES, *_SOURCE_PREFIXES)):
             continue
         if lower.startswith(TOPIC_PREFIX):
-            _of_topic(name)
+            _split_topic_setting(name)
             continue
         # A property may have any name, so only the prefix before it can be misspelled.
         candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
-        if lower.startswith(_OURS) or is_typing_error(lower, nearest_name(lower, candidates)):
+        if lower.startswith(_INGEST_PREFIX) or is_typing_error(lower, nearest_name(lower, candidates)):
             raise unknown_setting(name, candidates)
 
 
 def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings among `JOB_SETTINGS`; upper and lower case of the given names are the same."""
-    return {name: value for name in JOB_SETTINGS for given, value in settings.items() if given.lower() == name.lower()}
+    """Return the settings of the ingest job itself (`JOB_SETTINGS`) by their declared names."""
+    options = {name.lower(): value for name, value in settings.items()}
+    return {name: options[name.lower()] for name in JOB_SETTINGS if name.lower() in options}
 
 
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the options of `format("tiered_stream")` among the settings: all except `ingest.*`."""
-    return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}
+    return {name: value for name, value in settings.items() if not name.lower().startswith(_INGEST_PREFIX)}
 
 
 def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -250,12 +255,12 @@ def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     Raises:
         ConfigurationError: a setting cannot be set for a single topic.
     """
-    found: dict[str, dict[str, str]] = {}
+    overrides: dict[str, dict[str, str]] = {}
     for name, value in settings.items():
         if name.lower().startswith(TOPIC_PREFIX):
-            topic, own = _of_topic(name)
-            found.setdefault(topic, {})[own] = value
-    return found
+            topic, own = _split_topic_setting(name)
+            overrides.setdefault(topic, {})[own] = value
+    return overrides
 
 
 def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -264,42 +269,40 @@ def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
-    """Return the settings that topics which share a table have in common, with `ingest.topic.NAME.*` applied.
+    """Return the settings of topics that share a table: `settings` with `ingest.topic.NAME.*` of these topics applied.
 
     Raises:
         ConfigurationError: the topics have different settings, or a setting cannot be set for a single topic.
     """
     overrides, shared = topic_overrides(settings), shared_settings(settings)
-    found = {
+    by_topic = {
         topic: dict(with_overrides(shared, without(overrides.get(topic, {}), [TABLE]))) for topic in sorted(topics)
     }
-    first = next(iter(found), None)
-    for topic, own in found.items():
-        if own != found[first or ""]:
+    first = next(iter(by_topic), None)
+    for topic, own in by_topic.items():
+        if own != by_topic[first or ""]:
             raise ConfigurationError(
                 f"topics {first} and {topic} have different settings by {TOPIC_PREFIX}NAME.*: name topics with the "
                 "same settings by subscribe, and the others in a run of their own"
             )
-    return shared if first is None else found[first]
+    return shared if first is None else by_topic[first]
 
 
-def _of_topic(name: str) -> tuple[str, str]:
+def _split_topic_setting(name: str) -> tuple[str, str]:
     """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`.
 
     Raises:
         ConfigurationError: the setting cannot be set for a single topic.
     """
-    rest = name[len(TOPIC_PREFIX) :]
-    # Table properties come first, because a property's name may end like a setting's.
-    at = rest.lower().find("." + PROPERTY_PREFIX.removeprefix(_OURS).lower())
-    if at > 0:
-        return rest[:at], _OURS + rest[at + 1 :]
-    known = [each.removeprefix(_OURS) for each in (TABLE, *(each.name for each in TOPIC_OPTIONS))]
-    for own in sorted(known, key=len, reverse=True):
-        if rest.lower().endswith("." + own.lower()) and len(rest) > len(own) + 1:
-            return rest[: -len(own) - 1], _OURS + own
-    of_tables = PROPERTY_PREFIX.removeprefix(_OURS)
-    raise ConfigurationError(f"setting {name} is unknown; a topic may have {', '.join(known)} and {of_tables}*")
+    known = [own.removeprefix(_INGEST_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
+    properties = PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX)
+    # The shortest topic counts, because a property's name may end like a setting's.
+    forms = "|".join([f"{re.escape(properties)}.*", *map(re.escape, known)])
+    match = re.fullmatch(rf"(.+?)\.({forms})", name[len(TOPIC_PREFIX) :], re.IGNORECASE | re.DOTALL)
+    if match is None:
+        raise ConfigurationError(f"setting {name} is unknown; a topic may have {', '.join(known)} and {properties}*")
+    declared_name = next((own for own in known if own.lower() == match[2].lower()), match[2])
+    return match[1], _INGEST_PREFIX + declared_name
 
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:

@@ -52,8 +52,8 @@ def check_part(part: PartSettings) -> None:
     _check_ids(part)
 
 
-def _check_schema(given: PartSettings) -> None:
-    part, kind, schema, needs = given.name, given.format, given.schema, given.has_schema
+def _check_schema(settings: PartSettings) -> None:
+    part, kind, schema, needs = settings.name, settings.format, settings.schema, settings.has_schema
     if needs and schema is None:
         raise ConfigurationError(f"ingest.{part}.format is {kind.value}: set ingest.{part}.schema, too")
     if schema == REGISTRY and not needs:

@@ -29,7 +29,7 @@ E = TypeVar("E", bound=StrEnum)
 _REGISTRY_SECRETS = f"{REGISTRY_PREFIX}secret."
 """Prefix of the registry's settings on their way to the tasks: Spark redacts it (`spark.redaction.regex`)."""
 FLAT, NONE = "flat", "none"
-_KEPT = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
+_KAFKA_COLUMN = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
 _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
 
 
@@ -40,8 +40,8 @@ class DeadLetterLimit:
     count: int | None = None
     percent: float | None = None
 
-    def is_passed(self, dead: int, records: int) -> bool:
-        """Return whether `dead` dead letters exceed the limit; `records` is the number of all records, dead or not."""
+    def is_exceeded(self, dead: int, records: int) -> bool:
+        """Return whether `dead` dead letters among `records` records exceed the limit."""
         if self.count is not None:
             return dead > self.count
         return self.percent is not None and dead * 100 > self.percent * records
@@ -50,7 +50,7 @@ class DeadLetterLimit:
         return str(self.count) if self.percent is None else f"{self.percent:g}%"
 
 
-def _limit(text: str) -> DeadLetterLimit:
+def _dead_letter_limit(text: str) -> DeadLetterLimit:
     match = _LIMIT.fullmatch(text)
     if match is None:
         raise ValueError("must be a number of records a micro-batch, or a percentage such as 5%")
@@ -66,17 +66,17 @@ def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
     """Parse Kafka's columns, such as `offset, timestamp as kafka_timestamp`; return (Kafka's name, table's name)."""
     if text.strip().lower() == NONE:
         return ()
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     known = {name.lower(): name for name in COLUMNS}
-    for each in text.split(","):
-        match = _KEPT.fullmatch(each)
+    for column in text.split(","):
+        match = _KAFKA_COLUMN.fullmatch(column)
         if match is None or match[1].lower() not in known:
             raise ValueError(f"must be none, or some of {', '.join(known.values())}, each perhaps with AS and a name")
         name = known[match[1].lower()]
-        if name in found:
+        if name in names:
             raise ValueError(f"names {name} twice")
-        found[name] = match[2] or name
-    return tuple((name, found[name]) for name in COLUMNS if name in found)
+        names[name] = match[2] or name
+    return tuple((name, names[name]) for name in COLUMNS if name in names)
 
 
 def _class_in(package: str, names: type[E]) -> Callable[[str], E]:
@@ -154,7 +154,7 @@ ON_DECODE_ERROR = option(
 )  # fmt: skip
 DEAD_LETTER_TABLE = optional("ingest.deadLetterTable", types.text, "The table for dead letters: a path, or a name.")
 MAX_DEAD_LETTERS = optional(
-    "ingest.maxDeadLetters", _limit,
+    "ingest.maxDeadLetters", _dead_letter_limit,
     "The most dead letters of a micro-batch, as a number or in percent of its records; the query stops at more.",
     shown="no limit",
 )  # fmt: skip
@@ -170,26 +170,20 @@ TRANSFORM = optional(
     "ingest.transform", types.text,
     "`package.module:function`, which makes of each decoded `pyarrow.RecordBatch` the one that is landed.",
 )  # fmt: skip
-ROW_FORMATS: Option[str] = Option("ingest.rowFormats", str, "", "", "What rows are, resolved.", internal=True)
-ROW_OPTIONS: tuple[Option[Any], ...] = tuple(each for each in types.declared_in(globals()) if not each.internal)
+ROW_OPTIONS = types.declared_in(globals())
+_KEY: tuple[Option[Any], ...] = (KEY_FORMAT, KEY_SCHEMA, KEY_MESSAGE, KEY_SUBJECT, KEY_STRATEGY, KEY_ID_PLACE)
+_VALUE: tuple[Option[Any], ...] = (
+    VALUE_FORMAT, VALUE_SCHEMA, VALUE_MESSAGE, VALUE_SUBJECT, VALUE_STRATEGY, VALUE_ID_PLACE,
+)  # fmt: skip
+"""Options of the fields of `PartSettings` after `name`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
     """Settings of a table's rows as the user gave them, parsed but not resolved."""
 
-    key_format: Format = of(KEY_FORMAT)
-    key_schema: str | None = of(KEY_SCHEMA)
-    key_message: str | None = of(KEY_MESSAGE)
-    key_subject: str | None = of(KEY_SUBJECT)
-    key_strategy: SubjectNames | None = of(KEY_STRATEGY)
-    key_id_place: SchemaIdsIn | None = of(KEY_ID_PLACE)
-    value_format: Format = of(VALUE_FORMAT)
-    value_schema: str | None = of(VALUE_SCHEMA)
-    value_message: str | None = of(VALUE_MESSAGE)
-    value_subject: str | None = of(VALUE_SUBJECT)
-    value_strategy: SubjectNames | None = of(VALUE_STRATEGY)
-    value_id_place: SchemaIdsIn | None = of(VALUE_ID_PLACE)
+    key: PartSettings
+    value: PartSettings
     value_columns: str = of(VALUE_COLUMNS)
     kafka_columns: tuple[tuple[str, str], ...] | None = of(KAFKA_COLUMNS)
     on_decode_error: OnDecodeError = of(ON_DECODE_ERROR)
@@ -199,16 +193,6 @@ class RowSettings:
     envelope: Envelope = of(ENVELOPE)
     transform: str | None = of(TRANSFORM)
 
-    @property
-    def key(self) -> PartSettings:
-        return PartSettings("key", self.key_format, self.key_schema, self.key_message, self.key_subject,
-                            self.key_strategy, self.key_id_place)  # fmt: skip
-
-    @property
-    def value(self) -> PartSettings:
-        return PartSettings("value", self.value_format, self.value_schema, self.value_message, self.value_subject,
-                            self.value_strategy, self.value_id_place)  # fmt: skip
-
 
 def row_settings(settings: Mapping[str, str]) -> RowSettings:
     """Read and check the settings of a table's rows.
@@ -216,50 +200,52 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
     Raises:
         ConfigurationError: a setting is malformed, or two settings contradict each other.
     """
-    found = RowSettings(**read_fields(RowSettings, GivenOptions(settings)))
-    for part in (found.key, found.value):
+    options = GivenOptions(settings)
+    key, value = PartSettings("key", *map(options.read, _KEY)), PartSettings("value", *map(options.read, _VALUE))
+    rows = RowSettings(key, value, **read_fields(RowSettings, options))
+    for part in (rows.key, rows.value):
         check_part(part)
-    dead = found.on_decode_error is OnDecodeError.DEAD_LETTER
-    if dead != (found.dead_letter_table is not None):
+    dead = rows.on_decode_error is OnDecodeError.DEAD_LETTER
+    if dead != (rows.dead_letter_table is not None):
         raise ConfigurationError(
             f"{ON_DECODE_ERROR.name}={OnDecodeError.DEAD_LETTER.value} and {DEAD_LETTER_TABLE.name} belong together: "
             "set both, or neither"
         )
-    if found.max_dead_letters and not dead:
+    if rows.max_dead_letters and not dead:
         raise ConfigurationError(f"{MAX_DEAD_LETTERS.name} needs {ON_DECODE_ERROR.name}=deadLetter")
-    if found.envelope is not Envelope.NONE and found.value_format in (Format.BINARY, Format.STRING):
+    if rows.envelope is not Envelope.NONE and rows.value.format in (Format.BINARY, Format.STRING):
         raise ConfigurationError(
             f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set {VALUE_FORMAT.name}"
         )
-    return found
+    return rows
 
 
 def makes_rows(settings: Mapping[str, str]) -> bool:
     """Return whether the settings make rows that differ from plain Kafka records."""
-    given = GivenOptions(settings)
-    formats = {given.read(KEY_FORMAT), given.read(VALUE_FORMAT)}
-    return formats != {Format.BINARY} or given.has(KAFKA_COLUMNS) or given.has(TRANSFORM)
+    options = GivenOptions(settings)
+    formats = {options.read(KEY_FORMAT), options.read(VALUE_FORMAT)}
+    return formats != {Format.BINARY} or options.has(KAFKA_COLUMNS) or options.has(TRANSFORM)
 
 
 def infers(settings: Mapping[str, str]) -> bool:
     """Return whether the schema of keys or of values is to be inferred (`infer`)."""
-    given = GivenOptions(settings)
-    return INFER in (given.read(KEY_SCHEMA), given.read(VALUE_SCHEMA))
+    options = GivenOptions(settings)
+    return INFER in (options.read(KEY_SCHEMA), options.read(VALUE_SCHEMA))
 
 
 def evolution_of(settings: Mapping[str, str]) -> Evolution:
-    """Return how the table follows a schema that grows (`ingest.schemaEvolution`)."""
+    """Return the setting `ingest.schemaEvolution`, which says how the table follows a schema that gets new fields."""
     return GivenOptions(settings).read(SCHEMA_EVOLUTION)
 
 
 def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of the schema registry's client, without their prefix."""
-    given = GivenOptions(settings)
+    options = GivenOptions(settings)
     return {
         name: value
-        for name, value in given.with_prefix(REGISTRY_PREFIX).items()
+        for name, value in options.with_prefix(REGISTRY_PREFIX).items()
         if not (REGISTRY_PREFIX + name).startswith(_REGISTRY_SECRETS)
-    } | given.with_prefix(_REGISTRY_SECRETS)
+    } | options.with_prefix(_REGISTRY_SECRETS)
 
 
 def redacted_registry(settings: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Rows that name a task's data files: in the direct lane, only these go through Spark from executors to the driver.
 
-There is one row per file. A task's first row also has the metrics of the whole task. A task that wrote no file returns
-one row without a path.
+There is one row per file, with the file's description as JSON. A task's first row also has the metrics of the whole
+task. A task that wrote no file returns one row without a file.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sql
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from tiered_stream.model import TopicPartition, uuid_from_text, uuid_to_text
+from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PEAK_MEMORY = "peak_memory"
-_FILE_FIELDS: dict[str, type] = {
-    "table": str, "path": str, "size": int, "modification_time": int, "day": str, "records": int, "stats": str,
-    "offsets": str, "topic_ids": str, "schema": str, "rules": str, "dead_letters_for": str, "held_why": str,
-}  # fmt: skip
-_TASK_FIELDS: dict[str, type] = {each.name: type(each.default) for each in fields(ReadMetrics)} | {PEAK_MEMORY: int}
-_ARROW = {str: "string", int: "int64", float: "double"}
-"""Arrow's type names by Python type; only names, so that Spark can look the source up without importing pyarrow."""
-_SPARK = {str: StringType(), int: LongType(), float: DoubleType()}
+_FILE, _HELD, _FILE_BYTES = "file", "held", "file_bytes"
+_TASK_FIELDS: dict[str, type] = {counter.name: type(counter.default) for counter in fields(ReadMetrics)} | {
+    PEAK_MEMORY: int
+}
 _TASK_PREFIX = "task_"
-_COLUMNS = _FILE_FIELDS | {_TASK_PREFIX + name: kind for name, kind in _TASK_FIELDS.items()}
+_COLUMNS: dict[str, type] = {_FILE: str, _HELD: str, _FILE_BYTES: int} | {
+    _TASK_PREFIX + name: kind for name, kind in _TASK_FIELDS.items()
+}
+_SPARK = {str: StringType(), int: LongType(), float: DoubleType()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,10 @@ class DataFile:
 
     @property
     def share(self) -> str:
-        """Key of the table with whose batch the file is committed; for dead letters, the table they were meant for."""
+        """Key of the table that the file belongs to in a batch.
+
+        For dead letters, the table that they were meant for.
+        """
         return self.dead_letters_for or self.table
 
 
@@ -72,12 +74,22 @@ class HeldRows:
     """Records of a task that are in no file because their table is parked, or one of its folders cannot be written.
 
     `table` is the key of the table that the records are for. `offsets` has the first and the last offset of each
-    partition, both inclusive. `held_why` is the reason.
+    partition, both inclusive. `reason` says why they are in no file.
     """
 
     table: str
     offsets: Mapping[TopicPartition, tuple[int, int]]
-    held_why: str
+    reason: str
+
+
+def offset_ranges(written: Iterable[DataFile | HeldRows]) -> dict[TopicPartition, OffsetRange]:
+    """Return the smallest offset range of each partition that covers all its offsets in the files or held rows."""
+    ends: dict[TopicPartition, tuple[int, int]] = {}
+    for rows in written:
+        for partition, (first, last) in rows.offsets.items():
+            lowest, highest = ends.get(partition, (first, last))
+            ends[partition] = min(first, lowest), max(last, highest)
+    return {partition: OffsetRange(first, last + 1) for partition, (first, last) in ends.items()}
 
 
 def spark_file_schema() -> StructType:
@@ -90,71 +102,66 @@ def file_rows(
 ) -> pa.RecordBatch:
     """Return a task's rows for the driver: its files, its held rows, its metrics, and its peak memory in bytes."""
     import pyarrow as pa
+    import pyarrow.json as pa_json
 
-    spent = {_TASK_PREFIX + name: value for name, value in (asdict(metrics) | {PEAK_MEMORY: peak_memory}).items()}
-    written: list[DataFile | HeldRows] = [*files, *held]
-    rows: list[dict[str, Any]] = [_row(each) for each in written] or [{}]
-    rows[0] |= spent
-    columns = {name: _array(kind, [row.get(name) for row in rows]) for name, kind in _COLUMNS.items()}
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    rows: list[dict[str, Any]] = [{_FILE: _to_json(file), _FILE_BYTES: file.size} for file in files]
+    rows = [*rows, *({_HELD: _to_json(records)} for records in held)] or [{}]
+    rows[0] |= {_TASK_PREFIX + name: value for name, value in asdict(metrics).items()}
+    rows[0] |= {_TASK_PREFIX + PEAK_MEMORY: peak_memory}
+    lines = b"\n".join(map(orjson.dumps, rows))
+    # Arrow reads JSON without pandas, which pyarrow imports to convert Python values (32 MiB, 0.3 s).
+    table = pa_json.read_json(
+        pa.BufferReader(lines),
+        pa_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+        pa_json.ParseOptions(explicit_schema=_arrow_schema()),
+    )
+    return table.combine_chunks().to_batches()[0]
 
 
-def _array(kind: type, values: Sequence[Any]) -> pa.Array:
-    """Build an Arrow array from buffers, because pyarrow imports pandas to convert Python values (32 MiB, 0.3 s)."""
-    import numpy as np
+def _arrow_schema() -> pa.Schema:
     import pyarrow as pa
 
-    known = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
-    if kind is str:
-        texts = [(value or "").encode() for value in values]
-        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-        data = [pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
-    else:
-        data = [pa.py_buffer(np.array([value or 0 for value in values], kind))]
-    return pa.Array.from_buffers(pa.type_for_alias(_ARROW[kind]), len(values), [known, *data])
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    return pa.schema([(name, kinds[kind]) for name, kind in _COLUMNS.items()])
 
 
-def _row(written: DataFile | HeldRows) -> dict[str, Any]:
-    offsets = [[partition.topic, partition.partition, *ends] for partition, ends in sorted(written.offsets.items())]
-    row = {name: getattr(written, name, None) for name in _FILE_FIELDS} | {"offsets": orjson.dumps(offsets).decode()}
-    if isinstance(written, DataFile):
-        ids = {topic: uuid_to_text(topic_id) for topic, topic_id in written.topic_ids.items()}
-        row["topic_ids"] = orjson.dumps(ids).decode()
-    return row
+def _to_json(written: DataFile | HeldRows) -> str:
+    values = {attribute.name: getattr(written, attribute.name) for attribute in fields(written)}
+    offsets = [(*partition, *ends) for partition, ends in written.offsets.items()]
+    return orjson.dumps(values | {"offsets": offsets}).decode()
 
 
 def data_files(rows: Iterable[Row]) -> list[DataFile]:
     """Return the data files that rows made by `file_rows` name."""
-    names = [name for name in _FILE_FIELDS if name != "held_why"]
-    return [_file({name: row[name] for name in names}) for row in rows if row["path"] is not None]
+    return [DataFile(**_from_json(row[_FILE])) for row in rows if row[_FILE] is not None]
 
 
 def held_rows(rows: Iterable[Row]) -> list[HeldRows]:
     """Return the held rows (records that are in no file) from rows made by `file_rows`."""
-    held = (row for row in rows if row["held_why"] is not None)
-    return [HeldRows(row["table"], _offsets(row["offsets"]), row["held_why"]) for row in held]
+    return [HeldRows(**_from_json(row[_HELD])) for row in rows if row[_HELD] is not None]
 
 
-def _offsets(text: str) -> dict[TopicPartition, tuple[int, int]]:
-    return {TopicPartition(topic, partition): (first, last) for topic, partition, first, last in orjson.loads(text)}
-
-
-def _file(found: dict[str, Any]) -> DataFile:
-    offsets = _offsets(found.pop("offsets"))
-    ids = {topic: uuid_from_text(text) for topic, text in orjson.loads(found.pop("topic_ids")).items()}
-    return DataFile(**found, offsets=offsets, topic_ids=ids)
+def _from_json(text: str) -> dict[str, Any]:
+    """Return the fields of the `DataFile` or `HeldRows` that `_to_json` has turned into text."""
+    values: dict[str, Any] = orjson.loads(text)
+    values["offsets"] = {
+        TopicPartition(topic, partition): (first, last) for topic, partition, first, last in values["offsets"]
+    }
+    if "topic_ids" in values:
+        values["topic_ids"] = {topic: UUID(topic_id) for topic, topic_id in values["topic_ids"].items()}
+    return values
 
 
 def observed(rows: DataFrame) -> DataFrame:
-    """Return the rows, with their totals reported in each `StreamingQueryProgress` under `OBSERVATION`."""
+    """Return the rows so that Spark reports their totals in each `StreamingQueryProgress` under `OBSERVATION`."""
     return rows.observe(OBSERVATION, *_file_totals(rows.sparkSession.sparkContext._gateway))
 
 
 @lru_cache(maxsize=1)
 def _file_totals(_gateway: object) -> list[Column]:
     """Return the totals to observe; cached per JVM, because making one takes five calls into the JVM."""
-    others = sql.sum("size").alias("file_bytes"), sql.count("path").alias("files"), sql.count("held_why").alias("held")
-    return [*totals(_TASK_FIELDS), *others]
+    files = sql.sum(_FILE_BYTES).alias(_FILE_BYTES), sql.count(_FILE).alias("files"), sql.count(_HELD).alias("held")
+    return [*totals(_TASK_FIELDS), *files]
 
 
 def totals(task_fields: Iterable[str]) -> list[Column]:

@@ -36,7 +36,9 @@ def _needs_key(file: pq.FileMetaData) -> bool:
         return False
     groups = (file.row_group(number) for number in range(file.num_row_groups))
     return any(
-        _may_be_early(file.schema.column(at), group.column(at)) for group in groups for at in range(file.num_columns)
+        _may_be_early(file.schema.column(index), group.column(index))
+        for group in groups
+        for index in range(file.num_columns)
     )
 
 

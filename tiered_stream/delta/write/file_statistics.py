@@ -27,7 +27,7 @@ INDEXED_COLUMNS = 32
 """Number of columns with statistics: Delta's default of `delta.dataSkippingNumIndexedCols`."""
 _EPOCH = datetime(1970, 1, 1)
 _FIRST_DAY = date(1970, 1, 1)
-_LONGEST_TEXT = 32
+_MAX_TEXT = 32
 _HIGHEST, _ABOVE_ANY_CHARACTER = "\ufffd", "\U0010ffff"
 """Characters appended to round a truncated maximum up: Delta's character, and one for texts that are not below it."""
 
@@ -48,15 +48,15 @@ class FileStatistics:
         """Columns with a NaN, which get no bounds because Spark sorts NaN above all numbers."""
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
-        """Add a batch of one Kafka partition; it has at least one row, and its rows are in offset order."""
+        """Add the rows of one Kafka partition to the statistics: at least one row, in offset order."""
         self.records += batch.num_rows
         topic = find_column(batch.schema, TOPIC)
-        for at, path in _indexed(table_columns(batch.schema)):
-            if at == topic:
+        for index, path in _indexed(table_columns(batch.schema)):
+            if index == topic:
                 self._count(path, 0)
                 self._widen(path, pa.string(), partition.topic, partition.topic)
             else:
-                self._add(path, _leaf(batch.column(at), path))
+                self._add(path, _leaf(batch.column(index), path))
         offsets = kafka_column(batch, OFFSET)
         first, last = offsets[0].as_py(), offsets[-1].as_py()
         self.offsets[partition] = self.offsets.get(partition, (first, last))[0], last
@@ -78,29 +78,29 @@ class FileStatistics:
         self._nulls[path] = self._nulls.get(path, 0) + nulls
 
     def _widen(self, path: _Path, kind: pa.DataType, low: Any, high: Any) -> None:
-        least, most = self._bounds.get(path, (low, high))
+        lowest, highest = self._bounds.get(path, (low, high))
         self._kinds[path] = kind
-        self._bounds[path] = min(least, low), max(most, high)
+        self._bounds[path] = min(lowest, low), max(highest, high)
 
     def to_json(self) -> str:
         """Return the statistics as JSON text for the `add` action in Delta's log."""
-        least: dict[str, Any] = {}
-        most: dict[str, Any] = {}
+        lowest: dict[str, Any] = {}
+        highest: dict[str, Any] = {}
         for path, (low, high) in self._bounds.items():
             if path not in self._boundless:
-                _put(least, path, _told(low, self._kinds[path], round_up=False))
-                _put(most, path, _told(high, self._kinds[path], round_up=True))
+                _put(lowest, path, _bound_to_json(low, self._kinds[path], round_up=False))
+                _put(highest, path, _bound_to_json(high, self._kinds[path], round_up=True))
         nulls: dict[str, Any] = {}
         for path, count in self._nulls.items():
             _put(nulls, path, count)
-        found = {"numRecords": self.records, "minValues": least, "maxValues": most, "nullCount": nulls}
-        return orjson.dumps(found).decode()
+        statistics = {"numRecords": self.records, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
+        return orjson.dumps(statistics).decode()
 
 
 @lru_cache(16)
 def _indexed(schema: pa.Schema) -> list[tuple[int, _Path]]:
     """Return the first 32 leaf columns, each as the index of its top-level column and its path of names."""
-    leaves = ((at, path) for at, field in enumerate(schema) for path in _paths((field.name,), field.type))
+    leaves = ((index, path) for index, field in enumerate(schema) for path in _paths((field.name,), field.type))
     return list(islice(leaves, INDEXED_COLUMNS))
 
 
@@ -122,18 +122,18 @@ def _is_ordered(kind: pa.DataType) -> bool:
     return bool(number or types.is_string(kind) or types.is_date32(kind) or types.is_timestamp(kind))
 
 
-def _put(into: dict[str, Any], path: _Path, value: Any) -> None:
+def _put(values: dict[str, Any], path: _Path, value: Any) -> None:
     if value is None:
         return
     for name in path[:-1]:
-        into = into.setdefault(name, {})
-    into[path[-1]] = value
+        values = values.setdefault(name, {})
+    values[path[-1]] = value
 
 
-def _told(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
+def _bound_to_json(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
     """Return a bound as a JSON value, or None if JSON cannot express it; `round_up` is true for a maximum."""
     if isinstance(value, str):
-        return _rounded_up(value) if round_up else value[:_LONGEST_TEXT]
+        return _rounded_up(value) if round_up else value[:_MAX_TEXT]
     if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))
     if isinstance(value, float):
@@ -149,10 +149,10 @@ def _rounded_up(text: str) -> str | None:
 
     A text of at most 32 characters is returned unchanged.
     """
-    if len(text) <= _LONGEST_TEXT:
+    if len(text) <= _MAX_TEXT:
         return text
-    above = _HIGHEST if text[_LONGEST_TEXT] < _HIGHEST else _ABOVE_ANY_CHARACTER
-    return text[:_LONGEST_TEXT] + above if text[_LONGEST_TEXT] < above else None
+    above = _HIGHEST if text[_MAX_TEXT] < _HIGHEST else _ABOVE_ANY_CHARACTER
+    return text[:_MAX_TEXT] + above if text[_MAX_TEXT] < above else None
 
 
 def _date(days: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -77,27 +78,22 @@ def normal_path(path: str) -> str:
     in_s3 = urlsplit(path).scheme in S3_SCHEMES
     escaped = next((name for name in names if in_s3 and name not in _DOTS and _unescaped(name) in _DOTS), None)
     if escaped is not None:
-        raise _refused(path, f"libraries read {escaped} in it in different ways")
+        raise _refusal(path, f"libraries read {escaped} in it in different ways")
     if match is None or not _DOTS.intersection(names):
         return path
-    found: list[str] = []
-    for name in filter(None, names):
-        if name == ".." and not found:
-            raise _refused(path, "it leads above its root")
-        if name == "..":
-            found.pop()
-        elif name != ".":
-            found.append(name)
-    return f"{match[1]}/{'/'.join(found)}"
+    below_root = posixpath.normpath(match[2].lstrip("/") or ".")
+    if below_root.split("/")[0] == "..":
+        raise _refusal(path, "it leads above its root")
+    return f"{match[1]}/{'' if below_root == '.' else below_root}"
 
 
 def _unescaped(name: str) -> str:
     return name.lower().replace("%2e", ".")
 
 
-def _refused(path: str, why: str) -> ConfigurationError:
-    shown = _CREDENTIALS.sub("//", path)
-    return ConfigurationError(f"the path {shown}: {why}. Write it without . and ..")
+def _refusal(path: str, why: str) -> ConfigurationError:
+    shown_path = _CREDENTIALS.sub("//", path)
+    return ConfigurationError(f"the path {shown_path}: {why}. Write it without . and ..")
 
 
 _folders: PerProcess[fs.FileSystem] = PerProcess()
@@ -116,12 +112,12 @@ def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
 
 
 def _s3(storage: TableStorage) -> fs.FileSystem:
-    given: dict[str, Any] = {"region": region_of(storage), "anonymous": storage.anonymous}
+    arguments: dict[str, Any] = {"region": region_of(storage), "anonymous": storage.anonymous}
     if storage.access_key_id:
-        given |= {"access_key": storage.access_key_id, "secret_key": storage.secret_access_key}
-        given |= {"session_token": storage.session_token}
+        arguments |= {"access_key": storage.access_key_id, "secret_key": storage.secret_access_key}
+        arguments |= {"session_token": storage.session_token}
     if storage.s3_endpoint_url:
         endpoint = urlsplit(storage.s3_endpoint_url)
-        given |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
-        given |= {"force_virtual_addressing": not storage.s3_path_style}
-    return fs.S3FileSystem(**given)
+        arguments |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
+        arguments |= {"force_virtual_addressing": not storage.s3_path_style}
+    return fs.S3FileSystem(**arguments)

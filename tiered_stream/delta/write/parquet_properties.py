@@ -37,9 +37,9 @@ files that use the older calendar, so they are not written."""
 _SPARK_VERSION = ".".join(__version__.split(".")[:3])
 _TOPIC_TYPE = pa.dictionary(pa.int32(), pa.string())
 _GROWING = (OFFSET, TIMESTAMP)
-_SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _SMALLEST_SAMPLE = 32, 32, 2 << 10, 1 << 10
-_WORTH_IT = 0.95
-_PAGE_BYTES, _FEWEST_AT_ONCE, _MOST_AT_ONCE = 256 << 10, 64, 16_384
+_SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _MIN_SAMPLE_BYTES = 32, 32, 2 << 10, 1 << 10
+_MAX_COMPRESSED_SHARE = 0.95
+_PAGE_BYTES, _MIN_WRITE_ROWS, _MAX_WRITE_ROWS = 256 << 10, 64, 16_384
 _SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
 
 
@@ -49,19 +49,19 @@ def file_suffix(compression: str) -> str:
 
 
 def file_schema(rows: pa.Schema) -> pa.Schema:
-    """Return the schema of batches from `with_topic_once`: the table's columns, with the topic as a dictionary."""
-    at, shown = find_column(rows, TOPIC), table_columns(rows)
-    return shown if at < 0 else shown.set(at, shown.field(at).with_type(_TOPIC_TYPE))
+    """Return the schema of batches from `with_topic_dictionary`: the table's columns, the topic as a dictionary."""
+    index, columns = find_column(rows, TOPIC), table_columns(rows)
+    return columns if index < 0 else columns.set(index, columns.field(index).with_type(_TOPIC_TYPE))
 
 
-def with_topic_once(batch: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.RecordBatch:
+def with_topic_dictionary(batch: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with the topic column as a dictionary of one entry, and without hidden columns.
 
     All rows of the batch must be from `topic`. `schema` is from `file_schema`.
     """
     columns = batch.columns[: len(schema)]
-    for at in (number for number, field in enumerate(schema) if field.type == _TOPIC_TYPE):
-        columns[at] = pa.DictionaryArray.from_arrays(repeated_int32(0, batch.num_rows), repeated_text(topic, 1))
+    for index in (number for number, field in enumerate(schema) if field.type == _TOPIC_TYPE):
+        columns[index] = pa.DictionaryArray.from_arrays(repeated_int32(0, batch.num_rows), repeated_text(topic, 1))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -71,15 +71,15 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
     `first` is a batch of the rows to write: its types and data decide about encodings and compression.
     """
     leaves = {name: kind for field in first.schema for name, kind in _leaves(field.name, field.type)}
-    payload = [each.name for each in first.schema if pa.types.is_binary(each.type)]
+    payload = [column.name for column in first.schema if pa.types.is_binary(column.type)]
     by_column = dict.fromkeys(leaves, compression)
     by_column |= {name: "none" for name in payload if not _gets_smaller(first.column(name), compression)}
     levels = {name: 1 for name, codec in by_column.items() if codec == "zstd"}
-    places = [find_column(first.schema, name) for name in _GROWING]
-    growing = [first.schema.names[at] for at in places if at >= 0 and _grows(first.schema.field(at).type)]
+    indexes = [find_column(first.schema, name) for name in _GROWING]
+    growing = [first.schema.names[index] for index in indexes if index >= 0 and _grows(first.schema.field(index).type)]
     writer = pq.ParquetWriter(
         sink, first.schema, compression=by_column, compression_level=levels or None,
-        write_batch_size=_rows_at_once(first), data_page_size=_PAGE_BYTES,
+        write_batch_size=_write_batch_rows(first), data_page_size=_PAGE_BYTES,
         use_dictionary=[name for name, kind in leaves.items() if _repeats(name, kind) and name not in growing],
         column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED") or None,
         write_statistics=[name for name, kind in leaves.items() if _has_bounds(name, kind)],
@@ -118,21 +118,21 @@ def _has_bounds(name: str, kind: pa.DataType) -> bool:
     return not (without or name.startswith("headers."))
 
 
-def _rows_at_once(first: pa.RecordBatch) -> int:
+def _write_batch_rows(first: pa.RecordBatch) -> int:
     """Return how many rows the writer encodes before it checks if a page is full: about one page of rows."""
     rows = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
-    return min(max(_FEWEST_AT_ONCE, rows), _MOST_AT_ONCE)
+    return min(max(_MIN_WRITE_ROWS, rows), _MAX_WRITE_ROWS)
 
 
 def _gets_smaller(column: pa.Array, compression: str) -> bool:
     sample = _sample(column)
-    if compression == "none" or len(sample) < _SMALLEST_SAMPLE:
+    if compression == "none" or len(sample) < _MIN_SAMPLE_BYTES:
         return True
-    return len(pa.compress(sample, codec=compression, asbytes=True)) < _WORTH_IT * len(sample)
+    return len(pa.compress(sample, codec=compression, asbytes=True)) < _MAX_COMPRESSED_SHARE * len(sample)
 
 
 def _sample(column: pa.Array) -> bytes:
     """Return sample bytes from the whole column, because a topic's first records often differ from the others."""
     step = max(1, -(-len(column) // _SAMPLE_PLACES))
-    places = (column.slice(at, min(step, _PLACE_ROWS)).to_pylist() for at in range(0, len(column), step))
-    return b"".join(b"".join(filter(None, rows))[:_PLACE_BYTES] for rows in places)
+    indexes = (column.slice(index, min(step, _PLACE_ROWS)).to_pylist() for index in range(0, len(column), step))
+    return b"".join(b"".join(filter(None, rows))[:_PLACE_BYTES] for rows in indexes)

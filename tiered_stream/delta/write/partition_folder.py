@@ -24,4 +24,4 @@ def log_path(path: str) -> str:
 
 
 def _escaped(name: str) -> str:
-    return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in name)
+    return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in name)

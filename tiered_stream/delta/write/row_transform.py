@@ -15,14 +15,6 @@ from tiered_stream.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
-    """Application transaction under which a task's rows are committed: query id and batch id; None: unknown."""
-
-    query: str | None = None
-    batch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TargetRows:
     """Rows for one table: at least one row, in offset order, with the table's columns except the day column.
 
@@ -44,12 +36,16 @@ class TableRows:
         self,
         routing: Routing,
         rules: Mapping[str, TableRules] = MappingProxyType({}),
-        transaction: Transaction = Transaction(),
+        query: str | None = None,
+        batch: int | None = None,
     ) -> None:
-        """`rules` are rules of tables, by table key, that replace the rules in `routing`."""
+        """`rules` are rules of tables, by table key, that replace the rules in `routing`.
+
+        `query` and `batch` are the application transaction under which the rows are committed; None: unknown.
+        """
         self._routing = routing
         self._rules = rules
-        self._transaction = transaction
+        self._labels = {"query": query, "batch": batch}
         self._decoders: dict[str, RowDecoder | None] = {}
 
     def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
@@ -66,19 +62,17 @@ class TableRows:
         if decoder is None:
             names = [name for name in batch.schema.names if name in target.schema.names]
             return [TargetRows(target, batch if len(names) == batch.num_columns else batch.select(names))]
-        found = decoder.decode(batch)
-        rows = [TargetRows(target, found.rows)] if found.rows.num_rows else []
-        if found.dead is None:
+        decoded = decoder.decode(batch)
+        rows = [TargetRows(target, decoded.rows)] if decoded.rows.num_rows else []
+        if decoded.dead is None:
             return rows
         dead_letters = self._routing.dead_letters(target)
         assert dead_letters, "row_settings sees to that"
-        return [*rows, TargetRows(dead_letters, self._labelled(found.dead, target), target.key)]
+        return [*rows, TargetRows(dead_letters, self._labelled(decoded.dead, target), target.key)]
 
     def _labelled(self, dead: pa.RecordBatch, target: TableTarget) -> pa.RecordBatch:
         """Return the dead letters labelled with the table, the query and the batch that they belong to."""
-        of_batch = self._transaction
-        labels = {"target": target.key, "query": of_batch.query, "batch": of_batch.batch}
-        for name, value in labels.items():
+        for name, value in {"target": target.key, **self._labels}.items():
             field = dead.schema.field(name)
             column = pa.repeat(pa.scalar(value, field.type), dead.num_rows)
             dead = dead.set_column(dead.schema.get_field_index(name), field, column)

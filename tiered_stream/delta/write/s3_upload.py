@@ -24,6 +24,7 @@ from botocore import exceptions as aws
 from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.write.data_folders import DataFolder
 from tiered_stream.delta.write.file_systems import region_of
 from tiered_stream.delta.write.upload_threads import SMALL_IN_FLIGHT, UploadThreads
 from tiered_stream.process.logs import muted
@@ -36,28 +37,25 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 8 << 20
 """Maximum bytes of a waiting file that is kept in memory; a larger file is on the local disk."""
-_AT_A_TIME = 1 << 20
+_READ_BYTES = 1 << 20
 
 
-class S3Uploads:
-    """Uploads of one task's files of a table (implements `file_systems.DataFolder`)."""
+class S3Uploads(DataFolder):
+    """Uploads of one task's files of a table."""
 
-    most_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
+    max_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
 
     def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
         parts, storage = urlsplit(files.uri), files.storage
         self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
         self._client = _clients.get(storage, lambda: _make_client(storage))
-        self._asked: Any = storage.asked_of_objects()
+        self._object_arguments: Any = storage.put_object_arguments()
         self._threads = threads
         self._running: list[Future[None]] = []
 
     def open(self, path: str) -> WaitingFile:
         """Open a new waiting file; a file on disk has no name, so it disappears with the task."""
         return WaitingFile()
-
-    def grown(self, file: Any) -> None:
-        """Do nothing after a row group was written, because the upload reads the whole file again."""
 
     def waiting_bytes(self, file: Any) -> int:
         """Return how many bytes of the file are in memory; 0 if the file is on disk."""
@@ -81,8 +79,8 @@ class S3Uploads:
 
     def close(self) -> None:
         """Cancel all uploads that have not started."""
-        for each in self._running:
-            each.cancel()
+        for upload in self._running:
+            upload.cancel()
 
     def _put(self, path: str, file: WaitingFile) -> None:
         key = f"{self._prefix}/{path}" if self._prefix else path
@@ -91,7 +89,7 @@ class S3Uploads:
                 file.seek(0)
                 body = cast(IO[bytes], _Body(file))
                 self._client.put_object(
-                    Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum(), **self._asked
+                    Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum(), **self._object_arguments
                 )
         except (aws.BotoCoreError, aws.ClientError) as error:  # as pyarrow's file systems would raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
@@ -115,7 +113,7 @@ class WaitingFile(SpooledTemporaryFile[bytes]):
 
 def _local_folder() -> str | None:
     """Return a random folder of the local folders that Spark gives its tasks; None: Python chooses the folder."""
-    folders = [each for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(each)]
+    folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(folder)]
     return random.choice(folders) if folders else None
 
 
@@ -129,7 +127,7 @@ class _Body(io.RawIOBase):
         self._file = file
 
     def read(self, size: int = -1) -> bytes:
-        return self._file.read(max(size, _AT_A_TIME))
+        return self._file.read(max(size, _READ_BYTES))
 
     def tell(self) -> int:
         return self._file.tell()

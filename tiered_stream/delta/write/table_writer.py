@@ -20,7 +20,7 @@ from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
 from tiered_stream.delta.write.file_statistics import FileStatistics
-from tiered_stream.delta.write.parquet_properties import file_schema, file_suffix, open_parquet, with_topic_once
+from tiered_stream.delta.write.parquet_properties import file_schema, file_suffix, open_parquet, with_topic_dictionary
 from tiered_stream.delta.write.partition_folder import partition_folder
 from tiered_stream.delta.write.upload_threads import UploadThreads
 from tiered_stream.delta.write.waiting_rows import NULL_DAY, DayRows, WaitingRows
@@ -33,7 +33,7 @@ ROW_GROUP_BYTES = 16 << 20
 """Arrow bytes of a task's rows that wait for one row group. Larger row groups gain nothing, and memory costs time."""
 SEVERAL_DAYS = 4
 """Factor on `ROW_GROUP_BYTES` for rows of several days, so that each day gets one large file."""
-MOST_OPEN_FILES = 16
+MAX_OPEN_FILES = 16
 """Maximum number of open files in a task; before one more opens, the file that got no rows for longest is closed."""
 
 
@@ -50,12 +50,12 @@ class TableWriter:
         self._pace = pace
         with _named_errors(files):
             self._folder = open_data_folder(files, self._threads)
-        self._file_bytes = min(files.target_bytes, self._folder.most_bytes)
-        self._most = min(ROW_GROUP_BYTES, files.target_bytes)
+        self._file_bytes = min(files.target_bytes, self._folder.max_bytes)
+        self._row_group_bytes = min(ROW_GROUP_BYTES, files.target_bytes)
         self._waiting = WaitingRows(by_day=files.day_column is not None)
         self._open: dict[str | None, _OpenFile] = {}
         self._finished: list[DataFile] = []
-        self._begun = 0
+        self._files_begun = 0
         self._schema: pa.Schema | None = None
 
     @property
@@ -73,9 +73,9 @@ class TableWriter:
             self.flush()
             self._schema = batch.schema
         self._waiting.add(partition, batch)
-        most = self._most * (SEVERAL_DAYS if self._waiting.has_several_days() else 1)
-        if self._waiting.bytes >= most:
-            self._write(self._waiting.take(keep=most // 2))
+        limit = self._row_group_bytes * (SEVERAL_DAYS if self._waiting.has_several_days() else 1)
+        if self._waiting.bytes >= limit:
+            self._write(self._waiting.take(keep=limit // 2))
 
     def flush(self) -> None:
         """Write all waiting rows, and close every file."""
@@ -100,14 +100,14 @@ class TableWriter:
             self._threads.close()
 
     def _write(self, days: list[DayRows]) -> None:
-        """Write rows of several days, and leave at most `MOST_OPEN_FILES` files open.
+        """Write rows of several days, and leave at most `MAX_OPEN_FILES` files open.
 
         Days that have an open file come first, then the days with the most rows.
         """
         with _named_errors(self._files):
-            for number, rows in enumerate(sorted(days, key=lambda each: each.day not in self._open)):
+            for number, rows in enumerate(sorted(days, key=lambda of_day: of_day.day not in self._open)):
                 self._append(rows)
-                if number + 1 >= MOST_OPEN_FILES:
+                if number + 1 >= MAX_OPEN_FILES:
                     self._finish(rows.day)
 
     def _append(self, rows: DayRows) -> None:
@@ -116,7 +116,7 @@ class TableWriter:
             # Pop and insert keep the dict ordered: its first file is always the one that got no rows for longest.
             self._open[rows.day] = file
             file.append(partition, batch)
-            if file.waiting_bytes >= self._most:
+            if file.waiting_bytes >= self._row_group_bytes:
                 self._write_row_group(rows.day)
         if rows.day in self._open:
             self._write_row_group(rows.day)
@@ -126,11 +126,11 @@ class TableWriter:
             self._finish(day)
 
     def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
-        if len(self._open) >= MOST_OPEN_FILES:
+        if len(self._open) >= MAX_OPEN_FILES:
             self._finish(next(iter(self._open)))
         suffix = file_suffix(self._files.compression)
-        path = f"part-{self._task:05d}-{uuid4()}-c{self._begun:03d}{suffix}"
-        self._begun += 1
+        path = f"part-{self._task:05d}-{uuid4()}-c{self._files_begun:03d}{suffix}"
+        self._files_begun += 1
         if self._files.day_column is not None:
             path = f"{partition_folder(self._files.day_column, day or NULL_DAY)}/{path}"
         return _OpenFile(self._folder, path, day, schema, self._files, self._pace)
@@ -164,7 +164,7 @@ class _OpenFile:
 
     def append(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         self._statistics.add(partition, batch)
-        self._waiting.append(with_topic_once(batch, partition.topic, self._schema))
+        self._waiting.append(with_topic_dictionary(batch, partition.topic, self._schema))
         self.waiting_bytes += batch.nbytes
 
     def write_row_group(self) -> int:

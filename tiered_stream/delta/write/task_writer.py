@@ -16,7 +16,7 @@ import pyarrow as pa
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
 from tiered_stream.delta.write.row_transform import TableRows
-from tiered_stream.delta.write.table_writer import MOST_OPEN_FILES, TableWriter
+from tiered_stream.delta.write.table_writer import MAX_OPEN_FILES, TableWriter
 from tiered_stream.delta.write.upload_threads import UploadThreads
 from tiered_stream.errors import TableError
 from tiered_stream.model import Split, TopicPartition
@@ -30,7 +30,7 @@ _Key = tuple[str, str]
 """Key of the table that gets the rows, and key of the table with which they are committed (`DataFile.share`)."""
 BATCH_ROWS = 131_072
 """Rows of one Arrow batch: large, because each batch costs Python time, and no batch is sent to a JVM."""
-MOST_HELD_BYTES = 64 << 20
+MAX_HELD_BYTES = 64 << 20
 """Maximum memory of all tables together, except the table that gets rows now: as much as one table may take."""
 
 
@@ -75,18 +75,20 @@ def write_splits(
             reader = SplitReader(split, options, BATCH_ROWS, storage=storage)
             for batch in reader.batches():
                 offsets = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
-                for made in transform.apply(split.topic_partition, batch):
-                    writer.add(made.target.files, split.topic_partition, made.rows, offsets, made.dead_letters_for)
+                for decoded in transform.apply(split.topic_partition, batch):
+                    writer.add(
+                        decoded.target.files, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for
+                    )
             metrics.add(reader.metrics)
-        ids = {each.topic_partition.topic: each.topic_id for each in splits if each.topic_id is not None}
-        return Written([_of_topics(file, ids) for file in writer.finish()], writer.held, metrics)
+        ids = {split.topic_partition.topic: split.topic_id for split in splits if split.topic_id is not None}
+        return Written([_with_topic_ids(file, ids) for file in writer.finish()], writer.held, metrics)
     finally:
         storage.close()
         writer.close()
 
 
-def _of_topics(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
-    """Return the file with the ids of its topics, as far as `ids` has them."""
+def _with_topic_ids(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
+    """Return the file's description with the ids of its topics, as far as `ids` has them."""
     topics = {partition.topic for partition in file.offsets}
     return replace(file, topic_ids={topic: ids[topic] for topic in topics & ids.keys()})
 
@@ -97,12 +99,12 @@ class TaskWriter:
     def __init__(self, task: int, pace: Pace = lambda size: None, tables: TaskTables = ALL_TABLES) -> None:
         self._task = task
         self._pace = pace
-        self._wanted = tables
+        self._selection = tables
         self._threads = UploadThreads()
         self._tables: dict[_Key, TableWriter] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
         """First and last offset of the records for a table, by table key and partition; used only for parking."""
-        self._why_held = dict.fromkeys(tables.held, "it is parked")
+        self._held_reasons = dict.fromkeys(tables.held, "it is parked")
         self._room: dict[_Key, tuple[int, int]] = {}
         """Bytes of memory and number of open files of each writer; `_held` and `_opened` are the sums."""
         self._held = 0
@@ -125,15 +127,15 @@ class TaskWriter:
             TableError: a table's folder cannot be written to, and such tables are not parked.
         """
         share = dead_letters_for or table.uri
-        if self._wanted.only not in (None, share):
+        if self._selection.only not in (None, share):
             return
-        if self._wanted.park:
+        if self._selection.park:
             seen = self._offsets.setdefault(share, {})
             seen[partition] = seen.get(partition, offsets)[0], offsets[1]
-        if share in self._why_held:
+        if share in self._held_reasons:
             return
         key = table.uri, share
-        with self._reported(share):
+        with self._give_up_on_error(share):
             writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._pace, self._threads)
             # Pop and insert keep the dict ordered: its first table is always the one that got no rows for longest.
             self._tables[key] = writer
@@ -145,47 +147,55 @@ class TaskWriter:
     @property
     def held(self) -> list[HeldRows]:
         """Records that are in no file because their table is parked or cannot be written."""
-        return [HeldRows(key, self._offsets[key], why) for key, why in self._why_held.items() if key in self._offsets]
+        return [
+            HeldRows(key, self._offsets[key], why) for key, why in self._held_reasons.items() if key in self._offsets
+        ]
 
     @contextmanager
-    def _reported(self, share: str) -> Iterator[None]:
-        """Give up a table and its dead letters on a TableError in the `with` block; without parking, re-raise it."""
+    def _give_up_on_error(self, share: str) -> Iterator[None]:
+        """Give up a table and its dead letters if the `with` block raises a TableError.
+
+        Without parking, raise it again.
+        """
         try:
             yield
         except TableError as error:
-            if not self._wanted.park:
+            if not self._selection.park:
                 raise
-            self._why_held[share] = str(error)
+            self._held_reasons[share] = str(error)
             for key in [key for key in self._tables if key[1] == share]:
                 self._tables.pop(key).close()
-                self._take_room(key, (0, 0))
+                self._record_room(key, (0, 0))
 
-    def _make_room(self, besides: TableWriter | None) -> None:
+    def _make_room(self, excluded: TableWriter | None) -> None:
         for key, writer in list(self._tables.items()):
-            if writer is not besides and key in self._tables:
-                with self._reported(key[1]), self._counted(key, writer):
+            if writer is not excluded and key in self._tables:
+                with self._give_up_on_error(key[1]), self._counted(key, writer):
                     writer.flush()
-            if not self._lacks_room(besides):
+            if not self._lacks_room(excluded):
                 break
 
-    def _lacks_room(self, besides: TableWriter | None) -> bool:
-        """Return whether all tables except `besides` exceed the limit of memory or of open files."""
+    def _lacks_room(self, excluded: TableWriter | None) -> bool:
+        """Return whether all tables except `excluded` exceed the limit of memory or of open files."""
         held, opened = self._held, self._opened
-        if besides is not None:
-            held, opened = held - besides.held_bytes, opened - besides.open_files
-        return held > MOST_HELD_BYTES or opened >= MOST_OPEN_FILES
+        if excluded is not None:
+            held, opened = held - excluded.held_bytes, opened - excluded.open_files
+        return held > MAX_HELD_BYTES or opened >= MAX_OPEN_FILES
 
     @contextmanager
     def _counted(self, key: _Key, writer: TableWriter) -> Iterator[None]:
-        """Update the sums with the writer's memory and open files after the `with` block; 0 if the block fails."""
+        """Update the sums of memory and open files after the `with` block.
+
+        The writer counts as 0 if the block fails.
+        """
         after = 0, 0
         try:
             yield
             after = writer.held_bytes, writer.open_files
         finally:
-            self._take_room(key, after)
+            self._record_room(key, after)
 
-    def _take_room(self, key: _Key, now: tuple[int, int]) -> None:
+    def _record_room(self, key: _Key, now: tuple[int, int]) -> None:
         held, opened = self._room.get(key, (0, 0))
         self._room[key] = now
         self._held += now[0] - held
@@ -197,22 +207,15 @@ class TaskWriter:
         Raises:
             TableError: a table's folder cannot be written to, and such tables are not parked.
         """
-        found: list[DataFile] = []
+        files: list[DataFile] = []
         # Flush all tables first, so that all uploads are under way before the first wait.
-        for step in (self._flush, self._finish):
-            for key, writer in list(self._tables.items()):
-                if key in self._tables:  # a table may have been given up in this loop
-                    with self._reported(key[1]):
-                        found += step(key, writer)
-        return [file for file in found if file.share not in self._why_held]
-
-    def _flush(self, key: _Key, writer: TableWriter) -> list[DataFile]:
-        writer.flush()
-        return []
-
-    def _finish(self, key: _Key, writer: TableWriter) -> list[DataFile]:
-        table, share = key
-        return [replace(file, dead_letters_for=share if share != table else None) for file in writer.finish()]
+        for step in (TableWriter.flush, TableWriter.finish):
+            for (table, share), writer in list(self._tables.items()):
+                if (table, share) in self._tables:  # a table may have been given up in this loop
+                    with self._give_up_on_error(share):
+                        written = step(writer) or ()
+                        files += [replace(file, dead_letters_for=share if share != table else None) for file in written]
+        return [file for file in files if file.share not in self._held_reasons]
 
     def close(self) -> None:
         """Discard unfinished files, which exist only if the task has failed, and stop the upload threads."""

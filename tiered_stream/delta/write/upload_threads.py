@@ -35,8 +35,8 @@ class UploadThreads:
         return future
 
     def _has_room(self, size: int) -> bool:
-        most = SMALL_IN_FLIGHT if self._bytes + size <= SMALL_BYTES else LARGE_IN_FLIGHT
-        return self._files < most
+        limit = SMALL_IN_FLIGHT if self._bytes + size <= SMALL_BYTES else LARGE_IN_FLIGHT
+        return self._files < limit
 
     def _ended(self, size: int) -> None:
         with self._room:

@@ -87,7 +87,7 @@ class WaitingRows:
         return bool(self._days) and min(map(np.min, self._days)) != max(map(np.max, self._days))
 
     def take(self, keep: int = 0) -> list[DayRows]:
-        """Take out whole days, those with the most rows first, until at most `keep` bytes wait.
+        """Remove and return the rows of whole days, those with the most rows first, until at most `keep` bytes wait.
 
         If all rows are of one day, all of them are taken.
         """
@@ -101,7 +101,7 @@ class WaitingRows:
         return taken
 
     def _take_largest(self, keep: int) -> list[DayRows]:
-        """Take out the days with the most rows: at least one day, and enough to leave `keep` bytes.
+        """Remove and return the days with the most rows: at least one day, and enough to leave `keep` bytes.
 
         The number of days is estimated as if all rows had the same size.
         """
@@ -138,7 +138,7 @@ class _AllRows:
         self._partition_of_row = np.repeat([numbers[partition] for partition, _ in batches], lengths)
 
     def batches(self, rows: _Numbers, day: _Numbers) -> Iterator[tuple[int, PartitionRows]]:
-        """Yield the rows with these indexes, in this order, in batches of neighbours with the same day and partition.
+        """Yield the rows with indexes `rows`, in this order, in batches of adjacent rows of one day and partition.
 
         `day` has a day's number for each of the rows, which comes with each batch. The rows are copied once, because
         slices of the original batch would keep the memory of rows that were written long ago.

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, is_dataclass, replace
+from enum import EnumType
+from functools import cache
+from itertools import repeat
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import orjson
 import pyarrow as pa
 
 from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, marked, table_columns
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format, OnDecodeError, SchemaIdsIn
-from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules, rules_from_dict
+from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 KEY, VALUE = "key", "value"
@@ -162,32 +166,35 @@ class RowFormat:
 
     def to_json(self) -> str:
         """Return the format as JSON, without `registry`."""
-        told = asdict(replace(self, registry={}))
-        return orjson.dumps(told, default=_type_to_text).decode()
+        return orjson.dumps(replace(self, registry={}), default=_type_to_text).decode()
 
 
 def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
     """Return the format that `RowFormat.to_json` has written, with the properties `registry`."""
-    found: dict[str, Any] = orjson.loads(text)
-    for name in (KEY, VALUE):
-        part = found[name]
-        kind = schema_from_text(part["kind"]).field(0).type if part["kind"] else None
-        own = {"format": Format(part["format"]), "kind": kind, "references": tuple(part["references"]),
-               "ids": SchemaIdsIn(part["ids"])}  # fmt: skip
-        found[name] = PartFormat(**part | own)
-    transformed = found["transformed"]
-    return RowFormat(
-        **found
-        | {
-            "kafka_columns": tuple((name, own) for name, own in found["kafka_columns"]),
-            "on_error": OnDecodeError(found["on_error"]),
-            "evolution": Evolution(found["evolution"]),
-            "envelope": Envelope(found["envelope"]),
-            "transformed": schema_from_text(transformed) if transformed else None,
-            "rules": rules_from_dict(found["rules"]),
-            "registry": registry,
-        }
-    )
+    rows: RowFormat = _from_json(RowFormat, orjson.loads(text))
+    return replace(rows, registry=registry)
+
+
+@cache
+def _annotated_types(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+def _from_json(kind: Any, value: Any) -> Any:
+    """Return the value of the type `kind`, as it is annotated, that `RowFormat.to_json` has turned into `value`."""
+    arguments = get_args(kind)
+    if isinstance(kind, type) and is_dataclass(kind):
+        types = _annotated_types(kind)
+        return kind(**{name: _from_json(types[name], part) for name, part in value.items()})
+    if isinstance(kind, UnionType):
+        return None if value is None else _from_json(arguments[0], value)
+    if get_origin(kind) is tuple:
+        kinds = repeat(arguments[0]) if arguments[-1] is Ellipsis else arguments
+        return tuple(map(_from_json, kinds, value))
+    if kind in (pa.Schema, pa.DataType):
+        schema = schema_from_text(value)
+        return schema if kind is pa.Schema else schema.field(0).type
+    return kind(value) if isinstance(kind, EnumType) else value
 
 
 def plain_rows(include_headers: bool) -> RowFormat:

@@ -1,0 +1,45 @@
+"""Nested types in Spark's JSON, as Delta's log has them: a text, or a dict for a struct, an array or a map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tiered_stream.formats.rows.nested_columns import ELEMENT, MAP_KEY, MAP_VALUE
+
+_ITEMS = (
+    (ELEMENT, "elementType", "containsNull"),
+    (MAP_KEY, "keyType", None),
+    (MAP_VALUE, "valueType", "valueContainsNull"),
+)
+"""Steps of a path into arrays and maps, with the JSON's names of the type and of its nullability."""
+
+
+def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
+    """Yield the fields of a struct; the items of an array or a map as fields called `element`, `key` and `value`.
+
+    Nothing is yielded for a type without inner types. Keys of maps count as nullable.
+    """
+    if isinstance(kind, dict):
+        yield from kind.get("fields", ())
+        for step, name, nullable in _ITEMS:
+            if name in kind:
+                yield {"name": step, "type": kind[name], "nullable": kind.get(nullable, True), "metadata": {}}
+
+
+def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the pairs of `inner_fields` that two structs, arrays or maps have in common, by name in any case.
+
+    Nothing is yielded for two types of different kinds.
+    """
+    if not isinstance(one, dict) or not isinstance(other, dict) or one["type"] != other["type"]:
+        return
+    known = {field["name"].lower(): field for field in inner_fields(one)}
+    for field in inner_fields(other):
+        if (same := known.get(field["name"].lower())) is not None:
+            yield same, field
+
+
+def struct_of(fields: Any) -> dict[str, Any]:
+    """Return the struct type with these fields."""
+    return {"type": "struct", "fields": list(fields)}
