@@ -26,7 +26,7 @@ from numba.core import caching
 
 from tiered_stream.process.private_folder import is_private_and_writable, user_cache_folder
 
-_RECORDS = ("kernels", "crc_kernels", "value_scan", "legacy", "hash_kernels", "header", "intrinsics")
+_RECORDS = ("kernels", "value_scan", "legacy", "hash_kernels", "header", "intrinsics")
 _FORMATS = (
     "columns.column_kernels", "columns.byte_kernels", "json.double_kernels", "json.json_text_kernels",
     "json.json_kernels", "avro.avro_kernels", "protobuf.protobuf_kernels",

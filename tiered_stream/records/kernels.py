@@ -17,8 +17,7 @@ import numpy as np
 
 from tiered_stream.records import header
 from tiered_stream.records.compiled import Int, inlined, kernel
-from tiered_stream.records.crc_kernels import crc_is_right
-from tiered_stream.records.intrinsics import copy_bytes, load_int16, load_int32, load_int64
+from tiered_stream.records.intrinsics import copy_bytes, crc32c, load_int16, load_int32, load_int64
 
 SMALLEST_BATCH = min(header.SMALLEST.values())
 
@@ -211,6 +210,13 @@ def scan_batches(
         at += size
     state[CONSUMED], state[TRANSACTIONAL] = at, listed
     return found
+
+
+@kernel
+def crc_is_right(data: Any, at: Int, end: Int) -> Any:
+    """Return whether the batch in `data[at:end]`, of magic 2, has the CRC-32C that its header states."""
+    crc = load_int32(data, at + header.CRC_AT) & 0xFFFFFFFF
+    return crc == crc32c(data, at + header.ATTRIBUTES_AT, end)
 
 
 @kernel

@@ -19,9 +19,8 @@ import numpy as np
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.records import header
 from tiered_stream.records.compiled import Int, kernel
-from tiered_stream.records.crc_kernels import crc_is_right
 from tiered_stream.records.intrinsics import load_int32, load_int64
-from tiered_stream.records.kernels import MAX_OFFSET, varint
+from tiered_stream.records.kernels import MAX_OFFSET, crc_is_right, varint
 from tiered_stream.records.values import Value, read_values
 
 _SNAPSHOT_RECORD = 3

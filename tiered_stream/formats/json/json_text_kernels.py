@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tiered_stream.records.compiled import Int, inlined, kernel
-from tiered_stream.records.intrinsics import load_8_bytes, trailing_zeros
+from tiered_stream.records.intrinsics import load_uint64_le, trailing_zeros
 
 DOUBTFUL, FULL = -1, -2
 
@@ -57,7 +57,7 @@ def string_end(data: Any, at: Int, stop: Int) -> Int:
     loadable = data.shape[0] - 8
     while at < stop:
         if at <= loadable:
-            word = load_8_bytes(data, at)
+            word = load_uint64_le(data, at)
             quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
             # Only the lowest set bit is reliable, because a borrow may set bits above it.
             marks = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _BLANKS) & ~word | word
@@ -88,11 +88,11 @@ def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -
     if size > stop - at:
         return False
     while size >= 8:
-        if load_8_bytes(data, at) != load_8_bytes(text, text_at):
+        if load_uint64_le(data, at) != load_uint64_le(text, text_at):
             return False
         at, text_at, size = at + 8, text_at + 8, size - 8
     if at + 8 <= data.shape[0]:
-        different = load_8_bytes(data, at) ^ load_8_bytes(text, text_at)
+        different = load_uint64_le(data, at) ^ load_uint64_le(text, text_at)
         return different & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)) == 0
     while size > 0 and data[at] == text[text_at]:
         at, text_at, size = at + 1, text_at + 1, size - 1
