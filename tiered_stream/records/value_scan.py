@@ -86,7 +86,8 @@ def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: In
     at += header.HEADER_SIZE
     for _ in range(records):
         size, at = _short_varint(data, at, end)
-        if at < 0 or size < 1 or size > end - at:
+        # kafka-python, by which `read_values` reads, reads the attributes as a varint.
+        if at < 0 or size < 1 or size > end - at or data[at] > 127:
             return np.int64(-1)
         stop = at + size
         _, at = _short_varint(data, at + 1, stop)
@@ -95,13 +96,13 @@ def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: In
         if at < 0 or not 0 <= delta <= last_delta or size > stop - at:
             return np.int64(-1)
         size, at = _short_varint(data, at + max(size, 0), stop)
-        if at < 0 or max(size, 0) >= stop - at:
+        if at < 0 or at + max(size, 0) != stop - 1 or data[stop - 1] != 0:  # it has headers
             return np.int64(-1)
         if size >= 0 and _is_wanted(data, at, at + size, wanted):
             found[count, 0], found[count, 1], found[count, 2] = base_offset + delta, at, size
             count += 1
         at = stop
-    return np.int64(count)
+    return np.int64(count if at == end else -1)
 
 
 @kernel

@@ -47,7 +47,7 @@ _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 500
 _READERS = 4
 """Number of metadata partitions that are read in parallel."""
-_SCANNED_RECORDS = 100_000
+_SCANNED_RECORDS = 60_000
 """Number of records from which starting the compiled scan costs less than reading them in plain Python."""
 _KEPT_RECORDS = 1_000
 """Minimum number of new records of a metadata partition for which its snapshot is written."""
