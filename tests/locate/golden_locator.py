@@ -16,8 +16,8 @@ from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
 from tiered_stream.model import AbortedTransaction, ByteRange, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import RecordBatchDecoder
+from tiered_stream.records.part_bounds import PartBounds
 from tiered_stream.records.snapshots import parse_producer_snapshot
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
@@ -114,7 +114,7 @@ class GoldenLocator(SegmentMetadataLocator):
 def read(fetcher: RemoteStorageFetcher, location: SegmentLocation, *, checked: bool = False) -> list[Row]:
     """Offsets and values of a location's records, as an executor reads them.
 
-    `checked`: it is one of read_committed, held against what it says of itself, too.
+    `checked`: it is held against what it says of its offsets, too.
     """
     partition, segment, offsets = location.segment.topic_partition, location.segment, location.offsets
     first = offsets.start if location.bytes.start else None
@@ -125,7 +125,7 @@ def read(fetcher: RemoteStorageFetcher, location: SegmentLocation, *, checked: b
         location.offsets.start,
         location.offsets.end,
         aborted=location.aborted_transactions,
-        part_check=PartCheck(bounds, (offsets.start, offsets.end), location.aborted_transactions) if checked else None,
+        bounds=bounds if checked else None,
     )
     data = fetcher.fetch_log_segment(location.segment, location.bytes.start, location.bytes.end)
     rows = [

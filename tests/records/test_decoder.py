@@ -26,7 +26,7 @@ from tests.stack.rows import Record
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS
-from tiered_stream.records.decoder import FEW_BATCHES, MAX_ROWS, RecordBatchDecoder
+from tiered_stream.records.decoder import LISTED_BATCHES, MAX_ROWS, RecordBatchDecoder
 from tiered_stream.records.transactions import aborted_in_fetched
 
 EVERYTHING = 1 << 60
@@ -323,7 +323,8 @@ def test_keys_larger_than_those_before_them_are_read() -> None:
 
 
 def test_more_batches_than_are_listed_at_first_are_read() -> None:
-    log = b"".join(record_batch([Record(b"k", b"%d" % each)], base_offset=each) for each in range(FEW_BATCHES * 3))
+    offsets = range(LISTED_BATCHES * 2 + 1)
+    log = b"".join(record_batch([Record(b"k", b"%d" % offset)], base_offset=offset) for offset in offsets)
     assert rows_of(decode([log])) == read_by_kafka_python(log)
 
 

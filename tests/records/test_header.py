@@ -44,13 +44,14 @@ def test_the_smaller_structs_read_the_same_fields() -> None:
 
 def test_the_kernels_read_the_same_fields() -> None:
     table = np.zeros((1, kernels.BATCH_COLUMNS), np.int64)
-    transactional = np.zeros((1, kernels.TRANSACTIONAL_COLUMNS), np.int64)
     state, nothing = np.zeros(kernels.STATE_SIZE, np.int64), np.zeros((0, 3), np.int64)
     raw = np.frombuffer(BATCH, np.uint8)
 
-    assert kernels.scan_batches(raw, 0, 1 << 41, 1 << 20, nothing, table, transactional, state) == 1
+    assert kernels.scan_batches(raw, 0, 1 << 41, 1 << 20, nothing, table, state) == 1
     assert table[0, : kernels.RECORDS_START].tolist() == [
         0, header.HEADER_SIZE, FIELDS["base_offset"], FIELDS["attributes"], FIELDS["last_offset_delta"],
         FIELDS["base_timestamp"], FIELDS["max_timestamp"], FIELDS["count"], header.MAGIC,
     ]  # fmt: skip
-    assert transactional[0, kernels.PRODUCER_ID] == FIELDS["producer_id"]
+    aborted = np.array([[FIELDS["producer_id"], 0, 1 << 41]], np.int64)
+    state[:] = 0
+    assert kernels.scan_batches(raw, 0, 1 << 41, 1 << 20, aborted, table, state) == 0, "by its producer id"

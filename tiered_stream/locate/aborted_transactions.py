@@ -63,9 +63,8 @@ class _Search:
         return all(first >= self.wanted.end for _, first in open_then)
 
     def _check(self, transactions: Sequence[AbortedTransaction], at: int) -> None:
-        """Check the transaction index, which has no checksum, against the segment and the producer snapshot before it.
-
-        `records.checks` compares the markers with the log.
+        """Check the transaction index, which has no checksum, against the segment and the producer snapshot
+        before it.
         """
         part = self.visible[at]
         if transactions and transactions[-1].last_offset > part.segment.end_offset:

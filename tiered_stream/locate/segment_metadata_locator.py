@@ -288,10 +288,7 @@ class SegmentMetadataLocator(Locator):
         return with_aborted(location, search.found), search.seam
 
     def _check_marker(self, visible: Visible, transaction: AbortedTransaction) -> None:
-        """Check that the log has the marker of a transaction that ended beyond the wanted offsets.
-
-        `records.checks` does that for markers that are read.
-        """
+        """Check that the log has the marker of a transaction that ended beyond the wanted offsets."""
         offset = transaction.last_offset
         segment = visible[bisect_right(visible, offset, key=lambda part: part.offsets.start) - 1].segment
         place = self._positions.location(segment, OffsetRange(offset, offset + 1)).bytes

@@ -29,13 +29,13 @@ from tiered_stream.model import (
     Split,
 )
 from tiered_stream.observe.metrics import ReadMetrics, send
-from tiered_stream.options.choices import Fallback, IsolationLevel
+from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.read.task_storage import TaskStorage
-from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.compiled import release_compiler
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
+from tiered_stream.records.part_bounds import PartBounds
 from tiered_stream.records.transactions import aborted_in_fetched
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.throttle import pace_of
@@ -198,19 +198,15 @@ class SplitReader:
         return reader.earliest([partition])[partition]
 
     def _location_decoder(self, location: SegmentLocation) -> RecordBatchDecoder:
-        committed = self._options.isolation_level is IsolationLevel.READ_COMMITTED
-        aborted = location.aborted_transactions
-        offsets = location.offsets.start, location.offsets.end
-        check = PartCheck(_bounds(location), offsets, aborted if committed else None)
-        return self._decoder(location.offsets, aborted, check)
+        return self._decoder(location.offsets, location.aborted_transactions, _bounds(location))
 
     def _decoder(
-        self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...], check: PartCheck | None = None
+        self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...], bounds: PartBounds | None = None
     ) -> RecordBatchDecoder:
         partition = self._split.topic_partition
         return RecordBatchDecoder(
             partition.topic, partition.partition, offsets.start, offsets.end, aborted=aborted,
-            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
+            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, bounds=bounds,
             max_rows=self._max_rows, limits=self._options.limits,
             columns=None if self._columns is None else tuple({**dict.fromkeys(self._columns), "timestamp": None}),
         )  # fmt: skip

@@ -15,7 +15,6 @@ from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import kernels
 from tiered_stream.records.arrow import RecordBuffers, record_schema
-from tiered_stream.records.checks import PartCheck
 from tiered_stream.records.codecs import Buffer, Unpacked
 from tiered_stream.records.header import (
     CODEC_MASK,
@@ -25,8 +24,10 @@ from tiered_stream.records.header import (
     MAGIC,
     MAGIC_AT,
     SMALLEST_RECORD,
+    START,
 )
 from tiered_stream.records.memory import allocate
+from tiered_stream.records.part_bounds import PartBounds
 
 MAX_ROWS = 16_384
 """Default maximum number of rows in one Arrow batch: a size that Spark's JVM handles well."""
@@ -36,11 +37,8 @@ TARGET_BYTES = 7 << 20
 Larger units save no time, and two or three units are in a worker's memory at once. Two units of 7 MiB fit into the
 memory of a response of 16 MiB. With a target of 8 MiB only one would fit, because its last batch exceeds the target.
 """
-FEW_BATCHES, _MOST_BATCHES = 1 << 12, 1 << 16
-"""Maximum number of batches in the first list of one call of `_feed`, and in each further list.
-
-Each list has a fixed cost, so further lists, which only small batches need, are longer.
-"""
+LISTED_BATCHES = 1 << 14
+"""Maximum number of batches that are listed at once. Each list has a fixed cost."""
 ONE_RECORD = bytes.fromhex(
     "0000000000000000" "0000003a" "ffffffff" "02" "c6fdac91" "0000" "00000000" "0000000000000000" "0000000000000000"
     "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
@@ -67,7 +65,7 @@ class RecordBatchDecoder:
     def __init__(
         self, topic: str, partition: int, start_offset: int, end_offset: int, *,
         aborted: Sequence[AbortedTransaction] = (), include_headers: bool = False, check_crcs: bool = True,
-        part_check: PartCheck | None = None, max_rows: int = MAX_ROWS, limits: Limits = DEFAULT_LIMITS,
+        bounds: PartBounds | None = None, max_rows: int = MAX_ROWS, limits: Limits = DEFAULT_LIMITS,
         columns: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self._topic = topic
@@ -77,7 +75,7 @@ class RecordBatchDecoder:
         self._schema = record_schema(include_headers, columns)
         self._limits = limits
         self._check_crcs = check_crcs
-        self._part_check = part_check
+        self._bounds = bounds
         self._max_rows = max_rows
         intervals = sorted({(each.producer_id, each.first_offset, each.last_offset) for each in aborted})
         self._aborted = np.array(intervals, np.int64).reshape(-1, 3)
@@ -94,8 +92,8 @@ class RecordBatchDecoder:
         """Yield the records of all batches that `data` completes, in offset order, at most `max_rows` an Arrow batch.
 
         Raises:
-            CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it contradicts `part_check`; names
-                partition and offset.
+            CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it lies outside `bounds`; names partition
+                and offset.
             DataLimitError: a batch exceeds one of the limits; names partition and offset.
             UnsupportedDataError: a batch has an unknown codec.
         """
@@ -126,25 +124,24 @@ class RecordBatchDecoder:
         return missing if missing > 0 else len(data)
 
     def _feed(self, data: memoryview) -> Iterator[pa.RecordBatch]:
-        most = FEW_BATCHES
         while data:
-            size = min(len(data) // kernels.SMALLEST_BATCH + 1, most)
+            size = min(len(data) // kernels.SMALLEST_BATCH + 1, LISTED_BATCHES)
             table: Table = allocate(size, np.int64, kernels.BATCH_COLUMNS)
-            transactional: Table = allocate(size, np.int64, kernels.TRANSACTIONAL_COLUMNS)
-            most = _MOST_BATCHES
-            raw = np.frombuffer(data, np.uint8)
+            raw, is_first = np.frombuffer(data, np.uint8), self.next_offset == 0
             found = kernels.scan_batches(
                 raw, self._start_offset, self._end_offset, self._limits.batch.most, self._aborted, table,
-                transactional, self._state,
+                self._state,
             )  # fmt: skip
             # Raise now, because a caller could take the valid batches before a malformed batch for all records.
             self._raise_error(data)
             consumed = int(self._state[kernels.CONSUMED])
             if not consumed:
                 break
-            if self._part_check is not None:
-                self._part_check.batches(data[:consumed], self.next_offset)
-                self._part_check.transactions(transactional[: self._state[kernels.TRANSACTIONAL]])
+            if self._bounds is not None:
+                if is_first:
+                    base_offset, _, magic = START.unpack_from(data)
+                    self._bounds.check_first(base_offset, magic)
+                self._bounds.check_next(self.next_offset)
             for legacy, batches in _runs(table[:found], table[:found, kernels.MAGIC] < MAGIC):
                 yield from self._decode(data, raw, batches, legacy)
             data = data[consumed:]
@@ -154,13 +151,13 @@ class RecordBatchDecoder:
         """Check that the log did not end too early; called when no more bytes come.
 
         Raises:
-            CorruptDataError: the last batch is cut off, or batches that `part_check` expects are missing.
+            CorruptDataError: the last batch is cut off, or the part does not end where `bounds` say.
         """
         if self._pending:
             at = self.next_offset
             raise CorruptDataError(f"{self._name(at)}: the last {len(self._pending)} bytes are no whole record batch")
-        if self._part_check is not None:
-            self._part_check.end(self.next_offset, self._state[kernels.GAPS] > 0)
+        if self._bounds is not None:
+            self._bounds.check_end(self.next_offset)
 
     def _name(self, offset: int) -> str:
         return f"{self._topic}-{self._partition} at offset {offset}"

@@ -29,12 +29,6 @@ LOWEST_OFFSET = LAST_OFFSET_DELTA
 RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
 BATCH_COLUMNS = 12
 
-# Columns of the second table that `scan_batches` fills, one row for each transactional batch of the wanted offsets.
-OFFSET, PRODUCER_ID, KIND, COVERED = range(4)
-TRANSACTIONAL_COLUMNS = 4
-# Values of KIND: the transactional batch has records, or is a marker (Kafka: `ControlRecordType`).
-RECORDS, COMMIT_MARKER, ABORT_MARKER, OTHER_MARKER = range(4)
-
 # Results of the kernels in `state[ERROR]`. MORE means that the remaining records did not fit into the buffers.
 OK, BAD_LENGTH, BAD_MAGIC, BAD_COUNT, BAD_ORDER, BAD_RECORD, BAD_OFFSET, BAD_TIMESTAMP, BAD_HEADERS = range(9)
 BAD_CRC, TOO_SHORT = range(9, 11)
@@ -53,11 +47,11 @@ ERROR_TEXTS = {
 }
 
 # Places in `state`, by which the kernels return results.
-ERROR, ERROR_POSITION, ERROR_VALUE, CONSUMED, NEXT_OFFSET, TRANSACTIONAL, GAPS = range(7)
+ERROR, ERROR_POSITION, ERROR_VALUE, CONSUMED, NEXT_OFFSET = range(5)
 # Places in `state` for the next record: its batch, its byte, the number of records before it in the batch. USED counts
 # the bytes of records in the unit.
-BATCH, AT, RECORD, USED = range(7, 11)
-STATE_SIZE = 11
+BATCH, AT, RECORD, USED = range(5, 9)
+STATE_SIZE = 9
 
 # Result in place of a position: the column has not enough room for the bytes.
 NO_ROOM = -2
@@ -135,54 +129,24 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 
 
 @kernel
-def _marker(data: Any, at: Int, stop: Int) -> Int:
-    """Return the kind of marker in the control batch at `at`.
-
-    The batch has one record, whose key is a version (int16) and a type (int16).
-    """
-    at += header.HEADER_SIZE
-    _, at = varint(data, at, stop)
-    if at >= 0:
-        _, at = varint(data, at + 1, stop)
-    if at >= 0:
-        _, at = varint(data, at, stop)
-    size = np.int64(0)
-    if at >= 0:
-        size, at = varint(data, at, stop)
-    if at < 0 or size < 4 or stop - at < 4:
-        return np.int64(OTHER_MARKER)
-    kind = load_int16(data, at + 2)
-    return np.int64(ABORT_MARKER if kind == 0 else COMMIT_MARKER if kind == 1 else OTHER_MARKER)
-
-
-@kernel
 def scan_batches(
-    data: Any,
-    start_offset: Int,
-    end_offset: Int,
-    max_batch_size: Int,
-    aborted: Any,
-    batches: Any,
-    transactional: Any,
-    state: Any,
+    data: Any, start_offset: Int, end_offset: Int, max_batch_size: Int, aborted: Any, batches: Any, state: Any
 ) -> Int:
-    """List the whole batches in `data` that have wanted records, as many as the tables have rows; return their number.
+    """List the whole batches in `data` that have wanted records, as many as `batches` has rows; return their number.
 
     Not listed are control batches, batches outside [start_offset, end_offset), and transactional batches that `aborted`
     covers. `state[NEXT_OFFSET]` is the lowest base offset that the next batch may have. `state[CONSUMED]` is the
-    position after the last batch that was scanned. `state[TRANSACTIONAL]` is the number of rows filled in
-    `transactional`. `state[GAPS]` counts the batches that do not begin where the batch before ended.
+    position after the last batch that was scanned.
     """
-    at, found, listed = np.int64(0), 0, 0
+    at, found = np.int64(0), 0
     state[ERROR] = OK
-    while data.shape[0] - at > header.MAGIC_AT and found < batches.shape[0] and listed < transactional.shape[0]:
+    while data.shape[0] - at > header.MAGIC_AT and found < batches.shape[0]:
         size = _frame(data, at, max_batch_size, state)
         if size <= 0:
             break
         batch = batches[found]
         batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, load_int64(data, at)
         batch[MAGIC] = data[at + header.MAGIC_AT]
-        state[GAPS] += 0 < state[NEXT_OFFSET] != batch[BASE_OFFSET]
         if batch[MAGIC] < 2:
             # A legacy message set states only the offset of its last message, so its first offset is unknown here.
             batch[LOWEST_OFFSET], state[NEXT_OFFSET] = state[NEXT_OFFSET], batch[BASE_OFFSET] + 1
@@ -195,20 +159,13 @@ def scan_batches(
             batch[COUNT] = load_int32(data, at + header.COUNT_AT)
             last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
             state[NEXT_OFFSET] = last_offset + 1
-            wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset
-            covered, control = False, (batch[ATTRIBUTES] & header.CONTROL_BIT) != 0
-            if wanted and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT:
-                producer_id = load_int64(data, at + header.PRODUCER_ID_AT)
-                if aborted.shape[0] > 0:
-                    covered = _is_aborted(producer_id, batch[BASE_OFFSET], aborted)
-                row = transactional[listed]
-                row[OFFSET], row[PRODUCER_ID], row[COVERED] = batch[BASE_OFFSET], producer_id, covered
-                row[KIND] = _marker(data, at, at + size) if control else RECORDS
-                listed += 1
-            wanted = wanted and batch[COUNT] > 0 and not covered and not control
+            wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset and batch[COUNT] > 0
+            wanted = wanted and batch[ATTRIBUTES] & header.CONTROL_BIT == 0
+            if wanted and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT and aborted.shape[0] > 0:
+                wanted = not _is_aborted(load_int64(data, at + header.PRODUCER_ID_AT), batch[BASE_OFFSET], aborted)
         found += wanted
         at += size
-    state[CONSUMED], state[TRANSACTIONAL] = at, listed
+    state[CONSUMED] = at
     return found
 
 
@@ -252,7 +209,7 @@ def locate_records(batches: Any, most_records: Int, target_bytes: Int, state: An
     return located
 
 
-@kernel
+@inlined
 def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: Int) -> Int:
     """Append the `size` bytes at `at` to a column, or null if `size` is -1; return the position after them.
 
@@ -278,25 +235,9 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append the bytes whose varint length is at `at` to a column, as `append_bytes` does.
-
-    The code of `append_bytes` is repeated here, because another call would take time.
-    """
-    ends, values, bits, nulls = column
+    """Append the bytes whose varint length is at `at` to a column, as `append_bytes` does."""
     size, at = varint(data, at, stop)
-    if at < 0 or size < -1 or size > stop - at:
-        return np.int64(-1)
-    begin = np.int64(ends[index])
-    if size < 0:
-        nulls[0] += 1
-        ends[index + 1] = begin
-        return at
-    if size > values.shape[0] - begin:
-        return np.int64(NO_ROOM)
-    copy_bytes(values, begin, data, at, size)
-    bits[index >> 3] |= np.uint8(1 << (index & 7))
-    ends[index + 1] = begin + size
-    return at + size
+    return append_bytes(column, index, data, at, size, stop)
 
 
 @kernel

@@ -21,10 +21,10 @@ from tiered_stream.broker.record_fetch import FetchedRecords
 from tiered_stream.errors import CorruptDataError, TieredStreamError
 from tiered_stream.model import AbortedTransaction, TopicPartition
 from tiered_stream.records import arrow
-from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.records.header import HEADER
 from tiered_stream.records.memory import allocate
+from tiered_stream.records.part_bounds import PartBounds
 from tiered_stream.records.row_hash import row_hashes
 from tiered_stream.records.transactions import aborted_in_fetched
 from tiered_stream.records.values import read_values
@@ -179,10 +179,8 @@ FENCES = Fences()
 
 def decode(data: bytes) -> None:
     """As a task does: with headers, and with transactions to leave out; each batch must be sound Arrow."""
-    check = PartCheck(PartBounds(0, 1 << 50), (0, 1 << 50), ABORTED)
-    decoder = RecordBatchDecoder(
-        "topic", 3, 0, 1 << 60, aborted=ABORTED, include_headers=True, part_check=check if len(data) % 3 == 0 else None
-    )
+    bounds = PartBounds(0, 1 << 50) if len(data) % 3 == 0 else None
+    decoder = RecordBatchDecoder("topic", 3, 0, 1 << 60, aborted=ABORTED, include_headers=True, bounds=bounds)
     for rows in _decoded(decoder, data):
         row_hashes(rows, ("timestamp", "key", "value", "headers"))
 
