@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from enum import StrEnum
+from itertools import repeat
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import orjson
 import pyarrow as pa
 
 from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, marked, table_columns
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format, OnDecodeError, SchemaIdsIn
-from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules, rules_from_dict
+from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 KEY, VALUE = "key", "value"
@@ -168,26 +171,25 @@ class RowFormat:
 
 def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
     """Return the format that `RowFormat.to_json` has written, with the properties `registry`."""
-    found: dict[str, Any] = orjson.loads(text)
-    for name in (KEY, VALUE):
-        part = found[name]
-        kind = schema_from_text(part["kind"]).field(0).type if part["kind"] else None
-        own = {"format": Format(part["format"]), "kind": kind, "references": tuple(part["references"]),
-               "ids": SchemaIdsIn(part["ids"])}  # fmt: skip
-        found[name] = PartFormat(**part | own)
-    transformed = found["transformed"]
-    return RowFormat(
-        **found
-        | {
-            "kafka_columns": tuple((name, own) for name, own in found["kafka_columns"]),
-            "on_error": OnDecodeError(found["on_error"]),
-            "evolution": Evolution(found["evolution"]),
-            "envelope": Envelope(found["envelope"]),
-            "transformed": schema_from_text(transformed) if transformed else None,
-            "rules": rules_from_dict(found["rules"]),
-            "registry": registry,
-        }
-    )
+    return replace(_from_json(RowFormat, orjson.loads(text)), registry=registry)
+
+
+def _from_json(kind: Any, value: Any) -> Any:
+    """Return a value of the type `kind` from what `RowFormat.to_json` has written of it."""
+    if value is None:
+        return None
+    if get_origin(kind) is UnionType:  # of a type and None
+        kind = get_args(kind)[0]
+    if is_dataclass(kind):
+        kinds = get_type_hints(kind)
+        return kind(**{name: _from_json(kinds[name], part) for name, part in value.items()})
+    if get_origin(kind) is tuple:
+        first, *others = get_args(kind)
+        return tuple(map(_from_json, repeat(first) if others == [Ellipsis] else (first, *others), value))
+    if kind in (pa.Schema, pa.DataType):
+        schema = schema_from_text(value)
+        return schema if kind is pa.Schema else schema.field(0).type
+    return kind(value) if isinstance(kind, type) and issubclass(kind, StrEnum) else value
 
 
 def plain_rows(include_headers: bool) -> RowFormat:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,16 +59,6 @@ class TableRules:
 
 
 NO_RULES = TableRules()
-
-
-def rules_from_dict(found: Mapping[str, Any]) -> TableRules:
-    """Return the rules from a dict that `dataclasses.asdict` made and that has been JSON in between."""
-    return TableRules(
-        tuple(found["not_null"]),
-        tuple((name, text) for name, text in found["checks"]),
-        tuple(tuple(path) for path in found["nested_not_null"]),
-        tuple(TextLimit(tuple(each["path"]), each["length"], each["padded"]) for each in found["text_limits"]),
-    )
 
 
 class UncertainCheckError(ValueError):
