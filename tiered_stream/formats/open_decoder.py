@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError, UnsupportedDataError
 from tiered_stream.formats.columns.decoded import ValueDecoder
-from tiered_stream.formats.columns.schema_growth import adopted
+from tiered_stream.formats.columns.schema_growth import grown
 from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Envelope, Evolution, Format
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_from_text, schema_to_text
 
@@ -56,7 +56,7 @@ def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecode
             from tiered_stream.formats.json.json_widening import WideningJsonDecoder
 
             column = _as_in_table(part, how)
-            return WideningJsonDecoder(kind if column is None else adopted(kind, column, add=False), how.zone)
+            return WideningJsonDecoder(kind if column is None else grown(kind, column, add=False, widen=True), how.zone)
         case Format.AVRO:
             from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 
@@ -75,7 +75,7 @@ def _open_registered(part: PartFormat, how: RowFormat, name: str, evolution: Evo
             from tiered_stream.formats.registry.registry_json import JsonTarget, RegistryJsonDecoder
 
             kind = pa.struct(list(schema_from_text(part.schema)))
-            kind = kind if column is None else adopted(kind, column, add=False)
+            kind = kind if column is None else grown(kind, column, add=False, widen=True)
             return RegistryJsonDecoder(registry, JsonTarget(kind, how.zone, part.message, evolution), header=header)
         case Format.AVRO:
             from tiered_stream.formats.registry.registry_decoder import RegistryDecoder

@@ -31,7 +31,7 @@ from tiered_stream.delta.settings.row_settings import (
     row_settings,
 )
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.columns.schema_growth import adopted, grown, joined
+from tiered_stream.formats.columns.schema_growth import grown, joined
 from tiered_stream.formats.json.json_schema import json_schema_kind
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.rows.envelope import unwrapped_type
@@ -213,12 +213,14 @@ def fit_to_table(how: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowForm
     kinds = {each.name.lower(): each.type for each in table}
     key, value = how.key, how.value
     if key.kind is not None and KEY in kinds:
-        key = replace(key, kind=adopted(key.kind, kinds[KEY]))
+        key = replace(key, kind=grown(key.kind, kinds[KEY], widen=True))
     if value.kind is not None and how.struct_column is None and pa.types.is_struct(value.kind):
-        columns = [(each.name, adopted(each.type, kinds.get(each.name.lower(), each.type))) for each in value.kind]
+        columns = [
+            (each.name, grown(each.type, kinds.get(each.name.lower(), each.type), widen=True)) for each in value.kind
+        ]
         value = replace(value, kind=pa.struct(columns))
     elif value.kind is not None and (name := (how.struct_column or VALUE).lower()) in kinds:
-        value = replace(value, kind=adopted(value.kind, kinds[name]))
+        value = replace(value, kind=grown(value.kind, kinds[name], widen=True))
     return replace(how, key=key, value=value)
 
 

@@ -20,46 +20,27 @@ def is_grown(schema: pa.Schema) -> bool:
     return _GROWN in (schema.metadata or {})
 
 
-def grown(planned: pa.DataType, shown: pa.DataType, *, widen: bool = False) -> pa.DataType:
-    """Return the planned type with the fields that only `shown` has, nested fields too, each after the planned fields.
+def grown(planned: pa.DataType, shown: pa.DataType, *, add: bool = True, widen: bool = False) -> pa.DataType:
+    """Return the planned type with changes that another type shows, at any depth.
 
-    With `widen`, types that are wider in `shown` are taken from it, too.
+    With `add`, it gets the fields that only `shown` has, each after the planned fields of its struct. With `widen`, it
+    gets the types that are wider in `shown`.
     """
     if pa.types.is_struct(planned) and pa.types.is_struct(shown):
-        return pa.struct(_fields(planned, shown, widen=widen))
-    if pa.types.is_list(planned) and pa.types.is_list(shown):
-        return pa.list_(pa.field("element", grown(planned.value_type, shown.value_type, widen=widen)))
-    if pa.types.is_map(planned) and pa.types.is_map(shown):
-        return pa.map_(planned.key_type, grown(planned.item_type, shown.item_type, widen=widen))
-    return shown if widen and widens(planned, shown) else planned
-
-
-def _fields(planned: pa.StructType, shown: pa.StructType, *, widen: bool) -> list[pa.Field]:
-    there = {each.name.lower() for each in planned}
-    kept = [
-        pa.field(each.name, grown(each.type, shown.field(at).type, widen=widen))
-        if (at := shown.get_field_index(each.name)) >= 0
-        else each
-        for each in planned
-    ]
-    return [*kept, *(pa.field(each.name, each.type) for each in shown if each.name.lower() not in there)]
-
-
-def adopted(planned: pa.DataType, table: pa.DataType, *, add: bool = True) -> pa.DataType:
-    """Return the planned type with a table's wider numbers and, with `add`, the table's fields that are not planned."""
-    if pa.types.is_struct(planned) and pa.types.is_struct(table):
+        names = {field.name.lower() for field in planned}
         fields = [
-            pa.field(each.name, adopted(each.type, table.field(at).type, add=add))
-            if (at := table.get_field_index(each.name)) >= 0
-            else each
-            for each in planned
+            pa.field(field.name, grown(field.type, shown.field(at).type, add=add, widen=widen))
+            if (at := shown.get_field_index(field.name)) >= 0
+            else field
+            for field in planned
         ]
-        return grown(pa.struct(fields), table) if add else pa.struct(fields)
-    if pa.types.is_list(planned) and pa.types.is_list(table):
-        return pa.list_(pa.field("element", adopted(planned.value_type, table.value_type, add=add)))
-    if pa.types.is_map(planned) and pa.types.is_map(table):
-        return pa.map_(planned.key_type, adopted(planned.item_type, table.item_type, add=add))
-    return table if widens(planned, table) else planned
+        new = (pa.field(field.name, field.type) for field in shown if add and field.name.lower() not in names)
+        return pa.struct([*fields, *new])
+    if pa.types.is_list(planned) and pa.types.is_list(shown):
+        return pa.list_(pa.field("element", grown(planned.value_type, shown.value_type, add=add, widen=widen)))
+    if pa.types.is_map(planned) and pa.types.is_map(shown):
+        return pa.map_(planned.key_type, grown(planned.item_type, shown.item_type, add=add, widen=widen))
+    return shown if widen and widens(planned, shown) else planned
 
 
 def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
