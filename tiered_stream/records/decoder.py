@@ -13,19 +13,9 @@ import pyarrow as pa
 from tiered_stream.errors import CorruptDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import AbortedTransaction
-from tiered_stream.records import kernels
+from tiered_stream.records import header, kernels
 from tiered_stream.records.arrow import RecordBuffers, record_schema
 from tiered_stream.records.codecs import Buffer, Unpacked
-from tiered_stream.records.header import (
-    CODEC_MASK,
-    HEADER_SIZE,
-    LENGTH_AT,
-    LENGTH_END,
-    MAGIC,
-    MAGIC_AT,
-    SMALLEST_RECORD,
-    START,
-)
 from tiered_stream.records.memory import allocate
 from tiered_stream.records.part_bounds import PartBounds
 
@@ -49,8 +39,6 @@ _FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
 """Assumed share of keys in records' bytes before any is measured, and the factor that is applied to measured shares."""
 _LEAST_KEY_BYTES = 1 << 20
 """Minimum number of bytes reserved for keys: to save less is not worth another Arrow batch."""
-
-_RECORDS = "the batch's records"
 
 Table = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -100,7 +88,7 @@ class RecordBatchDecoder:
         view = memoryview(data)
         if self._pending:
             # Copy only the bytes that complete the pending batch. The other bytes are decoded where they are.
-            missing, checked = self._bytes_missing(view), len(self._pending) > MAGIC_AT
+            missing, checked = self._bytes_missing(view), len(self._pending) > header.MAGIC_AT
             self._pending += view[:missing]
             if missing > len(view) and checked:
                 return
@@ -116,10 +104,10 @@ class RecordBatchDecoder:
 
         Returns `len(data)` if the batch's size is not known yet, or is invalid.
         """
-        head = self._pending[:LENGTH_END] + bytes(data[:LENGTH_END])
-        if len(head) < LENGTH_END:
+        head = self._pending[: header.LENGTH_END] + bytes(data[: header.LENGTH_END])
+        if len(head) < header.LENGTH_END:
             return len(data)
-        size = LENGTH_END + int.from_bytes(head[LENGTH_AT:LENGTH_END], "big", signed=True)
+        size = header.LENGTH_END + int.from_bytes(head[header.LENGTH_AT : header.LENGTH_END], "big", signed=True)
         missing = size - len(self._pending)
         return missing if missing > 0 else len(data)
 
@@ -139,10 +127,10 @@ class RecordBatchDecoder:
                 break
             if self._bounds is not None:
                 if is_first:
-                    base_offset, _, magic = START.unpack_from(data)
+                    base_offset, _, magic = header.START.unpack_from(data)
                     self._bounds.check_first(base_offset, magic)
                 self._bounds.check_next(self.next_offset)
-            for legacy, batches in _runs(table[:found], table[:found, kernels.MAGIC] < MAGIC):
+            for legacy, batches in _runs(table[:found], table[:found, kernels.MAGIC] < header.MAGIC):
                 yield from self._decode(data, raw, batches, legacy)
             data = data[consumed:]
         self._pending += data
@@ -173,8 +161,6 @@ class RecordBatchDecoder:
                 self._limits.batch.check(value, "the batch's length")
             if error == kernels.TOO_MANY_HEADERS:
                 self._limits.record_headers.check(value, "the headers of a record")
-            if error == kernels.TOO_MANY_RECORDS:
-                self._limits.batch_records.check(value, _RECORDS)
             raise CorruptDataError(kernels.ERROR_TEXTS[error])
 
     def _decode(self, data: memoryview, raw: Buffer, batches: Table, legacy: bool) -> Iterator[pa.RecordBatch]:
@@ -207,19 +193,32 @@ class RecordBatchDecoder:
     def _locate_records(self, view: memoryview, batches: Table, unpacked: Unpacked) -> int:
         """Write into `batches` where their records lie, up to `TARGET_BYTES` of records; return how many batches."""
         located, missing = 0, TARGET_BYTES
-        for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & CODEC_MASK != 0):
-            count = self._unpack(view, run, unpacked, missing) if packed else self._locate_plain(view, run, missing)
+        for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & header.CODEC_MASK != 0):
+            count = self._unpack(view, run, unpacked, missing) if packed else self._locate_plain(run, missing)
             located += count
             missing -= _record_bytes(run[:count])
             if count < len(run) or missing <= 0:
                 break
         return located
 
-    def _locate_plain(self, view: memoryview, batches: Table, target_bytes: int) -> int:
+    def _locate_plain(self, batches: Table, target_bytes: int) -> int:
         """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return how many batches."""
-        count = kernels.locate_records(batches, self._limits.batch_records.most, target_bytes, self._state)
-        self._raise_error(view)
-        return int(count)
+        sizes = batches[:, kernels.SIZE] - header.HEADER_SIZE
+        located = batches[: int(np.searchsorted(np.cumsum(sizes), target_bytes)) + 1]
+        ends = located[:, kernels.POSITION] + located[:, kernels.SIZE]
+        located[:, kernels.RECORDS_START] = ends - sizes[: len(located)]
+        located[:, kernels.RECORDS_END], located[:, kernels.UNPACKED] = ends, 0
+        self._check_counts(located)
+        return len(located)
+
+    def _check_counts(self, located: Table) -> None:
+        counts, sizes = located[:, kernels.COUNT], located[:, kernels.RECORDS_END] - located[:, kernels.RECORDS_START]
+        wrong = (counts * header.SMALLEST_RECORD > sizes) | (counts > self._limits.batch_records.most)
+        for at in np.flatnonzero(wrong).tolist():
+            with naming(partial(self._name, int(located[at, kernels.BASE_OFFSET]))):
+                if counts[at] * header.SMALLEST_RECORD > sizes[at]:
+                    raise CorruptDataError("its bytes cannot be the batch's records: there are too few for their count")
+                self._limits.batch_records.check(int(counts[at]), "the batch's records")
 
     def _unpack(self, view: memoryview, batches: Table, unpacked: Unpacked, target_bytes: int) -> int:
         """Decompress `batches` into `unpacked` and write into the table where their records lie.
@@ -229,23 +228,22 @@ class RecordBatchDecoder:
         """
         places: list[tuple[int, int, bool]] = []
         offset = -1
-        columns = [kernels.POSITION, kernels.SIZE, kernels.ATTRIBUTES, kernels.BASE_OFFSET, kernels.COUNT]
+        columns = [kernels.POSITION, kernels.SIZE, kernels.ATTRIBUTES, kernels.BASE_OFFSET]
         with naming(lambda: self._name(offset)):
-            for position, size, attributes, base_offset, count in batches[:, columns].tolist():
+            for position, size, attributes, base_offset in batches[:, columns].tolist():
                 offset = base_offset
-                place = unpacked.append(attributes & CODEC_MASK, view[position + HEADER_SIZE : position + size])
+                packed = view[position + header.HEADER_SIZE : position + size]
+                place = unpacked.append(attributes & header.CODEC_MASK, packed)
                 if place is None:
                     break
                 start, end = place
-                if count * SMALLEST_RECORD > end - start:
-                    raise CorruptDataError(kernels.ERROR_TEXTS[kernels.TOO_SHORT])
-                self._limits.batch_records.check(count, _RECORDS)
                 places.append((start, end, True))
                 target_bytes -= end - start
                 if target_bytes <= 0:
                     break
         if places:  # NumPy cannot infer the width of an empty list
             batches[: len(places), kernels.RECORDS_START :] = places
+            self._check_counts(batches[: len(places)])
         return len(places)
 
     def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> int:

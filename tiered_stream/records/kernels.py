@@ -31,8 +31,7 @@ BATCH_COLUMNS = 12
 
 # Results of the kernels in `state[ERROR]`. MORE means that the remaining records did not fit into the buffers.
 OK, BAD_LENGTH, BAD_MAGIC, BAD_COUNT, BAD_ORDER, BAD_RECORD, BAD_OFFSET, BAD_TIMESTAMP, BAD_HEADERS = range(9)
-BAD_CRC, TOO_SHORT = range(9, 11)
-TOO_LARGE, TOO_MANY_HEADERS, TOO_MANY_RECORDS, MORE = range(11, 15)
+BAD_CRC, TOO_LARGE, TOO_MANY_HEADERS, MORE = range(9, 13)
 ERROR_TEXTS = {
     BAD_LENGTH: "the batch's length is impossible",
     BAD_MAGIC: "the batch's magic byte is none of 0, 1, 2",
@@ -43,7 +42,6 @@ ERROR_TEXTS = {
     BAD_TIMESTAMP: "a record's timestamp does not fit into microseconds",
     BAD_HEADERS: "a record's headers do not fit into it",
     BAD_CRC: "the batch's CRC-32C is wrong",
-    TOO_SHORT: "its bytes cannot be the batch's records: there are too few for their count",
 }
 
 # Places in `state`, by which the kernels return results.
@@ -185,28 +183,6 @@ def check_crcs(data: Any, batches: Any, state: Any) -> None:
         if not crc_is_right(data, at, at + batches[index, SIZE]):
             state[ERROR], state[ERROR_POSITION] = BAD_CRC, at
             break
-
-
-@kernel
-def locate_records(batches: Any, most_records: Int, target_bytes: Int, state: Any) -> Int:
-    """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return the number of batches."""
-    located, total, state[ERROR] = 0, np.int64(0), OK
-    while located < batches.shape[0] and total < target_bytes:
-        batch = batches[located]
-        size = batch[SIZE] - header.HEADER_SIZE
-        if batch[COUNT] * header.SMALLEST_RECORD > size:
-            state[ERROR] = TOO_SHORT
-        elif batch[COUNT] > most_records:
-            state[ERROR], state[ERROR_VALUE] = TOO_MANY_RECORDS, batch[COUNT]
-        if state[ERROR] != OK:
-            state[ERROR_POSITION] = batch[POSITION]
-            break
-        batch[RECORDS_START] = batch[POSITION] + header.HEADER_SIZE
-        batch[RECORDS_END] = batch[POSITION] + batch[SIZE]
-        batch[UNPACKED] = 0
-        total += size
-        located += 1
-    return located
 
 
 @inlined

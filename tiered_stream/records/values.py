@@ -13,17 +13,8 @@ from kafka.record.default_records import DefaultRecordBatch
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
+from tiered_stream.records import header
 from tiered_stream.records.codecs import Unpacked
-from tiered_stream.records.header import (
-    CODEC_MASK,
-    CONTROL_BIT,
-    HEADER,
-    LENGTH_END,
-    MAGIC,
-    SMALLEST_RECORD,
-    START,
-    crc_is_right,
-)
 
 Value = tuple[int, bytes | None]
 
@@ -39,13 +30,13 @@ def read_values(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> It
         UnsupportedDataError: a batch has a format before Kafka 0.11, or an unknown codec.
     """
     view, at = memoryview(data), 0
-    while len(view) - at >= START.size:
-        base_offset, length, magic = START.unpack_from(view, at)
-        end = at + LENGTH_END + length
+    while len(view) - at >= header.START.size:
+        base_offset, length, magic = header.START.unpack_from(view, at)
+        end = at + header.LENGTH_END + length
         limits.batch.check(length, f"the length of the batch at offset {base_offset}")
-        if length < HEADER.size - LENGTH_END:
+        if length < header.HEADER.size - header.LENGTH_END:
             raise CorruptDataError(f"the batch at offset {base_offset} says that it has {length} bytes")
-        if magic != MAGIC:
+        if magic != header.MAGIC:
             raise UnsupportedDataError(f"the batch at offset {base_offset} is of format {magic}, not 2")
         if end > len(view):
             break
@@ -57,19 +48,19 @@ def read_values(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> It
 
 def _uncompressed(batch: bytes, limits: Limits) -> DefaultRecordBatch:
     """Return a valid batch without compression."""
-    base_offset, length, epoch, magic, crc, attributes, last_delta, *others, count = HEADER.unpack_from(batch)
-    if not crc_is_right(batch):
+    base_offset, length, epoch, magic, crc, attributes, last_delta, *others, count = header.HEADER.unpack_from(batch)
+    if not header.crc_is_right(batch):
         raise CorruptDataError("its CRC-32C is wrong")
     if base_offset < 0 or last_delta < 0:
         raise CorruptDataError(f"it ends {last_delta} after that")
-    codec = attributes & CODEC_MASK
-    if codec and not attributes & CONTROL_BIT:
+    codec = attributes & header.CODEC_MASK
+    if codec and not attributes & header.CONTROL_BIT:
         unpacked = Unpacked(4 * len(batch), limits.decompressed_batch)
-        unpacked.append(codec, memoryview(batch)[HEADER.size :])
+        unpacked.append(codec, memoryview(batch)[header.HEADER.size :])
         fields = base_offset, length, epoch, magic, crc, attributes - codec, last_delta, *others, count
-        batch = HEADER.pack(*fields) + unpacked.data().tobytes()
-    if not attributes & CONTROL_BIT:
-        if count * SMALLEST_RECORD > len(batch) - HEADER.size:
+        batch = header.HEADER.pack(*fields) + unpacked.data().tobytes()
+    if not attributes & header.CONTROL_BIT:
+        if count * header.SMALLEST_RECORD > len(batch) - header.HEADER.size:
             raise CorruptDataError(f"it is too short for its {count} records")
         limits.batch_records.check(count, "its records")
     return DefaultRecordBatch(batch)
