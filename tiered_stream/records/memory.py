@@ -23,6 +23,13 @@ def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> n
     return found if columns is None else found.reshape(rows, columns)
 
 
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a read-only view of an array, for a kernel, which would be compiled again for writable arrays."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def first(numbers: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
     """Return the first `count` numbers, as a view, or as a copy if most of the array's memory would be unused."""
     if _IDLE * count >= len(numbers):

@@ -12,23 +12,15 @@ from tiered_stream.errors import CorruptDataError
 from tiered_stream.records import hash_kernels as kernels
 from tiered_stream.records.arrow import HEADERS_TYPE
 from tiered_stream.records.hashed_columns import BUCKET_BITS, HASHED
+from tiered_stream.records.memory import read_only
 
 _BITS = {
     "timestamp": kernels.TIMESTAMP, "key": kernels.KEY, "value": kernels.VALUE, "headers": kernels.HEADERS,
 }  # fmt: skip
 
 
-def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Make an array read-only and return it.
-
-    Some of Arrow's buffers are read-only and some are not; numba would compile the kernels again for each mixture.
-    """
-    array.setflags(write=False)
-    return array
-
-
-_NO_BYTES = _read_only(np.zeros(0, np.uint8))
-_NO_ENDS = _read_only(np.zeros(0, np.int32))
+_NO_BYTES = read_only(np.zeros(0, np.uint8))
+_NO_ENDS = read_only(np.zeros(0, np.int32))
 _NOTHING = (_NO_ENDS, 0, _NO_BYTES, _NO_BYTES, 0)
 _NO_HEADERS = ((_NO_ENDS, 0, _NO_ENDS, _NO_BYTES, 0), _NOTHING, _NOTHING)
 
@@ -79,12 +71,12 @@ def numbers(column: pa.Array) -> Numbers:
     """Return a column of 64-bit numbers or timestamps without nulls as an array over the column's own memory."""
     assert column.type.bit_width == 64
     assert not column.null_count
-    return _read_only(np.frombuffer(column.buffers()[1], np.int64))[column.offset : column.offset + len(column)]
+    return read_only(np.frombuffer(column.buffers()[1], np.int64))[column.offset : column.offset + len(column)]
 
 
 def _buffer(column: pa.Array, index: int, kind: type[np.generic]) -> np.ndarray[Any, Any]:
     buffer = column.buffers()[index]
-    return _read_only(np.zeros(0, kind) if buffer is None or not buffer.size else np.frombuffer(buffer, kind))
+    return read_only(np.zeros(0, kind) if buffer is None or not buffer.size else np.frombuffer(buffer, kind))
 
 
 def _bytes(column: pa.Array) -> tuple[Any, ...]:

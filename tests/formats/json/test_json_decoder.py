@@ -20,7 +20,7 @@ from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.formats.columns import column_builder
 from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.json.exact_json import ExactJson
-from tiered_stream.formats.json.json_decoder import TOO_LARGE, JsonDecoder
+from tiered_stream.formats.json.json_decoder import JsonDecoder
 from tiered_stream.formats.json.json_kernels import append_documents
 
 LONGS = pa.struct([("x", pa.int64()), ("y", pa.int64())])
@@ -259,7 +259,7 @@ def test_a_value_that_takes_too_much_memory_has_a_reason(monkeypatch: pytest.Mon
     huge = b'{"x":[' + b",".join([b"{}"] * 10_000) + b"]}"
     found, reasons = decoded(kind, [b'{"x":[{}]}', huge, b'{"x":[]}'])
     assert [row and len(row["x"]) for row in found] == [1, None, 0]
-    assert reasons == {1: TOO_LARGE}
+    assert reasons == {1: column_builder.TOO_LARGE}
 
 
 def test_timestamps_without_a_zone_are_in_the_sessions() -> None:

@@ -13,7 +13,6 @@ number or plain bytes.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,6 +45,8 @@ _MOST_OPERATIONS = 100_000
 
 _SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
 _NULL = Primitive("null")
+_POWERS = np.array([divmod(10**digits, 1 << 64) for digits in range(39)], np.uint64)
+"""Powers of ten, as upper and lower 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,12 @@ class AvroProgram:
     paths: Sequence[str]
     mismatches: Sequence[str]
 
-    def reason(self, error: int, operation: int) -> str:
-        """Return why a value could not be decoded, from the kernel's `error` and `operation`."""
+    def kernel_arguments(self) -> tuple[np.ndarray[Any, Any], ...]:
+        return self.operations, self.table, self.texts, _POWERS
+
+    def reason(self, error: int) -> str:
+        """Return why a value could not be decoded, from the kernel's error, which also names the operation."""
+        operation, error = divmod(error, 256)
         path = self.paths[operation] or "the value"
         if error == kernels.MISMATCH:
             return f"{path}: {self.mismatches[self.operations[operation, kernels.A]]}"
@@ -248,96 +253,89 @@ class _Compiler:
                 self._default(field, nodes[field.name], f"{path}.{field.name}" if path else field.name)
 
     def _default(self, field: Field, node: int, path: str) -> None:
+        """Emit the operations that read a field's default, as a value whose bytes are in the texts."""
         if field.default is NO_DEFAULT:
             raise _MismatchError(f"{path}: the writer has no such field, and it has no default")
         if node >= 0:
-            self._constant(field.type, field.default, node, path)
+            self.emit(kernels.DEFAULT, -1, path, *self._text(_encoded(field.type, field.default, path)))
+            self.read(field.type, field.type, node, path)
+            self.emit(kernels.RESUME, -1, path)
 
-    def _constant(self, wanted: AvroType, value: Any, node: int, path: str) -> None:
-        """Emit the operations that write a default, which is JSON (Avro specification, "Complex Types, Records")."""
-        match wanted, value:
-            case Union(), _:
-                self._constant_of_union(wanted, value, node, path)
-            case Primitive("string"), str():
-                self.emit(kernels.SET_BYTES, node, path, *self._text(value.encode()))
-            case Enum(), str() if value in wanted.symbols:
-                self.emit(kernels.SET_BYTES, node, path, *self._text(value.encode()))
-            case ((Primitive("bytes") | Fixed()), str()) if all(ord(each) < 256 for each in value):
-                self._constant_bytes(wanted, value.encode("latin-1"), node, path)
-            case (Array(), list()) | (Map(), dict()):
-                self._constant_list(wanted, value, node, path)
-            case Record(), dict():
-                self.emit(kernels.STRUCT, node, path)
-                for field, below in zip(wanted.fields, self._below(node, 0), strict=True):
-                    own = value.get(field.name, field.default)
-                    if own is NO_DEFAULT:
-                        raise _no_default(value, path)
-                    self._constant(field.type, own, below, path)
-            case Primitive(), _:
-                self._constant_number(wanted, value, node, path)
-            case _:
-                raise _no_default(value, path)
 
-    def _constant_number(self, wanted: Primitive, value: Any, node: int, path: str) -> None:
-        match wanted, value:
-            case Primitive("null"), None:
-                self.emit(kernels.NULL, node, path)
-            case Primitive("boolean"), bool():
-                self.emit(kernels.SET_BOOL, node, path, a=value)
-            case Primitive("int" | "long"), int() if not isinstance(value, bool):
-                number = value * _factor(wanted, wanted)
-                if not -(bound := 1 << (31 if wanted.kind == "int" else 63)) <= number < bound:
-                    raise _no_default(value, path)
-                self.emit(kernels.SET_LONG, node, path, a=number)
-            case Primitive("float" | "double"), int() | float() if not isinstance(value, bool):
-                real = float(np.float32(value)) if wanted.kind == "float" else float(value)
-                (bits,) = struct.unpack("<q", struct.pack("<d", real))
-                self.emit(kernels.SET_DOUBLE, node, path, a=bits)
-            case _:
-                raise _no_default(value, path)
+def _encoded(kind: AvroType, value: Any, path: str) -> bytes:
+    """Return a default, which is JSON, as the bytes of a value (Avro specification, "Complex Types, Records")."""
+    content: bytes | None = None
+    match kind, value:
+        case Union(), _:
+            # The default is of the first branch that it fits. Since Avro 1.12 it may fit any branch.
+            for number, branch in enumerate(kind.branches):
+                with suppress(_MismatchError):
+                    return _varint(number) + _encoded(branch, value, path)
+        case Array(), list():
+            return _block([_encoded(kind.items, item, path) for item in value])
+        case Map(), dict():
+            return _block([_sized(key.encode()) + _encoded(kind.values, item, path) for key, item in value.items()])
+        case Record(), dict():
+            items = [(field.type, value.get(field.name, field.default)) for field in kind.fields]
+            if all(item is not NO_DEFAULT for _, item in items):
+                return b"".join(_encoded(field_type, item, path) for field_type, item in items)
+        case _, str():
+            content = _encoded_text(kind, value)
+        case Primitive(), _:
+            content = _encoded_number(kind, value)
+    if content is None:
+        raise _MismatchError(f"{path}: {str(value)[:40]!r} is no default of its type")
+    return content
 
-    def _constant_bytes(self, wanted: AvroType, value: bytes, node: int, path: str) -> None:
-        if isinstance(wanted, Fixed) and len(value) != wanted.size:
-            raise _no_default(value, path)
-        if isinstance(wanted, Primitive | Fixed) and isinstance(wanted.logical, Decimal):
-            number = int.from_bytes(value, signed=True)
-            if abs(number) >= 10**wanted.logical.precision:
-                raise _no_default(value, path)
-            high, low = struct.unpack(">qq", number.to_bytes(16, signed=True))
-            self.emit(kernels.SET_DECIMAL, node, path, a=high, b=low)
-        else:
-            self.emit(kernels.SET_BYTES, node, path, *self._text(value))
 
-    def _constant_list(self, wanted: AvroType, value: Any, node: int, path: str) -> None:
-        (item,) = self._below(node, 1)
-        if isinstance(wanted, Array):
-            for each in value:
-                self._constant(wanted.items, each, item, path)
-        elif isinstance(wanted, Map):
-            keys, values = self._below(item, 2)
-            for key, each in value.items():
-                self.emit(kernels.STRUCT, item, path)
-                self.emit(kernels.SET_BYTES, keys, path, *self._text(key.encode()))
-                self._constant(wanted.values, each, values, path)
-        self.emit(kernels.SET_LIST, node, path)
+def _encoded_text(kind: AvroType, value: str) -> bytes | None:
+    match kind:
+        case Primitive("string"):
+            return _sized(value.encode())
+        case Enum() if value in kind.symbols:
+            return _varint(kind.symbols.index(value))
+        case Primitive("bytes") | Fixed() if all(ord(character) < 256 for character in value):
+            content = value.encode("latin-1")
+            if isinstance(kind.logical, Decimal) and not _fits(content, kind.logical):
+                return None
+            if isinstance(kind, Primitive):
+                return _sized(content)
+            return content if len(content) == kind.size else None
+    return None
 
-    def _constant_of_union(self, wanted: Union, value: Any, node: int, path: str) -> None:
-        """Emit a union's default as a value of the first branch that it fits; since Avro 1.12 it may fit any branch."""
-        start = len(self.operations)
-        for branch in wanted.branches:
-            with suppress(_MismatchError):
-                if branch == _NULL or single_type(wanted) is not None:
-                    self._constant(single_type(wanted) or branch if branch != _NULL else branch, value, node, path)
-                    return
-                self.emit(kernels.STRUCT, node, path)
-                for member, each in zip(self._below(node, 0), wanted.values, strict=True):
-                    if each is branch:
-                        self._constant(each, value, member, path)
-                    else:
-                        self.emit(kernels.NULL, member, path)
-                return
-            del self.operations[start:], self.paths[start:]
-        raise _no_default(value, path)
+
+def _encoded_number(kind: Primitive, value: Any) -> bytes | None:
+    match kind.kind, value:
+        case "null", None:
+            return b""
+        case "boolean", bool():
+            return bytes((value,))
+        case "int" | "long", int() if not isinstance(value, bool):
+            bound = 1 << (31 if kind.kind == "int" else 63)
+            return _varint(value) if -bound <= value * _factor(kind, kind) < bound else None
+        case "float" | "double", int() | float() if not isinstance(value, bool):
+            return np.array(value, "<f4" if kind.kind == "float" else "<f8").tobytes()
+    return None
+
+
+def _fits(content: bytes, decimal: Decimal) -> bool:
+    return abs(int.from_bytes(content, signed=True)) < 10**decimal.precision
+
+
+def _varint(number: int) -> bytes:
+    bits, encoded = (number << 1) ^ (number >> 63), bytearray()
+    while bits > 127:
+        encoded.append(bits & 127 | 128)
+        bits >>= 7
+    return bytes((*encoded, bits))
+
+
+def _sized(content: bytes) -> bytes:
+    return _varint(len(content)) + content
+
+
+def _block(items: list[bytes]) -> bytes:
+    return b"".join((_varint(len(items)), *items, b"\0")) if items else b"\0"
 
 
 def _candidates(written: AvroType, branches: Sequence[AvroType]) -> Iterator[int]:
@@ -384,10 +382,6 @@ def _mismatch(written: AvroType, wanted: AvroType, path: str) -> _MismatchError:
     return _MismatchError(
         f"{path or 'the value'}: {_text(written)} is written, which cannot be read as {_text(wanted)}"
     )
-
-
-def _no_default(value: object, path: str) -> _MismatchError:
-    return _MismatchError(f"{path}: {str(value)[:40]!r} is no default of its type")
 
 
 def _text(node: AvroType) -> str:

@@ -1,4 +1,4 @@
-"""Kernels for bytes that several formats use: texts, floating-point numbers, keys of maps."""
+"""Kernels for bytes that several formats use: texts, numbers, keys of maps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from tiered_stream.formats.columns.column_kernels import BYTES_AT, SLOTS, VALUES_AT
 from tiered_stream.records.compiled import Int, inlined, kernel
+from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 from tiered_stream.records.memory import allocate
 
 _MOST_KEYS = 1 << 20
@@ -25,53 +26,72 @@ def hash_room(maps: bool) -> np.ndarray[Any, Any]:
     return room
 
 
+@kernel
+def character_end(data: Any, at: Int, stop: Int) -> Int:
+    """Return the position after one UTF-8 sequence of two to four bytes (Unicode, table 3-7), or -1 if it is none."""
+    first = data[at]
+    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    if first < 0xC2 or first > 0xF4 or size > stop - at:
+        return np.int64(-1)
+    second = data[at + 1]
+    low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
+    high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
+    if second < low or second > high:
+        return np.int64(-1)
+    for more in range(at + 2, at + size):
+        if data[more] & 0xC0 != 0x80:
+            return np.int64(-1)
+    return at + size
+
+
 @inlined
 def is_utf8(data: Any, at: Int, stop: Int) -> Any:
     """Return whether the bytes are UTF-8, without surrogates and overlong forms."""
+    while 0 <= at < stop:
+        at = at + 1 if data[at] < 128 else character_end(data, at, stop)
+    return at >= 0
+
+
+@inlined
+def unsigned_varint(data: Any, at: Int, stop: Int) -> Any:
+    """Read a varint of at most 64 bits; return its value as a uint64, and the position after it.
+
+    The position is -1 if the varint does not end before `stop`, and -2 if it has more bits.
+    """
+    value, shift = np.uint64(0), np.uint64(0)
     while at < stop:
-        first = np.int64(data[at])
-        if first < 0x80:
-            at += 1
-            continue
-        more = 1 if 0xC2 <= first < 0xE0 else 2 if 0xE0 <= first < 0xF0 else 3 if 0xF0 <= first < 0xF5 else 4
-        if more > 3 or stop - at <= more:
-            return False
-        second = np.int64(data[at + 1])
-        low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-        high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-        if second < low or second > high:
-            return False
-        for index in range(at + 2, at + 1 + more):
-            if data[index] & 0xC0 != 0x80:
-                return False
-        at += 1 + more
-    return True
+        part = np.uint64(data[at])
+        at += 1
+        if shift == 63 and part > 1:
+            return value, np.int64(-2)
+        value |= (part & np.uint64(0x7F)) << shift
+        if part < 128:
+            return value, np.int64(at)
+        shift += np.uint64(7)
+    return value, np.int64(-1)
 
 
 @inlined
-def little_endian(data: Any, at: Int, size: Int) -> Any:
-    value = np.uint64(0)
-    for index in range(size):
-        value |= np.uint64(data[at + index]) << np.uint64(8 * index)
-    return value
+def from_zigzag(value: Any) -> Int:
+    """Return the signed integer that a uint64 encodes."""
+    return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
 
 
 @inlined
-def double_of(bits: Any) -> Any:
-    word = np.int64(bits)
-    return word.view(np.float64)
+def load_double(data: Any, at: Int) -> Any:
+    return load_uint64_le(data, at).view(np.float64)
 
 
 @inlined
-def float_at(data: Any, at: Int) -> Any:
-    bits = np.uint32(little_endian(data, at, 4))
-    return np.float64(bits.view(np.float32))
+def load_float(data: Any, at: Int) -> Any:
+    """Return the float at a position, as a double."""
+    return np.float64(np.uint32(load_uint32_le(data, at)).view(np.float32))
 
 
 @kernel
 def _key(columns: Any, node: Int, slot: Int) -> Any:
     """Return where a key is in memory, and its length in bytes."""
-    nodes, _, ints, _, _ = columns
+    nodes, _, ints, _ = columns
     ends = nodes[node, VALUES_AT] + slot
     return nodes[node, BYTES_AT] + ints[ends], np.int64(ints[ends + 1] - ints[ends])
 

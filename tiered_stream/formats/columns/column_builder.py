@@ -11,6 +11,7 @@ from pyarrow import types
 
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.formats.columns import column_kernels as kernels
+from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.records.memory import allocate
 
 Columns = tuple[np.ndarray[Any, Any], ...]
@@ -122,6 +123,23 @@ class ColumnBuilder:
             return built[0], too_large
         return pa.concat_arrays(built or [pa.nulls(0, self.kind)]), too_large
 
+    def decoded(
+        self, slices: ByteSlices, kernel: Callable[..., int], program: tuple[Any, ...], room: tuple[Any, ...]
+    ) -> tuple[pa.Array, np.ndarray[Any, Any], dict[int, str]]:
+        """Return the column of values, by row the error of a value that the kernel did not decode, and reasons.
+
+        `kernel` (slices, program, row, columns, room, errors) appends rows as `write` of `build` does. Its error of a
+        row is not 0. Reasons are by row, of the rows that take too much memory.
+        """
+        data, errors = slices.kernel_arguments(), np.zeros(len(slices), np.int64)
+
+        def write(columns: Columns, row: int) -> int:
+            return int(kernel(data, program, row, columns, room, errors))
+
+        column, too_large = self.build(len(slices), write)
+        errors[too_large] = 0
+        return column, errors, dict.fromkeys(too_large, TOO_LARGE)
+
     def _columns_of(self, rows: int) -> Columns:
         """Return empty columns for `rows` rows, or for as many rows as the limits of memory and slots allow."""
         memory = (self._slots * (self._slot_sizes + 1) + self._bytes).sum()
@@ -163,10 +181,10 @@ class ColumnBuilder:
         memory = allocate(int(ends[-1, -1]) // 8, np.int64)
         ints = memory.view(np.int32)
         ints[nodes[self._has_ends, kernels.VALUES_AT]] = 0
-        return nodes, memory.view(np.uint8), ints, memory, memory.view(np.float64)
+        return nodes, memory.view(np.uint8), ints, memory
 
     def _remember(self, columns: Columns) -> None:
-        nodes, _, ints, _, _ = columns
+        nodes, _, ints, _ = columns
         rows = nodes[0, kernels.SLOTS]
         more = np.where(nodes[:, kernels.LACKS] > 0, 2, 0)
         slots = np.maximum(nodes[:, kernels.SLOTS] / rows * 1.25, self._slots * more)
@@ -180,7 +198,7 @@ class ColumnBuilder:
 
         Only narrower types and bits are copied.
         """
-        nodes, memory, ints, longs, doubles = columns
+        nodes, memory, ints, longs = columns
         kind, slots = self.fields[node][0].type, int(nodes[node, kernels.SLOTS])
         at, bytes_at = int(nodes[node, kernels.VALUES_AT]), int(nodes[node, kernels.BYTES_AT])
         valid = memory[nodes[node, kernels.VALID_AT] :][:slots]
@@ -194,7 +212,7 @@ class ColumnBuilder:
             case kernels.LONG:
                 buffers.append(_buffer(longs[at:][:slots], f"i{kind.bit_width // 8}"))
             case kernels.DOUBLE:
-                buffers.append(_buffer(doubles[at:][:slots], f"f{kind.bit_width // 8}"))
+                buffers.append(_buffer(longs[at:][:slots].view(np.float64), f"f{kind.bit_width // 8}"))
             case kernels.DECIMAL:
                 buffers.append(_buffer(longs[at:][: 2 * slots], "i8"))
             case kernels.BYTES:

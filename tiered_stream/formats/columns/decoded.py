@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.formats.columns.byte_slices import ByteSlices
+
 REASON_SIZE = 200
+_MOST_AT_ONCE = 8 << 20
+"""Maximum bytes of values whose rows are Python objects at one time, unless a single value is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,44 @@ class ValueDecoder(Protocol):
         """Decode values; any bytes give a row or a reason. `values` may be a slice, and may hold nulls."""
 
 
+class SlicesDecoder(ABC):
+    """Value decoder that takes its values also as `ByteSlices`."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> pa.DataType:
+        """Return the type of the decoded column, as `ValueDecoder.kind` does."""
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        """Decode values, as `ValueDecoder.decode` does."""
+        return self.read(ByteSlices.of(values))
+
+    @abstractmethod
+    def read(self, slices: ByteSlices) -> Decoded:
+        """Decode values; any bytes give a row or a reason."""
+
+
+def with_exact_rows(
+    column: pa.Array, slices: ByteSlices, slots: Iterable[int], row: Callable[[bytes], Any], reasons: dict[int, str]
+) -> pa.Array:
+    """Return the column with the values in `slots` decoded one by one, and add reasons of those that do not decode.
+
+    `row` returns a value's row, which pyarrow converts, or raises CorruptDataError, whose text is the reason.
+    """
+    rows: dict[int, Any] = {}
+    size = 0
+    for slot in slots:
+        value = slices.value(slot)
+        try:
+            rows[slot] = row(value)
+        except CorruptDataError as error:
+            reasons[slot] = str(error)[:REASON_SIZE]
+        size += len(value)
+        if size > _MOST_AT_ONCE:
+            column, rows, size = spliced(column, rows), {}, 0
+    return spliced(column, rows)
+
+
 def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:
     """Return the column with other values in some slots.
 
@@ -53,21 +96,3 @@ def _pieces(column: pa.Array, others: pa.Array, slots: list[int]) -> Iterator[pa
         yield from (column.slice(done, slot - done), others.slice(at, 1))
         done = slot + 1
     yield column.slice(done)
-
-
-def value_buffers(values: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return, for a kernel, the bytes, Arrow's offsets into them, and 1 for each null value (empty without nulls)."""
-    _, ends, data = values.buffers()
-    count = len(values)
-    nulls = np.asarray(values.is_null().cast(pa.uint8())) if values.null_count else np.zeros(0, np.uint8)
-    return (
-        _read_only(np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)),
-        _read_only(np.frombuffer(ends, np.int32)[values.offset :][: count + 1] if count else np.zeros(1, np.int32)),
-        _read_only(nulls),
-    )
-
-
-def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    # For writable arrays a kernel would be compiled again.
-    array.flags.writeable = False
-    return array

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.json.json_text import Fields, Integer, Real, parse_json, write_json
 from tiered_stream.formats.json.spark_texts import days_of_text, decimal_of_text, fitted, microseconds_of_text
 
@@ -38,13 +37,10 @@ class ExactJson:
 
         Raises CorruptDataError, whose text is a reason.
         """
-        try:
-            document = parse_json(data)
-            if type(document) is not Fields:
-                raise CorruptDataError(f"the value is {_named(document)}, not an object")
-            row: dict[str, Any] = self._convert(document)
-        except CorruptDataError as error:
-            raise CorruptDataError(str(error)[:REASON_SIZE]) from error
+        document = parse_json(data)
+        if type(document) is not Fields:
+            raise CorruptDataError(f"the value is {_named(document)}, not an object")
+        row: dict[str, Any] = self._convert(document)
         return row
 
     def _converter(self, kind: pa.DataType) -> Callable[[Any], Any]:

@@ -14,6 +14,7 @@ from tiered_stream.formats.columns.column_kernels import (
     END,
     HIGH,
     LOW,
+    NULL_VALUE,
     SLOTS,
     append_bool,
     append_bytes,
@@ -23,7 +24,7 @@ from tiered_stream.formats.columns.column_kernels import (
     append_long,
     append_null,
     append_struct,
-    truncate,
+    end_row,
 )
 from tiered_stream.formats.json.double_kernels import nearest_double, nearest_float
 from tiered_stream.formats.json.json_text_kernels import (
@@ -37,7 +38,7 @@ from tiered_stream.formats.json.json_text_kernels import (
     read_timestamp,
     skip_blanks,
     skip_colon,
-    skip_value,
+    skip_scalar,
     string_end,
 )
 from tiered_stream.records.compiled import Int, inlined, kernel
@@ -58,9 +59,10 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
 FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, MOST = range(8)
 PLAN_COLUMNS = 8
 
-# Columns of `stack`: the container's node, its last field, and the number of its fields that were found.
-NODE, PREVIOUS, FOUND = range(3)
-STACK_SHAPE = (MOST_NESTING, 3)
+# Columns of `stack`: the container's node (-1: no column holds it), its last field, the number of its fields that were
+# found, and the byte that closes it.
+NODE, PREVIOUS, FOUND, CLOSING = range(4)
+STACK_SHAPE = (MOST_NESTING, 4)
 
 OK = 0
 _MOST_SECONDS = 9_000_000_000_000
@@ -180,30 +182,34 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 def _find_place(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
     """Return the node of a container's next value, or -1 if no column holds it, and the position of the value."""
     node = top[NODE]
-    form = plan[node, FORM]
-    if form == ARRAY:
-        return node + 1, at
-    if form == OBJECT:
+    if top[CLOSING] == 93:
+        return (node + 1 if node >= 0 else node), at
+    if node >= 0 and plan[node, FORM] == OBJECT:
         child, at = _find_field(columns, plan, names, data, at, stop, top)
     else:
         end = string_end(data, at + 1, stop)
         if data[at] != 34 or end < 0:
             return node, np.int64(DOUBTFUL)
-        if not append_struct(columns, node + 1) or not append_bytes(columns, node + 2, data, at + 1, end - at - 1):
-            return node, np.int64(FULL)
-        child, at = node + 3, end + 1
+        child = np.int64(-1)
+        if node >= 0:
+            child = node + 3
+            if not append_struct(columns, node + 1) or not append_bytes(columns, node + 2, data, at + 1, end - at - 1):
+                return node, np.int64(FULL)
+        at = end + 1
     return child, skip_colon(data, at, stop) if at >= 0 else at
 
 
 @inlined
-def _open(columns: Any, plan: Any, node: Int, top: Any) -> Int:
-    top[NODE], top[PREVIOUS], top[FOUND] = node, node, 0
-    return OK if plan[node, FORM] != OBJECT or append_struct(columns, node) else FULL
+def _open(columns: Any, plan: Any, node: Int, opening: Int, top: Any) -> Int:
+    top[NODE], top[PREVIOUS], top[FOUND], top[CLOSING] = node, node, 0, opening + 2
+    return OK if node < 0 or plan[node, FORM] != OBJECT or append_struct(columns, node) else FULL
 
 
 @inlined
 def _finish(columns: Any, plan: Any, top: Any) -> Int:
     nodes, node = columns[0], top[NODE]
+    if node < 0:
+        return OK
     if plan[node, FORM] != OBJECT:
         return OK if append_list(columns, node) else FULL
     if top[FOUND] < plan[node, FIELDS]:
@@ -227,7 +233,7 @@ def _close(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, d
             return depth, np.int64(DOUBTFUL)
         if data[at] == 44:
             return depth, skip_blanks(data, at + 1, stop)
-        if data[at] != plan[stack[depth, NODE], OPENING] + 2:
+        if data[at] != stack[depth, CLOSING]:
             return depth, np.int64(DOUBTFUL)
         answer = _finish(columns, plan, stack[depth])
         if answer != OK:
@@ -240,21 +246,22 @@ def _close(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, d
 def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child: Int, stack: Any, depth: Int) -> Any:
     """Append the value of the node `child`, or enter it if it is a container; return the open depth and a position.
 
-    The value is skipped if `child` is -1. The position is where the next value or key begins.
+    If `child` is -1, the value is read as strictly, and not appended. The position is where the next value or key
+    begins.
     """
     byte = data[at]
-    if child < 0:
-        at = skip_value(data, at, stop)
-    elif byte == plan[child, OPENING]:
+    if (byte == 123 or byte == 91) if child < 0 else byte == plan[child, OPENING]:
         if depth + 1 == MOST_NESTING:
             return depth, np.int64(DOUBTFUL)
         depth += 1
-        answer = _open(columns, plan, child, stack[depth])
+        answer = _open(columns, plan, child, byte, stack[depth])
         if answer != OK:
             return depth, np.int64(answer)
         at = skip_blanks(data, at + 1, stop)
         if at < stop and data[at] != byte + 2:
             return depth, at
+    elif child < 0:
+        at = skip_scalar(data, at, stop)
     elif depth >= 0:
         at = _append_scalar(columns, plan, data, at, stop, child)
     else:
@@ -277,27 +284,19 @@ def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, st
 
 
 @kernel
-def append_documents(
-    data: Any, ends: Any, nulls: Any, row: Int, columns: Any, plan: Any, names: Any, stack: Any, doubtful: Any
-) -> Int:
-    """Append rows from `row` on until there is no room or no row left; return the row after the last appended row.
+def append_documents(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
+    """Append rows from row `first` on until there is no room or no row left; return the row after the last appended.
 
-    `ends` are Arrow's offsets into `data`. `nulls` is 1 for each null value, or empty if there is none. A value that is
-    not certain becomes null, and is marked in `doubtful`.
+    `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (plan, names). A
+    value that is not certain becomes null, and its error is DOUBTFUL.
     """
-    nodes = columns[0]
-    while row < ends.shape[0] - 1:
-        written, answer = nodes[0, SLOTS], DOUBTFUL
-        if nulls.shape[0] > 0 and nulls[row]:
-            answer = OK if append_null(columns, 0) else FULL
-        else:
-            answer = _append_document(columns, plan, names, data, np.int64(ends[row]), np.int64(ends[row + 1]), stack)
-            if answer == DOUBTFUL:
-                truncate(columns, written)
-                doubtful[row] = 1
-                answer = OK if append_null(columns, 0) else FULL
-        if answer == FULL:
-            truncate(columns, written)
-            break
-        row += 1
-    return row
+    data, starts, stops, valid = slices
+    plan, names = program
+    stack = room[0]
+    for row in range(first, starts.shape[0]):
+        result = np.int64(NULL_VALUE)
+        if valid[row]:
+            result = _append_document(columns, plan, names, data, np.int64(starts[row]), np.int64(stops[row]), stack)
+        if not end_row(columns, row, first, result, errors):
+            return np.int64(row)
+    return np.int64(starts.shape[0])

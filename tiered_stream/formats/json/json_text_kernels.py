@@ -1,7 +1,7 @@
 """Kernels for the parts of JSON text: strings, numbers, dates, and values that are skipped.
 
 Each function takes the bytes, a position and the value's end. It returns the position after what it read, or DOUBTFUL
-if it is not certain of the text. Then `exact_json.py` decodes the whole value.
+(-1) if it is not certain of the text. Then `exact_json.py` decodes the whole value.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from tiered_stream.formats.columns.byte_kernels import character_end
+from tiered_stream.formats.columns.column_kernels import NO_ROOM
 from tiered_stream.records.compiled import Int, inlined, kernel
 from tiered_stream.records.intrinsics import load_uint64_le, trailing_zeros
 
-DOUBTFUL, FULL = -1, -2
+DOUBTFUL, FULL = -1, NO_ROOM
 
 MOST_NESTING = 64
 """Maximum levels of nesting that the kernels read."""
@@ -28,24 +30,6 @@ def skip_blanks(data: Any, at: Int, stop: Int) -> Int:
     while at < stop and data[at] <= 32 and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
         at += 1
     return at
-
-
-@kernel
-def _character(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after one UTF-8 sequence of two to four bytes (Unicode, table 3-7), or DOUBTFUL."""
-    first = data[at]
-    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-    if first < 0xC2 or first > 0xF4 or size > stop - at:
-        return np.int64(DOUBTFUL)
-    second = data[at + 1]
-    low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-    high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-    if second < low or second > high:
-        return np.int64(DOUBTFUL)
-    for more in range(at + 2, at + size):
-        if data[more] & 0xC0 != 0x80:
-            return np.int64(DOUBTFUL)
-    return at + size
 
 
 @inlined
@@ -73,7 +57,7 @@ def string_end(data: Any, at: Int, stop: Int) -> Int:
             return at
         if byte == 92 or byte < 32:
             break
-        at = at + 1 if byte < 128 else _character(data, at, stop)
+        at = at + 1 if byte < 128 else character_end(data, at, stop)
         if at < 0:
             break
     return np.int64(DOUBTFUL)
@@ -226,8 +210,8 @@ def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> A
     return ((days * 86400 + time - east) * 1000000) + fraction, zoned and is_zone
 
 
-@inlined
-def _skip_simple(data: Any, at: Int, stop: Int) -> Int:
+@kernel
+def skip_scalar(data: Any, at: Int, stop: Int) -> Int:
     """Return the position after a string, a number or a literal, or DOUBTFUL."""
     byte = data[at]
     if byte == 34:
@@ -237,61 +221,6 @@ def _skip_simple(data: Any, at: Int, stop: Int) -> Int:
         _, _, _, _, at = read_number(data, at, stop)
         return at
     return literal_end(data, at, stop)
-
-
-@kernel
-def skip_value(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after any value, or DOUBTFUL. A skipped value is checked as strictly as any other value."""
-    objects, depth = np.uint64(0), 0
-    while at < stop:
-        byte = data[at]
-        if byte == 123 or byte == 91:
-            if depth == MOST_NESTING:
-                break
-            objects, depth = objects << np.uint64(1) | np.uint64(byte == 123), depth + 1
-            at = skip_blanks(data, at + 1, stop)
-            is_open = at < stop and data[at] != 125 and data[at] != 93
-        else:
-            at = _skip_simple(data, at, stop)
-            if at < 0:
-                break
-            is_open = False
-        at, objects, depth = _close(data, at, stop, objects, depth) if not is_open else (at, objects, depth)
-        if at < 0 or depth == 0:
-            return at
-        if objects & np.uint64(1):
-            at = _skip_key(data, at, stop)
-            if at < 0:
-                break
-    return np.int64(DOUBTFUL)
-
-
-@inlined
-def _close(data: Any, at: Int, stop: Int, objects: Any, depth: Int) -> Any:
-    """Close all containers that end after a value or an opening bracket.
-
-    Returns the position of the next key or value, the open containers (a bit for each, 1 for an object), and their
-    number.
-    """
-    while depth > 0:
-        at = skip_blanks(data, at, stop)
-        if at >= stop:
-            return np.int64(DOUBTFUL), objects, depth
-        if data[at] == 44:
-            return skip_blanks(data, at + 1, stop), objects, depth
-        if data[at] != (125 if objects & np.uint64(1) else 93):
-            return np.int64(DOUBTFUL), objects, depth
-        at, objects, depth = at + 1, objects >> np.uint64(1), depth - 1
-    return at, objects, depth
-
-
-@inlined
-def _skip_key(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position of the value after a key and its colon, or DOUBTFUL."""
-    if at >= stop or data[at] != 34:
-        return np.int64(DOUBTFUL)
-    at = string_end(data, at + 1, stop)
-    return skip_colon(data, at + 1, stop) if at >= 0 else at
 
 
 @inlined

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.formats.columns.decoded import Decoded
+from tiered_stream.formats.columns.byte_slices import ByteSlices
+from tiered_stream.formats.columns.decoded import Decoded, SlicesDecoder
 from tiered_stream.formats.columns.schema_growth import joined
 from tiered_stream.formats.json.exact_json import ExactJson
 from tiered_stream.formats.json.json_decoder import JsonDecoder
@@ -24,7 +25,7 @@ _NARROW = (pa.int8(), pa.int16(), pa.int32())
 _LONGS = range(-(1 << 63), 1 << 63)
 
 
-class WideningJsonDecoder:
+class WideningJsonDecoder(SlicesDecoder):
     """JSON decoder like `JsonDecoder`, of a type that may become wider. Raises ConfigurationError in the same cases."""
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:
@@ -35,25 +36,25 @@ class WideningJsonDecoder:
     def kind(self) -> pa.StructType:
         return self._decoder.kind
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
+    def read(self, slices: ByteSlices) -> Decoded:
         """Decode values, with a wider type if documents need it.
 
         Raises UnsupportedDataError if a number would become wider in two ways.
         """
-        decoded = self._decoder.decode(values)
-        needed = reduce(joined, self._needed(values, decoded.reasons), self.kind)
+        decoded = self._decoder.read(slices)
+        needed = reduce(joined, self._needed(slices, decoded.reasons), self.kind)
         if needed == self.kind:
             return decoded
         self._decoder = JsonDecoder(needed, self._zone)
-        return self._decoder.decode(values)
+        return self._decoder.read(slices)
 
-    def _needed(self, values: pa.BinaryArray, slots: Iterable[int]) -> Iterable[pa.StructType]:
+    def _needed(self, slices: ByteSlices, slots: Iterable[int]) -> Iterable[pa.StructType]:
         """Yield the type that each document in `slots` needs to decode, if a wider type helps.
 
         Each type is the column's original type, with wider types only for the document's own numbers.
         """
         for slot in slots:
-            document = values[slot].as_py()
+            document = slices.value(slot)
             try:
                 kind = needed_type(self._base, parse_json(document))
                 if kind != self._base:

@@ -7,16 +7,17 @@ and decides whether they are messages.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tiered_stream.errors import CorruptDataError
 from tiered_stream.formats.columns.byte_kernels import hash_room
 from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.column_builder import TOO_LARGE, ColumnBuilder, Columns
-from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, spliced
+from tiered_stream.formats.columns.column_builder import ColumnBuilder
+from tiered_stream.formats.columns.decoded import Decoded, SlicesDecoder, with_exact_rows
 from tiered_stream.formats.protobuf import protobuf_kernels as kernels
 from tiered_stream.formats.protobuf.google_protobuf import (
     DecodeError,
@@ -37,17 +38,10 @@ from tiered_stream.formats.protobuf.protobuf_schema import (
 )
 
 _LARGEST_MICROSECONDS = 2**63 - 1
-_MOST_AT_ONCE = 8 << 20
-"""Maximum bytes of messages that are Python objects at one time, unless a single message is larger."""
-
 _Convert = Callable[[Any], Any]
 
 
-class _NoValueError(Exception):
-    """Error of a message that cannot become a row."""
-
-
-class ProtobufDecoder:
+class ProtobufDecoder(SlicesDecoder):
     """Decoder of values that are messages of one type."""
 
     def __init__(self, descriptor_set: bytes, message: str) -> None:
@@ -62,7 +56,7 @@ class ProtobufDecoder:
         self._row = _struct_of(descriptor, self._kind)
         self._builder = ColumnBuilder(self._kind)
         self._program = protobuf_program(descriptor, self._builder)
-        marks = np.zeros((len(self._program.fields) + 1, kernels.MARK_COLUMNS), np.int64)
+        marks = np.zeros((len(self._program[1]) + 1, kernels.MARK_COLUMNS), np.int64)
         stack = np.zeros((2 * MOST_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
         self._room = marks, stack, hash_room(self._builder.has_maps)
 
@@ -70,48 +64,21 @@ class ProtobufDecoder:
     def kind(self) -> pa.DataType:
         return self._kind
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        return self.read(ByteSlices.of(values))
-
     def read(self, slices: ByteSlices) -> Decoded:
-        program = self._program.kernel_arguments()
-        not_plain = np.zeros(len(slices), np.bool_)
+        column, errors, reasons = self._builder.decoded(slices, kernels.decode_messages, self._program, self._room)
+        slots = np.flatnonzero(errors).tolist()
+        return Decoded(with_exact_rows(column, slices, slots, self._exact_row, reasons), reasons)
 
-        def write(columns: Columns, row: int) -> int:
-            given = slices.kernel_arguments()
-            return int(kernels.decode_messages(given, program, row, columns, self._room, not_plain))
-
-        column, too_large = self._builder.build(len(slices), write)
-        reasons = dict.fromkeys(too_large, TOO_LARGE)
-        for slots in _pieces(np.flatnonzero(not_plain).tolist(), slices):
-            column = spliced(column, {slot: self._decoded(slices.value(slot), slot, reasons) for slot in slots})
-        return Decoded(column, reasons)
-
-    def _decoded(self, content: bytes, at: int, reasons: dict[int, str]) -> Any:
+    def _exact_row(self, content: bytes) -> Any:
+        """Return a message's row by Google's library. Raises CorruptDataError, whose text is a reason."""
         try:
             message = self._class.FromString(content)
-            if not message.IsInitialized():
-                # The field is not named, because the library's search for missing fields can end the process.
-                raise _NoValueError("the value lacks a required field")
-            return self._row(message)
+            if message.IsInitialized():
+                return self._row(message)
         except (DecodeError, UnicodeDecodeError) as error:
-            reasons[at] = f"the value is no message {self._class.DESCRIPTOR.full_name}: {error}"[:REASON_SIZE]
-        except _NoValueError as error:
-            reasons[at] = str(error)[:REASON_SIZE]
-        return None
-
-
-def _pieces(slots: list[int], slices: ByteSlices) -> Iterator[list[int]]:
-    """Yield the slots in groups whose messages together may be Python objects at one time."""
-    piece, size = [], 0
-    for slot in slots:
-        piece.append(slot)
-        size += int(slices.stops[slot] - slices.starts[slot])
-        if size > _MOST_AT_ONCE:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece
+            raise CorruptDataError(f"the value is no message {self._class.DESCRIPTOR.full_name}: {error}") from error
+        # The field is not named, because the library's search for missing fields can end the process.
+        raise CorruptDataError("the value lacks a required field")
 
 
 def _struct_of(message: Descriptor, kind: pa.StructType) -> _Convert:
@@ -169,7 +136,7 @@ def _microseconds(field: FieldDescriptor, found: Message) -> int:
     seconds, nanos = found.seconds, found.nanos
     micros: int = int(seconds) * 1_000_000 + math.trunc(nanos / 1000)
     if abs(micros) > _LARGEST_MICROSECONDS:
-        raise _NoValueError(f"{field.full_name}: a time does not fit into microseconds")
+        raise CorruptDataError(f"{field.full_name}: a time does not fit into microseconds")
     return micros
 
 

@@ -13,8 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from tiered_stream.formats.columns.byte_kernels import double_of, float_at, has_key_twice, is_utf8, little_endian
+from tiered_stream.formats.columns.byte_kernels import (
+    from_zigzag,
+    has_key_twice,
+    is_utf8,
+    load_double,
+    load_float,
+    unsigned_varint,
+)
 from tiered_stream.formats.columns.column_kernels import (
+    NO_ROOM,
+    NULL_VALUE,
     SLOTS,
     append_bool,
     append_bytes,
@@ -23,9 +32,10 @@ from tiered_stream.formats.columns.column_kernels import (
     append_long,
     append_null,
     append_struct,
-    truncate,
+    end_row,
 )
 from tiered_stream.records.compiled import Int, inlined, kernel
+from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 
 # Codecs, by which a field's value is read.
 INT32, INT64, SINT32, SINT64, BOOL, ENUM, FIXED32, FIXED64, FLOAT, DOUBLE, TEXT, BYTES, TIME, MESSAGE, EMPTY = range(15)
@@ -41,15 +51,15 @@ FIELD_COLUMNS = 12
 MISSING_NULL, MISSING_NOT_PLAIN = range(2)
 # Columns of the messages: first field, field after the last, and the node of the message's struct.
 FIRST, LAST, STRUCT_NODE = range(3)
-# Columns of the marks, which have a row for each field: where its value begins and ends, and its wire type.
-AT, STOP, MARKED_WIRE = range(3)
-MARK_COLUMNS = 3
+# Columns of the marks, which have a row for each field: where its value begins and ends.
+AT, STOP = range(2)
+MARK_COLUMNS = 2
 # Columns of the stack, which has a row for each message that is being written. CURSOR: where the search for the next
 # message of a repeated field begins.
 MESSAGE_OF, BEGIN, END, FIELD, CURSOR, LIST_FIRST = range(6)
 STACK_COLUMNS = 6
 
-DONE, NOT_PLAIN, NO_ROOM = range(3)
+DONE, NOT_PLAIN = range(2)
 LONGEST_TAG = 5
 """Maximum bytes of a plain tag, and of a plain size."""
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
@@ -59,25 +69,9 @@ MOST_SECONDS = 9_000_000_000_000
 
 
 @inlined
-def _uvarint(data: Any, at: Int, stop: Int) -> Any:
-    """Read a varint of at most 64 bits; return it and the position after it, -1 if it is not a varint."""
-    value, shift = np.uint64(0), np.uint64(0)
-    while at < stop:
-        part = np.uint64(data[at])
-        at += 1
-        if shift == 63 and part > 1:
-            return value, np.int64(-1)
-        value |= (part & np.uint64(0x7F)) << shift
-        if part < 128:
-            return value, np.int64(at)
-        shift += np.uint64(7)
-    return value, np.int64(-1)
-
-
-@inlined
 def _tag(data: Any, at: Int, stop: Int) -> Any:
     """Read a tag; return the field's number, wire type, and where its value begins and ends (-1 if it is not plain)."""
-    tag, begin = _uvarint(data, at, stop)
+    tag, begin = unsigned_varint(data, at, stop)
     number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
     is_plain = begin >= 0 and begin - at <= LONGEST_TAG and 1 <= number < 1 << 29
     at = begin
@@ -85,9 +79,9 @@ def _tag(data: Any, at: Int, stop: Int) -> Any:
         return number, wire, np.int64(-1), np.int64(-1)
     end = np.int64(-1)
     if wire == VARINT:
-        _, end = _uvarint(data, at, stop)
+        _, end = unsigned_varint(data, at, stop)
     elif wire == SIZED:
-        size, at = _uvarint(data, at, stop)
+        size, at = unsigned_varint(data, at, stop)
         if at >= 0 and at - begin <= LONGEST_TAG and size <= np.uint64(stop - at):
             end = at + np.int64(size)
     elif wire == EIGHT:
@@ -98,18 +92,16 @@ def _tag(data: Any, at: Int, stop: Int) -> Any:
 
 
 @inlined
-def _field_of(fields: Any, first: Int, last: Int, number: Int, hint: Int) -> Int:
-    """Return the row of the field with that number, -1 if there is none. `hint` is a row that is tried first."""
-    if hint < last and fields[hint, NUMBER] == number:
-        return np.int64(hint)
+def _find_row(table: Any, first: Int, last: Int, number: Int) -> Int:
+    """Return the row from `first` to `last` (exclusive) whose first column is `number`, -1 if there is none."""
     low, high = np.int64(first), np.int64(last)
     while low < high:
         middle = (low + high) // 2
-        if fields[middle, NUMBER] < number:
+        if table[middle, NUMBER] < number:
             low = middle + 1
         else:
             high = middle
-    return low if low < last and fields[low, NUMBER] == number else np.int64(-1)
+    return low if low < last and table[low, NUMBER] == number else np.int64(-1)
 
 
 @kernel
@@ -146,7 +138,9 @@ def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: 
         number, wire, begin, end = _tag(data, at, stop)
         if end < 0:
             return False
-        field = _field_of(fields, first, last, number, hint)
+        field = hint
+        if hint >= last or fields[hint, NUMBER] != number:
+            field = _find_row(fields, first, last, number)
         if field >= 0:
             # The mark of a repeated field is at the tag, because the second scan begins there.
             repeated = fields[field, OFTEN] >= REPEATED
@@ -166,7 +160,7 @@ def _integer(value: Any, codec: Int) -> Int:
         low = np.int64(np.uint32(value))
         return (low >> 1) ^ -(low & 1)
     if codec == SINT64:
-        return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
+        return from_zigzag(value)
     if codec == INT64 or codec >= FIXED64:
         return np.int64(value)
     return np.int64(np.int32(np.uint32(value & np.uint64(0xFFFFFFFF))))
@@ -174,16 +168,9 @@ def _integer(value: Any, codec: Int) -> Int:
 
 @kernel
 def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
-    low, high = np.int64(0), row[B]
-    while low < high:
-        middle = (low + high) // 2
-        if table[row[A] + middle, 0] < number:
-            low = middle + 1
-        else:
-            high = middle
-    if low == row[B] or table[row[A] + low, 0] != number:
+    at = _find_row(table, row[A], row[A] + row[B], number)
+    if at < 0:
         return np.int64(NOT_PLAIN)
-    at = row[A] + low
     return np.int64(DONE if append_bytes(columns, row[NODE], texts, table[at, 1], table[at, 2]) else NO_ROOM)
 
 
@@ -195,7 +182,7 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
         number, wire, begin, at = _tag(data, at, stop)
         if at < 0 or wire != VARINT or number > 2 or seen & number:
             return np.int64(NOT_PLAIN)
-        value, _ = _uvarint(data, begin, stop)
+        value, _ = unsigned_varint(data, begin, stop)
         seen |= number
         if number == 1:
             seconds = np.int64(value)
@@ -226,9 +213,9 @@ def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
     codec, node = row[CODEC], row[NODE]
     bits = np.uint64(0)
     if codec <= ENUM:
-        bits, _ = _uvarint(data, at, stop)
+        bits, _ = unsigned_varint(data, at, stop)
     else:
-        bits = little_endian(data, at, stop - at)
+        bits = load_uint64_le(data, at) if stop - at == 8 else load_uint32_le(data, at)
     value = np.int64(bits != 0) if codec == BOOL else _integer(bits, INT64 if codec == DOUBLE else codec)
     if value == 0 and row[OFTEN] == ONCE and not row[PRESENCE]:
         return np.int64(DONE if append_null(columns, node) else NO_ROOM)
@@ -237,9 +224,9 @@ def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
     if codec == BOOL:
         room = append_bool(columns, node, value != 0)
     elif codec == FLOAT:
-        room = append_double(columns, node, float_at(data, at))
+        room = append_double(columns, node, load_float(data, at))
     elif codec == DOUBLE:
-        room = append_double(columns, node, double_of(bits))
+        room = append_double(columns, node, load_double(data, at))
     else:
         room = append_long(columns, node, value)
     return np.int64(DONE if room else NO_ROOM)
@@ -259,7 +246,7 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
     while at < stop:
         end = at + size
         if size == 0:
-            _, end = _uvarint(data, at, stop)
+            _, end = unsigned_varint(data, at, stop)
         if end < 0 or end > stop:
             return np.int64(NOT_PLAIN)
         error = _number(data, at, end, row, columns, table, texts)
@@ -383,22 +370,16 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
 
 
 @kernel
-def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, not_plain: Any) -> Int:
-    """Append values from row `first` on, until the columns have no room; return the row after the last appended value.
+def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
+    """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
 
-    A value that is not plain becomes null, and is marked in `not_plain`.
+    A value that is not plain becomes null, and its error is NOT_PLAIN.
     """
     data, starts, stops, valid = slices
     for row in range(first, starts.shape[0]):
-        error = np.int64(DONE)
+        result = np.int64(NULL_VALUE)
         if valid[row]:
-            error = _message(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, room)
-        not_plain[row] = error == NOT_PLAIN
-        if error == NOT_PLAIN or not valid[row]:
-            truncate(columns, row - first)
-            error = np.int64(DONE if append_null(columns, 0) else NO_ROOM)
-        if error == NO_ROOM:
-            not_plain[row] = False
-            truncate(columns, row - first)
+            result = _message(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, room)
+        if not end_row(columns, row, first, result, errors):
             return np.int64(row)
     return np.int64(starts.shape[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,27 +28,15 @@ _WIRES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ProtobufProgram:
-    """Tables for `protobuf_kernels`.
+def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> tuple[Table, Table, Table, Table]:
+    """Return the program that reads `message` into the builder's columns, which have the message's type.
 
-    `table` has the numbers of enums in order, and the places of their names in `texts`.
+    The program is (messages, fields, table, texts), as `protobuf_kernels` describes them. The table has the numbers of
+    enums in order, and the positions and sizes of their names in the texts.
     """
-
-    messages: Table
-    fields: Table
-    table: Table
-    texts: Table
-
-    def kernel_arguments(self) -> tuple[Table, ...]:
-        return self.messages, self.fields, self.table, self.texts
-
-
-def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> ProtobufProgram:
-    """Return the program that reads `message` into the builder's columns, which have the message's type."""
     compiler = _Compiler(builder)
     compiler.add(message, 0, False)
-    return ProtobufProgram(
+    return (
         np.array(compiler.messages, np.int64), np.array(compiler.fields, np.int64).reshape(-1, kernels.FIELD_COLUMNS),
         np.array(compiler.table or [(0, 0, 0)], np.int64), np.frombuffer(bytes(compiler.texts) or b"\0", np.uint8),
     )  # fmt: skip

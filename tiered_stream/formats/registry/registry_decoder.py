@@ -56,7 +56,7 @@ class RegistryDecoder(NamingDecoder):
             UnsupportedDataError: no column can have the schema's type.
         """
         super().__init__(header)
-        self._writers: WriterSchemas[AvroType] = WriterSchemas(schema_registry(settings), _parsed)
+        self._writers: WriterSchemas[AvroType] = WriterSchemas(schema_registry(settings), "AVRO", _parsed)
         self._evolution = evolution
         self._wanted = parse_avro_schema(reader, referenced)
         if column is not None:
@@ -69,7 +69,7 @@ class RegistryDecoder(NamingDecoder):
     def kind(self) -> pa.DataType:
         return arrow_type(self._wanted)
 
-    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
+    def _decode(self, slices: ByteSlices, named: NamedSchemas) -> Decoded:
         found, inverse, counts = np.unique(named.numbers, return_inverse=True, return_counts=True)
         writers = self._writers.of(named)
         if self._evolution is not Evolution.NONE:
@@ -131,13 +131,8 @@ class RegistryDecoder(NamingDecoder):
         return True
 
 
-def _parsed(name: str, found: RegisteredSchema) -> AvroType | str:
-    if found.kind != "AVRO":
-        return f"schema {name} is of the format {found.kind[:20]}, not AVRO"
-    try:
-        return parse_avro_schema(found.text, [text for _, text in found.references])
-    except ConfigurationError as error:
-        return f"schema {name}: {error}"
+def _parsed(found: RegisteredSchema) -> AvroType:
+    return parse_avro_schema(found.text, [text for _, text in found.references])
 
 
 def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:

@@ -11,23 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, ValueDecoder
+from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, SlicesDecoder
 from tiered_stream.formats.columns.schema_growth import grown
 from tiered_stream.formats.json.json_decoder import JsonDecoder
 from tiered_stream.formats.json.json_schema import json_schema_kind, json_schema_title
 from tiered_stream.formats.json.json_widening import WideningJsonDecoder
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import NamedSchemas, NamingDecoder, Rows
+from tiered_stream.formats.registry.schema_ids import NamedSchemas, NamingDecoder
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
 from tiered_stream.formats.registry.writer_schemas import WriterSchemas
 from tiered_stream.formats.rows.row_choices import Evolution
-
-_MOST_SIZE = (1 << 31) - 1
-"""Maximum bytes of a value in Arrow's arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,7 @@ class JsonTarget:
     record: str = ""
     evolution: Evolution = Evolution.NONE
 
-    def decoder(self) -> ValueDecoder:
+    def decoder(self) -> SlicesDecoder:
         """Return the decoder of documents without a schema id in front."""
         widens = self.evolution is Evolution.WIDEN
         return WideningJsonDecoder(self.kind, self.zone) if widens else JsonDecoder(self.kind, self.zone)
@@ -58,7 +53,7 @@ class RegistryJsonDecoder(NamingDecoder):
         Raises ConfigurationError if the settings are invalid, or in the cases of `JsonDecoder`.
         """
         super().__init__(header)
-        self._writers: WriterSchemas[pa.StructType] = WriterSchemas(schema_registry(settings), self._parsed)
+        self._writers: WriterSchemas[pa.StructType] = WriterSchemas(schema_registry(settings), "JSON", self._parsed)
         self._settings = target
         self._kind = target.kind
         self._decoder = target.decoder()
@@ -67,12 +62,12 @@ class RegistryJsonDecoder(NamingDecoder):
     def kind(self) -> pa.DataType:
         return self._decoder.kind
 
-    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
+    def _decode(self, slices: ByteSlices, named: NamedSchemas) -> Decoded:
         writers = self._writers.of(named)
         self._grow([each for each in writers.values() if not isinstance(each, str)])
         whys = {number: each[:REASON_SIZE] for number, each in writers.items() if isinstance(each, str)}
         refused = np.isin(named.numbers, list(whys)) & (slices.valid != 0)
-        decoded = self._decoder.decode(_contents(values, named.sizes, refused))
+        decoded = self._decoder.read(slices.only(~refused).after(named.sizes))
         rows = np.flatnonzero(refused)
         reasons = {row: whys[each] for row, each in zip(rows.tolist(), named.numbers[rows].tolist(), strict=True)}
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
@@ -85,29 +80,13 @@ class RegistryJsonDecoder(NamingDecoder):
             self._kind = kind
             self._decoder = JsonTarget(kind, self._settings.zone, evolution=self._settings.evolution).decoder()
 
-    def _parsed(self, name: str, found: RegisteredSchema) -> pa.StructType | str:
+    def _parsed(self, found: RegisteredSchema) -> pa.StructType | str:
         """Return the fields by which a column may grow, or a text with the reason why values of the schema have no row.
 
         Without evolution there are no such fields.
         """
-        if found.kind != "JSON":
-            return f"schema {name} is of the format {found.kind[:20]}, not JSON"
-        try:
-            record = json_schema_title(found.text) if self._settings.record else ""
-            if record != self._settings.record:
-                return f"schema {name} is of {record[:80]!r}, not {self._settings.record[:80]!r}"
-            grows = self._settings.evolution is not Evolution.NONE
-            return json_schema_kind(found.text, dict(found.references)) if grows else pa.struct([])
-        except ConfigurationError as error:
-            return f"schema {name}: {error}"
-
-
-def _contents(values: pa.BinaryArray, sizes: Rows, refused: Rows) -> pa.BinaryArray:
-    """Return the values without the first `sizes` bytes, and null for each refused value."""
-    sliced = values
-    for size in np.unique(sizes).tolist():
-        if size:
-            # The end is given, because pyarrow 26 reads uninitialized memory without it.
-            behind = pc.binary_slice(values, size, _MOST_SIZE)
-            sliced = pc.if_else(pa.array(sizes == size), behind, sliced)
-    return pc.if_else(pa.array(refused), pa.scalar(None, values.type), sliced) if refused.any() else sliced
+        record = json_schema_title(found.text) if self._settings.record else ""
+        if record != self._settings.record:
+            return f"is of {record[:80]!r}, not {self._settings.record[:80]!r}"
+        grows = self._settings.evolution is not Evolution.NONE
+        return json_schema_kind(found.text, dict(found.references)) if grows else pa.struct([])

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
 from tiered_stream.formats.protobuf.google_protobuf import descriptor_pb2
@@ -43,7 +42,7 @@ class RegistryProtobufDecoder(NamingDecoder):
         Raises ConfigurationError if the settings are invalid, or in the cases of `ProtobufDecoder`.
         """
         super().__init__(header)
-        self._writers: WriterSchemas[dict[Indexes, str]] = WriterSchemas(schema_registry(settings), _parsed)
+        self._writers: WriterSchemas[dict[Indexes, str]] = WriterSchemas(schema_registry(settings), "PROTOBUF", _parsed)
         self._decoder = ProtobufDecoder(descriptor_set, message)
         self._message = message
 
@@ -51,7 +50,7 @@ class RegistryProtobufDecoder(NamingDecoder):
     def kind(self) -> pa.DataType:
         return self._decoder.kind
 
-    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
+    def _decode(self, slices: ByteSlices, named: NamedSchemas) -> Decoded:
         said = _Said(named, self._writers.of(named), np.zeros(len(slices), np.int64), {})
         in_front = slices.valid != 0
         if named.headers is not None:
@@ -150,14 +149,9 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
     return tuple(numbers[1:]) or (0,), at
 
 
-def _parsed(name: str, found: RegisteredSchema) -> dict[Indexes, str] | str:
-    """Return the full names of a schema's messages by their indexes, or why values of the schema are not read."""
-    if found.kind != "PROTOBUF":
-        return f"schema {name} is of the format {found.kind[:20]}, not PROTOBUF"
-    try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(found)).file
-    except ConfigurationError as error:
-        return f"schema {name}: {error}"
+def _parsed(found: RegisteredSchema) -> dict[Indexes, str]:
+    """Return the full names of a schema's messages by their indexes. Raises ConfigurationError as the compiler does."""
+    files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(found)).file
     (file,) = (each for each in files if each.name == _FILE)
     names: dict[Indexes, str] = {}
     waiting: list[tuple[Indexes, str, Any]] = [((at,), file.package, each) for at, each in enumerate(file.message_type)]

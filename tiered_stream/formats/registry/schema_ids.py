@@ -123,11 +123,11 @@ class NamingDecoder(ABC):
             UnsupportedDataError: a number becomes wider in two ways.
         """
         slices = ByteSlices.of(values)
-        return self._decode(values, slices, self._ids.named(slices, headers))
+        return self._decode(slices, self._ids.named(slices, headers))
 
     @abstractmethod
-    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
-        """Decode the values, which are in `values` and, in the kernels' form, in `slices`."""
+    def _decode(self, slices: ByteSlices, named: NamedSchemas) -> Decoded:
+        """Decode the values in `slices`, which name the schemas `named`."""
 
 
 def prefixed_ids(slices: ByteSlices) -> Rows:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from cachetools import LRUCache
 
-from tiered_stream.errors import UnknownSchemaError
+from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.registry.schema_ids import WHY_NONE, NamedSchemas
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, SchemaRegistry
 
@@ -21,13 +21,15 @@ _NOT_ASKED = f"its schema's id was not asked for: the registry lacks {_MOST_UNKN
 
 
 class WriterSchemas(Generic[T]):
-    """Schemas by their numbers, as `parse` makes them of a schema's name and the registered schema.
+    """Schemas of the kind `kind`, by their numbers, as `parse` makes them of registered schemas.
 
-    A text in place of a schema is the reason why it cannot be used.
+    A text in place of a schema is the reason why it cannot be used. `parse` returns its end, or raises
+    ConfigurationError.
     """
 
-    def __init__(self, registry: SchemaRegistry, parse: Callable[[str, RegisteredSchema], T | str]) -> None:
+    def __init__(self, registry: SchemaRegistry, kind: str, parse: Callable[[RegisteredSchema], T | str]) -> None:
         self._registry = registry
+        self._kind = kind
         self._parse = parse
         self._kept: LRUCache[int, T | str] = LRUCache(_MOST_KEPT)
 
@@ -49,12 +51,21 @@ class WriterSchemas(Generic[T]):
             known = self._kept.get(each)
             if known is None and unknown < _MOST_UNKNOWN:
                 try:
-                    known = self._kept[each] = self._parse(named.name(each), self._asked(named, each))
+                    known = self._kept[each] = self._parsed(named.name(each), self._asked(named, each))
                 except UnknownSchemaError as error:
                     unknown += 1
                     known = str(error)
             writers[each] = _NOT_ASKED if known is None else known
         return writers
+
+    def _parsed(self, name: str, schema: RegisteredSchema) -> T | str:
+        if schema.kind != self._kind:
+            return f"schema {name} is of the format {schema.kind[:20]}, not {self._kind}"
+        try:
+            parsed = self._parse(schema)
+        except ConfigurationError as error:
+            return f"schema {name}: {error}"
+        return f"schema {name} {parsed}" if isinstance(parsed, str) else parsed
 
     def _asked(self, named: NamedSchemas, number: int) -> RegisteredSchema:
         guid = named.guids.get(number)
