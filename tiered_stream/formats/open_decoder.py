@@ -16,7 +16,6 @@ from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFor
 
 if TYPE_CHECKING:
     from tiered_stream.formats.registry.registry_connection import RegistrySettings
-    from tiered_stream.formats.registry.schema_ids import NamingDecoder
     from tiered_stream.formats.registry.schema_registry import RegisteredSchema
 
 _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
@@ -26,7 +25,7 @@ _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
 def open_decoder(how: RowFormat, name: str) -> ValueDecoder | None:
     """Return the decoder of keys or values (`name`) for a row format, or None if their bytes stay as they are.
 
-    The schema must be known. If values name their schemas in a registry, the decoder is a `NamingDecoder`.
+    The schema must be known.
 
     Raises:
         ConfigurationError: the schema is invalid, or no table can have its types.
@@ -48,15 +47,9 @@ def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecode
 
             return TextDecoder()
         case Format.JSON:
-            from tiered_stream.formats.json.json_decoder import JsonDecoder
+            from tiered_stream.formats.json.json_widening import json_decoder
 
-            kind = pa.struct(list(schema_from_text(part.schema)))
-            if evolution is not Evolution.WIDEN:
-                return JsonDecoder(kind, how.zone)
-            from tiered_stream.formats.json.json_widening import WideningJsonDecoder
-
-            column = _as_in_table(part, how)
-            return WideningJsonDecoder(kind if column is None else grown(kind, column, add=False, widen=True), how.zone)
+            return json_decoder(_json_kind(part, how, evolution), how.zone, widens=evolution is Evolution.WIDEN)
         case Format.AVRO:
             from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 
@@ -67,19 +60,20 @@ def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecode
             return ProtobufDecoder(b64decode(part.schema), part.message)
 
 
-def _open_registered(part: PartFormat, how: RowFormat, name: str, evolution: Evolution) -> NamingDecoder:
+def _open_registered(part: PartFormat, how: RowFormat, name: str, evolution: Evolution) -> ValueDecoder:
     header, registry = _HEADERS[name], _registry_of(how)
-    column = _as_in_table(part, how) if evolution is Evolution.WIDEN else None
     match part.format:
         case Format.JSON:
-            from tiered_stream.formats.registry.registry_json import JsonTarget, RegistryJsonDecoder
+            from tiered_stream.formats.registry.registry_json import RegistryJsonDecoder
 
-            kind = pa.struct(list(schema_from_text(part.schema)))
-            kind = kind if column is None else grown(kind, column, add=False, widen=True)
-            return RegistryJsonDecoder(registry, JsonTarget(kind, how.zone, part.message, evolution), header=header)
+            kind = _json_kind(part, how, evolution)
+            return RegistryJsonDecoder(
+                registry, kind, how.zone, record=part.message, evolution=evolution, header=header
+            )
         case Format.AVRO:
             from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
 
+            column = _as_in_table(part, how) if evolution is Evolution.WIDEN else None
             return RegistryDecoder(
                 registry, part.schema, part.references, header=header, evolution=evolution, column=column
             )
@@ -88,6 +82,13 @@ def _open_registered(part: PartFormat, how: RowFormat, name: str, evolution: Evo
 
             return RegistryProtobufDecoder(registry, b64decode(part.schema), part.message, header=header)
     raise ConfigurationError(f"the format {part.format.value} has no schemas in a registry")
+
+
+def _json_kind(part: PartFormat, how: RowFormat, evolution: Evolution) -> pa.StructType:
+    """Return the type of the schema, with the wider types of the table's columns if types may become wider."""
+    kind = pa.struct(list(schema_from_text(part.schema)))
+    column = _as_in_table(part, how) if evolution is Evolution.WIDEN else None
+    return kind if column is None else grown(kind, column, add=False, widen=True)
 
 
 def _as_in_table(part: PartFormat, how: RowFormat) -> pa.DataType | None:

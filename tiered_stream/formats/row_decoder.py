@@ -13,7 +13,6 @@ from tiered_stream.formats.columns.conform import conform
 from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.columns.schema_growth import grown, mark_grown
 from tiered_stream.formats.open_decoder import open_decoder
-from tiered_stream.formats.registry.schema_ids import NamingDecoder
 from tiered_stream.formats.rows.envelope import unwrapped
 from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, OnDecodeError
@@ -82,10 +81,7 @@ class RowDecoder:
         values = records.column(name)
         if decoder is None:
             return values
-        if isinstance(decoder, NamingDecoder) and part.reads_headers:
-            found = decoder.decode(values, records.column(HEADERS))
-        else:
-            found = decoder.decode(values)
+        found = decoder.decode(values, records.column(HEADERS) if part.reads_headers else None)
         column, reasons = found.column, dict(found.reasons)
         if name == VALUE and self._how.envelope is Envelope.DEBEZIUM:
             column, foreign = unwrapped(column)

@@ -6,20 +6,18 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from tiered_stream.formats.columns.decoded import Decoded
+from tiered_stream.formats.columns.decoded import Decoded, ValueDecoder
 
 
-class TextDecoder:
+class TextDecoder(ValueDecoder):
     """Decoder of UTF-8 texts (see `decoded.ValueDecoder`). A value that is not UTF-8 gets a reason.
 
     Spark's `CAST(value AS STRING)` does not check this.
     """
 
-    @property
-    def kind(self) -> pa.DataType:
-        return pa.string()
+    kind = pa.string()
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
         with suppress(pa.ArrowInvalid):
             return Decoded(values.cast(pa.string()), {})
         import pyarrow.compute as pc  # late, because few workers need it

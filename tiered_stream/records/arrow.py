@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -152,9 +151,9 @@ class RecordBuffers:
         self, topic: str, partition: int, rows: int, schema: pa.Schema, most: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield the first `rows` records as Arrow batches of at most `most` rows, with the columns of `schema`."""
-        same = {"topic": partial(repeated_text, topic), "partition": partial(repeated_int32, partition)}
-        repeated = {name: same[name](min(rows, most)) for name in schema.names if name in same}
-        arrays = {name: self._array(name, rows) for name in schema.names if name not in same}
+        longest = min(rows, most)
+        repeated = {"topic": repeated_text(topic, longest), "partition": repeated_int32(partition, longest)}
+        arrays = {name: self._array(name, rows) for name in schema.names if name not in repeated}
         for start in range(0, rows, most):
             size = min(most, rows - start)
             columns = [

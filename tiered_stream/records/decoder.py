@@ -16,6 +16,7 @@ from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import header, kernels
 from tiered_stream.records.arrow import RecordBuffers, record_schema
 from tiered_stream.records.codecs import Buffer, Unpacked
+from tiered_stream.records.legacy import decode_messages, locate_messages
 from tiered_stream.records.memory import allocate
 from tiered_stream.records.part_bounds import PartBounds
 
@@ -168,14 +169,10 @@ class RecordBatchDecoder:
 
         All batches are legacy message sets, or all are magic 2.
         """
-        if legacy:
-            # Imported here because legacy message sets are rare, and only they need xxhash.
-            from tiered_stream.records.legacy import decode_messages as decode
-        else:
-            decode = kernels.decode_records
-            if self._check_crcs:
-                kernels.check_crcs(raw, batches, self._state)
-                self._raise_error(data)
+        if self._check_crcs and not legacy:
+            kernels.check_crcs(raw, batches, self._state)
+            self._raise_error(data)
+        decode = decode_messages if legacy else kernels.decode_records
         while len(batches):
             unpacked = Unpacked(min(8 * len(data), TARGET_BYTES), self._limits.decompressed_batch)
             if legacy:
@@ -251,8 +248,6 @@ class RecordBatchDecoder:
 
         Stops after `TARGET_BYTES`, or when `unpacked` has no room for the next set.
         """
-        from tiered_stream.records.legacy import locate_messages
-
         total = 0
         for located, batch in enumerate(batches):
             with naming(partial(self._name, int(batch[kernels.BASE_OFFSET]))):

@@ -26,7 +26,7 @@ _P3 = np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 
-# Bits of `columns` in `hash_rows`.
+# Bits of `columns` in `hash_rows`, in the order of `row_hash.HASHED`.
 TIMESTAMP, KEY, VALUE, HEADERS = 1, 2, 4, 8
 
 
@@ -91,7 +91,8 @@ def _stripes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
 
 
 @kernel
-def _hash_bytes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
+def hash_bytes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
+    """Return the `xxhash64` of the bytes from `at` to `stop` with a seed (uint64), as a uint64."""
     size = stop - at
     value = seed + _P5
     if size >= 32:
@@ -129,7 +130,7 @@ def _hash_cell(column: Any, row: Int, seed: Any) -> Any:
     ends, first_row, values, bits, first_bit = column
     if _is_null(bits, first_bit + row):
         return seed
-    return _hash_bytes(values, np.int64(ends[first_row + row]), np.int64(ends[first_row + row + 1]), seed)
+    return hash_bytes(values, np.int64(ends[first_row + row]), np.int64(ends[first_row + row + 1]), seed)
 
 
 @kernel

@@ -19,14 +19,22 @@ _CRC_FUNCTION = "crc32c_value"
 llvmlite.binding.add_symbol(_CRC_FUNCTION, cast(getattr(CDLL(_crc32c.__file__), _CRC_FUNCTION), c_void_p).value)
 
 
+def _address(context: Any, builder: Any, signature: Any, arguments: Any, array: int, bits: int = 8) -> Any:
+    """Emit the address within a byte array, as a pointer to integers of `bits` bits.
+
+    `array` is the index of the array among the arguments; the next argument is the position.
+    """
+    data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
+    return cgutils.pointer_add(builder, data, arguments[array + 1], ir.IntType(bits).as_pointer())
+
+
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def crc32c(typing_context: Any, data: Any, at: Any, end: Any) -> Any:
     """Return the CRC-32C of `data[at:end]` as an int64, by the library of google_crc32c. The caller checks bounds."""
     signature = numba_types.int64(data, numba_types.int64, numba_types.int64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        begin = cgutils.pointer_add(builder, array.data, arguments[1])
+        begin = _address(context, builder, signature, arguments, 0)
         size = builder.sub(arguments[2], arguments[1])
         kind = ir.FunctionType(ir.IntType(32), [begin.type, size.type])
         function = cgutils.get_or_insert_function(builder.module, kind, _CRC_FUNCTION)
@@ -41,11 +49,7 @@ def copy_bytes(typing_context: Any, to: Any, to_position: Any, source: Any, posi
     signature = numba_types.void(to, to_position, source, position, size)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to_type, _, source_type, _, _ = signature.args
-        to_array = context.make_array(to_type)(context, builder, arguments[0])
-        source_array = context.make_array(source_type)(context, builder, arguments[2])
-        target = cgutils.pointer_add(builder, to_array.data, arguments[1])
-        origin = cgutils.pointer_add(builder, source_array.data, arguments[3])
+        target, origin = (_address(context, builder, signature, arguments, array) for array in (0, 2))
         cgutils.raw_memcpy(builder, target, origin, arguments[4], 1)
         return context.get_dummy_value()
 
@@ -63,9 +67,7 @@ def _load(bits: int, byte_order: str, *, signed: bool) -> Any:
         signature = (numba_types.int64 if signed else numba_types.uint64)(data, position)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            address = cgutils.pointer_add(builder, array.data, arguments[1], ir.IntType(bits).as_pointer())
-            value = builder.load(address, align=1)
+            value = builder.load(_address(context, builder, signature, arguments, 0, bits), align=1)
             value = value if sys.byteorder == byte_order else builder.bswap(value)
             extend = builder.sext if signed else builder.zext
             return extend(value, ir.IntType(64)) if bits < 64 else value

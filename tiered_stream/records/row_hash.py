@@ -1,4 +1,9 @@
-"""64-bit hashes of the rows of an Arrow batch, equal to the hashes of `hashed_columns.row_hash_sql` in Spark SQL."""
+"""64-bit hashes of rows, of an Arrow batch and as an expression of Spark SQL, which gives the same hashes.
+
+A row's hash is `xxhash64` over its offset and then the `HASHED` columns in this order. `xxhash64` skips nulls, so a key
+with a null value would have the hash of a null key with a value of the same bytes. A null mark before key and value
+tells the two apart. Null headers and an empty list of headers have the same hash, because they are the same in Kafka.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +14,20 @@ import numpy as np
 import pyarrow as pa
 
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.records import hash_kernels as kernels
 from tiered_stream.records.arrow import HEADERS_TYPE
-from tiered_stream.records.hashed_columns import BUCKET_BITS, HASHED
 from tiered_stream.records.memory import read_only
 
-_BITS = {
-    "timestamp": kernels.TIMESTAMP, "key": kernels.KEY, "value": kernels.VALUE, "headers": kernels.HEADERS,
-}  # fmt: skip
+_SQL = {
+    "timestamp": "timestamp",
+    "key": "key IS NULL, key",
+    "value": "value IS NULL, value",
+    "headers": "transform(headers, header -> struct(header.key, header.value IS NULL, header.value))",
+}
+HASHED = tuple(_SQL)
 
+BUCKET_BITS = 16
+BUCKET = 1 << BUCKET_BITS
+"""Number of offsets in a bucket, in which row hashes are summed up. A bucket starts at a multiple of this number."""
 
 _NO_BYTES = read_only(np.zeros(0, np.uint8))
 _NO_ENDS = read_only(np.zeros(0, np.int32))
@@ -30,6 +40,11 @@ BATCH_ROWS = 131_072
 """Number of rows in one Arrow batch that is hashed."""
 
 
+def row_hash_sql(columns: Collection[str]) -> str:
+    """Return the Spark SQL expression for a row's hash over its offset and the `HASHED` columns in `columns`."""
+    return f"xxhash64({', '.join(('offset', *(_SQL[name] for name in HASHED if name in columns)))})"
+
+
 def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
     """Return the hash of each row over its offset and the columns of `HASHED` that are in `columns`.
 
@@ -38,11 +53,14 @@ def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
     Raises:
         CorruptDataError: a column's buffers do not hold all its rows.
     """
+    # Imported here, because numba takes half a second to import, and Spark's driver needs only the expression.
+    from tiered_stream.records.hash_kernels import hash_rows
+
     assert set(columns) <= set(HASHED)
     hashes: Numbers = np.empty(rows.num_rows, np.int64)
-    wanted = sum(_BITS[column] for column in columns)
+    wanted = sum(1 << HASHED.index(column) for column in columns)
     headers = _headers(rows["headers"]) if "headers" in columns else _NO_HEADERS
-    done = kernels.hash_rows(
+    done = hash_rows(
         numbers(rows["offset"]), numbers(rows["timestamp"]), _bytes(rows["key"]), _bytes(rows["value"]), headers,
         wanted, hashes,
     )  # fmt: skip

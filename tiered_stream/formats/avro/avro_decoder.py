@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiered_stream.formats.avro import avro_kernels as kernels
-from tiered_stream.formats.avro.avro_program import avro_program
+from tiered_stream.formats.avro.avro_program import AvroProgram
 from tiered_stream.formats.avro.avro_schema import MOST_DEPTH, AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
 from tiered_stream.formats.columns.byte_kernels import hash_room
@@ -22,18 +22,14 @@ class AvroReader(SlicesDecoder):
     """
 
     def __init__(self, written: AvroType, wanted: AvroType) -> None:
-        self._kind = arrow_type(wanted)
-        self._builder = ColumnBuilder(self._kind)
-        self._program = avro_program(written, wanted, self._builder)
+        self.kind = arrow_type(wanted)
+        self._builder = ColumnBuilder(self.kind)
+        self._program = AvroProgram(written, wanted, self._builder)
+        self._arguments = self._program.kernel_arguments()
         self._room = np.zeros((MOST_DEPTH + 2, kernels.STACK_COLUMNS), np.int64), hash_room(self._builder.has_maps)
 
-    @property
-    def kind(self) -> pa.DataType:
-        return self._kind
-
     def read(self, slices: ByteSlices) -> Decoded:
-        program = self._program.kernel_arguments()
-        column, errors, reasons = self._builder.decoded(slices, kernels.decode_values, program, self._room)
+        column, errors, reasons = self._builder.decoded(slices, kernels.decode_values, self._arguments, self._room)
         for row in np.flatnonzero(errors).tolist():
             reasons[row] = self._program.reason(int(errors[row]))[:REASON_SIZE]
         return Decoded(column, reasons)

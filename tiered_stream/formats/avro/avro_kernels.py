@@ -279,12 +279,7 @@ def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
 
 
 @inlined
-def _number(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
-    kind, node = operation[OPERATION], operation[NODE]
-    if kind == LONG:
-        return _long(data, at, stop, operation, columns)
-    if kind != BOOL:
-        return _double(data, at, stop, operation, columns)
+def _bool(data: Any, at: Int, stop: Int, node: Int, columns: Any) -> Int:
     if at >= stop or data[at] > 1:
         return np.int64(-END_OF_VALUE if at >= stop else -BAD_BOOL)
     return at + 1 if node < 0 or append_bool(columns, node, data[at] == 1) else np.int64(-FULL)
@@ -295,8 +290,12 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
     """Run an operation that is neither a list nor a union; return the position after the bytes that it reads."""
     _, table, texts, powers = program
     kind, node = operation[OPERATION], operation[NODE]
+    if kind == BOOL:
+        return _bool(data, at, stop, node, columns)
+    if kind == LONG:
+        return _long(data, at, stop, operation, columns)
     if kind <= DOUBLE:
-        return _number(data, at, stop, operation, columns)
+        return _double(data, at, stop, operation, columns)
     if kind <= FIXED:
         return _bytes(data, at, stop, operation, columns)
     if kind == ENUM:

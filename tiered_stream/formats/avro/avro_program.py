@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -49,55 +48,22 @@ _POWERS = np.array([divmod(10**digits, 1 << 64) for digits in range(39)], np.uin
 """Powers of ten, as upper and lower 64 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class AvroProgram:
-    """Program of the kernel: `operations`, `table` and `texts`.
-
-    `paths` has the field path of each operation, and `mismatches` the texts of types that cannot be read.
-    """
-
-    operations: np.ndarray[Any, Any]
-    table: np.ndarray[Any, Any]
-    texts: np.ndarray[Any, Any]
-    paths: Sequence[str]
-    mismatches: Sequence[str]
-
-    def kernel_arguments(self) -> tuple[np.ndarray[Any, Any], ...]:
-        return self.operations, self.table, self.texts, _POWERS
-
-    def reason(self, error: int) -> str:
-        """Return why a value could not be decoded, from the kernel's error, which also names the operation."""
-        operation, error = divmod(error, 256)
-        path = self.paths[operation] or "the value"
-        if error == kernels.MISMATCH:
-            return f"{path}: {self.mismatches[self.operations[operation, kernels.A]]}"
-        return f"{path}: {kernels.ERROR_TEXTS[error]}"
-
-
 class _MismatchError(Exception):
     """Error of a writer's type whose values cannot be read as the reader's type."""
 
 
-def avro_program(written: AvroType, wanted: AvroType, builder: ColumnBuilder) -> AvroProgram:
-    """Return the program that reads values of `written` into the builder's columns, which have the type of `wanted`.
+class AvroProgram:
+    """Program that reads values of one schema into the columns of another.
 
-    Raises:
-        ConfigurationError: values of `written` cannot be read as values of `wanted`.
+    `paths` has the field path of each operation, and `mismatches` the texts of types that cannot be read.
     """
-    compiler = _Compiler(builder)
-    try:
-        compiler.read(written, wanted, 0, "")
-    except _MismatchError as error:
-        raise ConfigurationError(f"values of the writer's schema cannot be read as the reader's: {error}") from None
-    compiler.emit(kernels.DONE, -1, "")
-    return AvroProgram(
-        np.array(compiler.operations, np.int64), np.array(compiler.table or [0], np.int64),
-        np.frombuffer(bytes(compiler.texts) or b"\0", np.uint8), compiler.paths, compiler.mismatches,
-    )  # fmt: skip
 
+    def __init__(self, written: AvroType, wanted: AvroType, builder: ColumnBuilder) -> None:
+        """Compile the program for values of `written` and the builder's columns, which have the type of `wanted`.
 
-class _Compiler:
-    def __init__(self, builder: ColumnBuilder) -> None:
+        Raises:
+            ConfigurationError: values of `written` cannot be read as values of `wanted`.
+        """
         self.operations: list[list[int]] = []
         self.paths: list[str] = []
         self.table: list[int] = []
@@ -105,6 +71,24 @@ class _Compiler:
         self.mismatches: list[str] = []
         self._left = _MOST_OPERATIONS
         self._builder = builder
+        try:
+            self.read(written, wanted, 0, "")
+        except _MismatchError as error:
+            raise ConfigurationError(f"values of the writer's schema cannot be read as the reader's: {error}") from None
+        self.emit(kernels.DONE, -1, "")
+
+    def kernel_arguments(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """Return the program as the kernel takes it: (operations, table, texts, powers of ten)."""
+        texts = np.frombuffer(bytes(self.texts) or b"\0", np.uint8)
+        return np.array(self.operations, np.int64), np.array(self.table or [0], np.int64), texts, _POWERS
+
+    def reason(self, error: int) -> str:
+        """Return why a value could not be decoded, from the kernel's error, which also names the operation."""
+        operation, error = divmod(error, 256)
+        path = self.paths[operation] or "the value"
+        if error == kernels.MISMATCH:
+            return f"{path}: {self.mismatches[self.operations[operation][kernels.A]]}"
+        return f"{path}: {kernels.ERROR_TEXTS[error]}"
 
     def emit(self, operation: int, node: int, path: str, a: int = 0, b: int = 0, c: int = -1) -> list[int]:
         self._left -= 1
@@ -338,16 +322,13 @@ def _block(items: list[bytes]) -> bytes:
     return b"".join((_varint(len(items)), *items, b"\0")) if items else b"\0"
 
 
-def _candidates(written: AvroType, branches: Sequence[AvroType]) -> Iterator[int]:
-    """Yield the positions of the branches to try: first the same type or name, then all branches in order."""
-    name = getattr(written, "name", None)
-    if isinstance(written, Primitive):
-        yield from (at for at, each in enumerate(branches)
-                    if isinstance(each, Primitive) and each.kind == written.kind)  # fmt: skip
-    else:
-        yield from (at for at, each in enumerate(branches) if getattr(each, "name", None) == name
-                    and type(each) is type(written))  # fmt: skip
-    yield from range(len(branches))
+def _candidates(written: AvroType, branches: Sequence[AvroType]) -> list[int]:
+    """Return the positions of the branches in the order to try: first the same type and name, then the others."""
+
+    def identity(node: AvroType) -> tuple[object, ...]:
+        return type(node), getattr(node, "kind", None), getattr(node, "name", None)
+
+    return sorted(range(len(branches)), key=lambda at: identity(branches[at]) != identity(written))
 
 
 def _factor(written: Primitive, wanted: Primitive) -> int:

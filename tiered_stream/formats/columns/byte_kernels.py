@@ -9,6 +9,7 @@ import numpy as np
 
 from tiered_stream.formats.columns.column_kernels import BYTES_AT, SLOTS, VALUES_AT
 from tiered_stream.records.compiled import Int, inlined, kernel
+from tiered_stream.records.hash_kernels import hash_bytes
 from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 from tiered_stream.records.memory import allocate
 
@@ -105,14 +106,6 @@ def _are_same(memory: Any, one: Int, other: Int, size: Int) -> Any:
 
 
 @kernel
-def _hash_place(memory: Any, at: Int, size: Int, seed: Int) -> Int:
-    code = seed
-    for index in range(at, at + size):
-        code = (code ^ np.int64(memory[index])) * np.int64(0x100000001B3)
-    return code ^ code >> 29
-
-
-@kernel
 def has_key_twice(columns: Any, node: Int, first: Int, seen: Any) -> Any:
     """Return whether two of the keys from the slot `first` on are equal, or whether the keys are too many to check.
 
@@ -129,7 +122,7 @@ def has_key_twice(columns: Any, node: Int, first: Int, seen: Any) -> Any:
         seen[place] = -1
     for slot in range(first, last):
         at, length = _key(columns, node, slot)
-        place = _hash_place(columns[1], at, length, seen[seen.shape[0] - 1]) & (size - 1)
+        place = np.int64(hash_bytes(columns[1], at, at + length, np.uint64(seen[seen.shape[0] - 1]))) & (size - 1)
         while seen[place] >= 0:
             other, theirs = _key(columns, node, seen[place])
             if theirs == length and _are_same(columns[1], at, other, length):

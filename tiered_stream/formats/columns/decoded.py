@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -29,27 +29,24 @@ class Decoded:
     reasons: Mapping[int, str]
 
 
-class ValueDecoder(Protocol):
+class ValueDecoder(ABC):
     """Decoder of values in one format to a column. One thread uses it, for any number of batches."""
 
-    @property
-    def kind(self) -> pa.DataType:
-        """Return the type of `Decoded.column`. If schemas grow, the column of a batch may have more fields."""
+    kind: pa.DataType
+    """Type of `Decoded.column`. If schemas grow, the column of a batch may have more fields."""
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        """Decode values; any bytes give a row or a reason. `values` may be a slice, and may hold nulls."""
+    @abstractmethod
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
+        """Decode values; any bytes give a row or a reason. `values` may be a slice, and may hold nulls.
+
+        `headers` are the headers of the values' records, in which values may name their schemas.
+        """
 
 
-class SlicesDecoder(ABC):
+class SlicesDecoder(ValueDecoder):
     """Value decoder that takes its values also as `ByteSlices`."""
 
-    @property
-    @abstractmethod
-    def kind(self) -> pa.DataType:
-        """Return the type of the decoded column, as `ValueDecoder.kind` does."""
-
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        """Decode values, as `ValueDecoder.decode` does."""
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
         return self.read(ByteSlices.of(values))
 
     @abstractmethod

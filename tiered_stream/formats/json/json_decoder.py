@@ -37,15 +37,11 @@ class JsonDecoder(SlicesDecoder):
     def __init__(self, kind: pa.StructType, zone: str = "UTC") -> None:
         if seconds_east(zone, 0) is None:
             raise ConfigurationError(f"the time zone {zone!r} is unknown; take one such as UTC or Europe/Berlin")
-        self._kind = kind
+        self.kind = kind
         self._builder = ColumnBuilder(kind)
         self._program = _program(self._builder, is_utc=zone in ("UTC", "Etc/UTC", "Z", "GMT"))
         self._room = (np.zeros(kernels.STACK_SHAPE, np.int64),)
         self._exact = ExactJson(kind, zone)
-
-    @property
-    def kind(self) -> pa.StructType:
-        return self._kind
 
     def read(self, slices: ByteSlices) -> Decoded:
         column, errors, reasons = self._builder.decoded(slices, kernels.append_documents, self._program, self._room)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from tiered_stream.errors import CorruptDataError
@@ -58,23 +59,17 @@ def parse_json(data: bytes) -> Any:
         raise CorruptDataError(f"no JSON: {error.msg} at character {error.pos}") from error
 
 
-def _integer(text: str) -> Integer:
-    _check_length(text)
-    return Integer(text)
+def _checked(kind: type[Integer | Real]) -> Callable[[str], Integer | Real]:
+    def number(text: str) -> Integer | Real:
+        if len(text) > _LONGEST_NUMBER:
+            raise CorruptDataError(f"a number of {len(text)} characters")
+        return kind(text)
 
-
-def _real(text: str) -> Real:
-    _check_length(text)
-    return Real(text)
-
-
-def _check_length(text: str) -> None:
-    if len(text) > _LONGEST_NUMBER:
-        raise CorruptDataError(f"a number of {len(text)} characters")
+    return number
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=Fields, parse_int=_integer, parse_float=_real, parse_constant=Real, strict=True
+    object_pairs_hook=Fields, parse_int=_checked(Integer), parse_float=_checked(Real), parse_constant=Real, strict=True
 )
 
 

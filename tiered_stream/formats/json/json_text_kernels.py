@@ -13,7 +13,7 @@ import numpy as np
 from tiered_stream.formats.columns.byte_kernels import character_end
 from tiered_stream.formats.columns.column_kernels import NO_ROOM
 from tiered_stream.records.compiled import Int, inlined, kernel
-from tiered_stream.records.intrinsics import load_uint64_le, trailing_zeros
+from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le, trailing_zeros
 
 DOUBTFUL, FULL = -1, NO_ROOM
 
@@ -23,6 +23,7 @@ MOST_NESTING = 64
 _ONES, _HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _QUOTES, _BACKSLASHES = _ONES * np.uint64(0x22), _ONES * np.uint64(0x5C)
 _BLANKS = _ONES * np.uint64(0x20)
+_TRUE, _NULL, _FALS = (np.uint64(int.from_bytes(text, "little")) for text in (b"true", b"null", b"fals"))
 
 
 @inlined
@@ -88,14 +89,10 @@ def literal_end(data: Any, at: Int, stop: Int) -> Int:
     """Return the position after `true`, `false` or `null`, or DOUBTFUL."""
     if stop - at < 4:
         return np.int64(DOUBTFUL)
-    first, second, third, fourth = data[at], data[at + 1], data[at + 2], data[at + 3]
-    if first == 116 and second == 114 and third == 117 and fourth == 101:
+    word = load_uint32_le(data, at)
+    if word in (_TRUE, _NULL):
         return at + 4
-    if first == 110 and second == 117 and third == 108 and fourth == 108:
-        return at + 4
-    if stop - at > 4 and first == 102 and second == 97 and third == 108 and fourth == 115 and data[at + 4] == 101:
-        return at + 5
-    return np.int64(DOUBTFUL)
+    return at + 5 if word == _FALS and stop - at > 4 and data[at + 4] == 101 else np.int64(DOUBTFUL)
 
 
 @inlined

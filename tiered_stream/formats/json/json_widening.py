@@ -29,12 +29,8 @@ class WideningJsonDecoder(SlicesDecoder):
     """JSON decoder like `JsonDecoder`, of a type that may become wider. Raises ConfigurationError in the same cases."""
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:
-        self._base, self._zone = kind, zone
+        self.kind, self._base, self._zone = kind, kind, zone
         self._decoder = JsonDecoder(kind, zone)
-
-    @property
-    def kind(self) -> pa.StructType:
-        return self._decoder.kind
 
     def read(self, slices: ByteSlices) -> Decoded:
         """Decode values, with a wider type if documents need it.
@@ -45,7 +41,7 @@ class WideningJsonDecoder(SlicesDecoder):
         needed = reduce(joined, self._needed(slices, decoded.reasons), self.kind)
         if needed == self.kind:
             return decoded
-        self._decoder = JsonDecoder(needed, self._zone)
+        self.kind, self._decoder = needed, JsonDecoder(needed, self._zone)
         return self._decoder.read(slices)
 
     def _needed(self, slices: ByteSlices, slots: Iterable[int]) -> Iterable[pa.StructType]:
@@ -62,6 +58,11 @@ class WideningJsonDecoder(SlicesDecoder):
                     yield kind
             except (CorruptDataError, UnsupportedDataError):
                 continue
+
+
+def json_decoder(kind: pa.StructType, zone: str, *, widens: bool) -> JsonDecoder | WideningJsonDecoder:
+    """Return the decoder of documents to the type `kind`, which becomes wider for them if `widens`."""
+    return WideningJsonDecoder(kind, zone) if widens else JsonDecoder(kind, zone)
 
 
 def needed_type(kind: pa.DataType, value: Any) -> pa.DataType:

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
+from google.protobuf import descriptor_pb2
+
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.protobuf.google_protobuf import descriptor_pb2
 
 _COMPILE_SECONDS = 60
 _CONFLUENT = (

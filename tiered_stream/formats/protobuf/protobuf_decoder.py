@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from google.protobuf import descriptor_pb2, message_factory
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.formats.columns.byte_kernels import hash_room
@@ -19,15 +22,6 @@ from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.decoded import Decoded, SlicesDecoder, with_exact_rows
 from tiered_stream.formats.protobuf import protobuf_kernels as kernels
-from tiered_stream.formats.protobuf.google_protobuf import (
-    DecodeError,
-    Descriptor,
-    EnumDescriptor,
-    FieldDescriptor,
-    Message,
-    descriptor_pb2,
-    message_factory,
-)
 from tiered_stream.formats.protobuf.protobuf_program import protobuf_program, symbols
 from tiered_stream.formats.protobuf.protobuf_schema import (
     MOST_DEPTH,
@@ -51,18 +45,14 @@ class ProtobufDecoder(SlicesDecoder):
             ConfigurationError: there is no such message, or it has no columns.
         """
         descriptor = message_descriptor(descriptor_set, message)
-        self._kind = message_type(descriptor)
+        self.kind = message_type(descriptor)
         self._class = message_factory.GetMessageClass(descriptor)
-        self._row = _struct_of(descriptor, self._kind)
-        self._builder = ColumnBuilder(self._kind)
+        self._row = _struct_of(descriptor, self.kind)
+        self._builder = ColumnBuilder(self.kind)
         self._program = protobuf_program(descriptor, self._builder)
         marks = np.zeros((len(self._program[1]) + 1, kernels.MARK_COLUMNS), np.int64)
         stack = np.zeros((2 * MOST_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
         self._room = marks, stack, hash_room(self._builder.has_maps)
-
-    @property
-    def kind(self) -> pa.DataType:
-        return self._kind
 
     def read(self, slices: ByteSlices) -> Decoded:
         column, errors, reasons = self._builder.decoded(slices, kernels.decode_messages, self._program, self._room)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.protobuf import protobuf_kernels as kernels
-from tiered_stream.formats.protobuf.google_protobuf import Descriptor, EnumDescriptor, FieldDescriptor
 from tiered_stream.formats.protobuf.protobuf_schema import is_map, time_type
 
 Table = np.ndarray[Any, Any]

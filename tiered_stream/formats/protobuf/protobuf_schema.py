@@ -7,18 +7,15 @@ Unsigned numbers have the column types of signed numbers, and enums are strings.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
 from typing import Any
 
 import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.protobuf.google_protobuf import (
-    DecodeError,
-    Descriptor,
-    FieldDescriptor,
-    descriptor_pb2,
-    descriptor_pool,
-)
 
 _MOST_BYTES, _MOST_FIELDS, MOST_DEPTH = 16 << 20, 10_000, 64
 """Limits of a schema: bytes of its descriptor set, number of fields when written out, and levels of nesting."""
@@ -59,22 +56,15 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
 
 
 def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each file after the files that it imports. Raises ConfigurationError if an imported file is missing."""
-    done: set[str] = set()
-    waiting = [(name, False) for name in files]
-    while waiting:
-        name, after = waiting.pop()
-        if name in done:
-            continue
-        if after:
-            done.add(name)
-            yield name
-            continue
+    """Yield each file after the files that it imports. Raises ConfigurationError if an imported file is missing.
+
+    Raises ValueError if files import each other in a circle.
+    """
+    imported = {name: list(file.dependency) for name, file in files.items()}
+    for name in TopologicalSorter(imported).static_order():
         if name not in files:
             raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
-        needs = [each for each in files[name].dependency if each not in done]
-        # The pool refuses files that import each other in a circle.
-        waiting += [(name, True), *((each, False) for each in needs if (each, True) not in waiting)]
+        yield name
 
 
 def message_type(message: Descriptor) -> pa.StructType:

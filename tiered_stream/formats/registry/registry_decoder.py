@@ -6,7 +6,6 @@ A value's content is an Avro datum. Values of one schema are decoded together, a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,18 +20,16 @@ from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
 from tiered_stream.formats.columns.schema_growth import joined
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import NamedSchemas, NamingDecoder
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
-from tiered_stream.formats.registry.writer_schemas import WriterSchemas
+from tiered_stream.formats.registry.schema_ids import NamedSchemas, Rows, grouped
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema
+from tiered_stream.formats.registry.writer_schemas import NamingDecoder
 from tiered_stream.formats.rows.row_choices import Evolution
 
 _MOST_READERS = 100
 _WOULD_WIDEN = f"; ingest.schemaEvolution={Evolution.WIDEN} would widen the column"
 
-Rows = np.ndarray[Any, Any]
 
-
-class RegistryDecoder(NamingDecoder):
+class RegistryDecoder(NamingDecoder[AvroType]):
     """Decoder of values with any schemas of a registry, which are read as values of the schema `reader`."""
 
     def __init__(
@@ -55,32 +52,25 @@ class RegistryDecoder(NamingDecoder):
             ConfigurationError: the settings or a schema are invalid.
             UnsupportedDataError: no column can have the schema's type.
         """
-        super().__init__(header)
-        self._writers: WriterSchemas[AvroType] = WriterSchemas(schema_registry(settings), "AVRO", _parsed)
+        super().__init__(settings, header, "AVRO", _parsed)
         self._evolution = evolution
         self._wanted = parse_avro_schema(reader, referenced)
         if column is not None:
             self._wanted = raised(self._wanted, column)
         self._base = self._wanted
-        self._nulls = AvroReader(self._wanted, self._wanted)
+        self.kind = AvroReader(self._wanted, self._wanted).kind
         self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MOST_READERS)
 
-    @property
-    def kind(self) -> pa.DataType:
-        return arrow_type(self._wanted)
-
-    def _decode(self, slices: ByteSlices, named: NamedSchemas) -> Decoded:
-        found, inverse, counts = np.unique(named.numbers, return_inverse=True, return_counts=True)
-        writers = self._writers.of(named)
+    def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
         if self._evolution is not Evolution.NONE:
             self._widen(writers.values())
         contents = slices.after(named.sizes)
-        readers = [self._reader_of(int(each), named, writers) for each in found]
-        if len(found) == 1:
+        groups = list(grouped(named.numbers))
+        readers = [self._reader_of(number, named, writers) for number, _ in groups]
+        if len(groups) == 1:
             return self._read(contents, readers[0])
-        groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1]) if len(found) else []
-        parts = [self._read(contents.take(rows), reader) for rows, reader in zip(groups, readers, strict=True)]
-        return in_order(parts, groups, self.kind)
+        parts = [self._read(contents.take(rows), reader) for (_, rows), reader in zip(groups, readers, strict=True)]
+        return in_order(parts, [rows for _, rows in groups], self.kind)
 
     def _widen(self, writers: Collection[AvroType | str]) -> None:
         wanted, types = self._wanted, self._evolution is Evolution.WIDEN
@@ -90,15 +80,15 @@ class RegistryDecoder(NamingDecoder):
                     joined(arrow_type(wanted), arrow_type(widened(self._base, writer, types=True)))
                 wanted = widened(wanted, writer, types=types)
         if wanted != self._wanted:
-            self._nulls = AvroReader(wanted, wanted)
+            self.kind = AvroReader(wanted, wanted).kind
             self._wanted = wanted
             self._readers.clear()
 
     def _read(self, contents: ByteSlices, reader: AvroReader | str) -> Decoded:
         if isinstance(reader, AvroReader):
             return reader.read(contents)
-        nulls = pa.nulls(len(contents), self._nulls.kind)
-        return Decoded(nulls, dict.fromkeys(np.flatnonzero(contents.valid).tolist(), reader[:REASON_SIZE]))
+        rows = np.flatnonzero(contents.valid).tolist()
+        return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
     def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroReader | str:
         """Return the reader of values of one schema, or the reason why they are not read.

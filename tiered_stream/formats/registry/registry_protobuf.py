@@ -13,27 +13,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from google.protobuf import descriptor_pb2
 
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
-from tiered_stream.formats.protobuf.google_protobuf import descriptor_pb2
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import PREFIX_SIZE, NamedSchemas, NamingDecoder
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
-from tiered_stream.formats.registry.writer_schemas import WriterSchemas
+from tiered_stream.formats.registry.schema_ids import PREFIX_SIZE, NamedSchemas, Rows, grouped
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema
+from tiered_stream.formats.registry.writer_schemas import NamingDecoder
 
 _FILE = "registered-schema.proto"
 _MOST_INDEXES = 64
 _NO_INDEXES = "behind the schema's id the value does not say which message it is"
 
 Indexes = tuple[int, ...]
-Rows = np.ndarray[Any, Any]
 
 
-class RegistryProtobufDecoder(NamingDecoder):
+class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
     """Decoder of messages of one name, with any schemas of a registry, which are read by one descriptor set."""
 
     def __init__(self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "") -> None:
@@ -41,17 +39,15 @@ class RegistryProtobufDecoder(NamingDecoder):
 
         Raises ConfigurationError if the settings are invalid, or in the cases of `ProtobufDecoder`.
         """
-        super().__init__(header)
-        self._writers: WriterSchemas[dict[Indexes, str]] = WriterSchemas(schema_registry(settings), "PROTOBUF", _parsed)
+        super().__init__(settings, header, "PROTOBUF", _parsed)
         self._decoder = ProtobufDecoder(descriptor_set, message)
+        self.kind = self._decoder.kind
         self._message = message
 
-    @property
-    def kind(self) -> pa.DataType:
-        return self._decoder.kind
-
-    def _decode(self, slices: ByteSlices, named: NamedSchemas) -> Decoded:
-        said = _Said(named, self._writers.of(named), np.zeros(len(slices), np.int64), {})
+    def _decode(
+        self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, dict[Indexes, str] | str]
+    ) -> Decoded:
+        said = _Said(named, writers, np.zeros(len(slices), np.int64), {})
         in_front = slices.valid != 0
         if named.headers is not None:
             in_front &= named.headers < 0
@@ -60,31 +56,30 @@ class RegistryProtobufDecoder(NamingDecoder):
         wanted = np.ones(len(slices), np.uint8)
         wanted[list(said.reasons)] = 0
         decoded = self._decoder.read(slices.only(wanted).after(said.sizes))
-        reasons = {row: why[:REASON_SIZE] for row, why in said.reasons.items()}
-        return Decoded(decoded.column, {**decoded.reasons, **reasons})
+        return Decoded(decoded.column, {**decoded.reasons, **said.reasons})
 
     def _look_into_headers(self, said: _Said, headers: Rows) -> None:
         rows = np.flatnonzero(headers >= 0)
-        places, first = np.unique(headers[rows], return_index=True)
-        whys: dict[int, str] = {}
-        for place, number in zip(places.tolist(), said.named.numbers[rows[first]].tolist(), strict=True):
+        for place, at in grouped(headers[rows]):
             indexes, size = message_indexes(said.named.behind[place])
-            if why := self._why_not(said, number, indexes if size else None):
-                whys[place] = why
-        said.refuse(rows, headers, whys)
+            self._note(said, rows[at], indexes if size else None)
 
     def _look_in_front(self, said: _Said, slices: ByteSlices, in_front: Rows) -> None:
         numbers = said.named.numbers
         is_first = _is_first(slices, in_front & (numbers >= 0))
         said.sizes[is_first] = PREFIX_SIZE + 1
         rows = np.flatnonzero(is_first)
-        whys = {each: self._why_not(said, each, (0,)) for each in np.unique(numbers[rows]).tolist()}
-        said.refuse(rows, numbers, {each: why for each, why in whys.items() if why})
-        for row in np.flatnonzero(in_front & ~is_first).tolist():
+        for _, at in grouped(numbers[rows]):
+            self._note(said, rows[at], (0,))
+        for row in np.flatnonzero(in_front & ~is_first):
             indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:]) if numbers[row] >= 0 else ((), 0)
             said.sizes[row] = PREFIX_SIZE + size if size else 0
-            if why := self._why_not(said, int(numbers[row]), indexes if size else None):
-                said.reasons[row] = why
+            self._note(said, np.array([row]), indexes if size else None)
+
+    def _note(self, said: _Said, rows: Rows, indexes: Indexes | None) -> None:
+        """Add the reasons of `rows`, whose values name one schema and the message `indexes`, if they are not rows."""
+        if why := self._why_not(said, int(said.named.numbers[rows[0]]), indexes):
+            said.reasons.update(dict.fromkeys(rows.tolist(), why[:REASON_SIZE]))
 
     def _why_not(self, said: _Said, number: int, indexes: Indexes | None) -> str | None:
         """Return why a value of that schema and message is not a row, or None if it is.
@@ -114,11 +109,6 @@ class _Said:
     """Number of bytes in front of each message."""
     reasons: dict[int, str]
     """Reasons of values that are not rows, by row."""
-
-    def refuse(self, rows: Rows, groups: Rows, whys: Mapping[int, str]) -> None:
-        """Add the reason of its group to each of `rows`, if the group has one. `groups` has each row's group."""
-        bad = rows[np.isin(groups[rows], list(whys))] if whys else rows[:0]
-        self.reasons.update((row, whys[group]) for row, group in zip(bad.tolist(), groups[bad].tolist(), strict=True))
 
 
 def _is_first(slices: ByteSlices, prefixed: Rows) -> Rows:

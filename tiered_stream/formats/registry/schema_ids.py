@@ -8,7 +8,7 @@ precedence over the bytes in front.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from cachetools import LRUCache
 
 from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import Decoded
 
 Rows = np.ndarray[Any, Any]
 
@@ -104,30 +103,11 @@ class SchemaIds:
         return BAD_HEADER, b""
 
 
-class NamingDecoder(ABC):
-    """Decoder of values that name their schemas. One thread uses it, for any number of batches."""
-
-    def __init__(self, header: str) -> None:
-        self._ids = SchemaIds(header)
-
-    @property
-    @abstractmethod
-    def kind(self) -> pa.DataType:
-        """Return the type of the decoded column, as `ValueDecoder.kind` does."""
-
-    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
-        """Decode values; any bytes give a row or a reason. `headers` are the headers of the values' records.
-
-        Raises:
-            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is a value's reason.
-            UnsupportedDataError: a number becomes wider in two ways.
-        """
-        slices = ByteSlices.of(values)
-        return self._decode(slices, self._ids.named(slices, headers))
-
-    @abstractmethod
-    def _decode(self, slices: ByteSlices, named: NamedSchemas) -> Decoded:
-        """Decode the values in `slices`, which name the schemas `named`."""
+def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield each different key with the rows that have it."""
+    found, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
+    yield from zip(found.tolist(), groups, strict=False)  # without keys there is one empty group
 
 
 def prefixed_ids(slices: ByteSlices) -> Rows:

@@ -1,16 +1,21 @@
-"""Schemas that the values of a batch name, in a decoder's form: loaded from a registry, and cached."""
+"""Decoder of values that name their schemas, which are loaded from a registry, parsed and cached."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from cachetools import LRUCache
 
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
-from tiered_stream.formats.registry.schema_ids import WHY_NONE, NamedSchemas
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, SchemaRegistry
+from tiered_stream.formats.columns.byte_slices import ByteSlices
+from tiered_stream.formats.columns.decoded import Decoded, ValueDecoder
+from tiered_stream.formats.registry.registry_connection import RegistrySettings
+from tiered_stream.formats.registry.schema_ids import WHY_NONE, NamedSchemas, SchemaIds
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, SchemaRegistry, schema_registry
 
 T = TypeVar("T")
 
@@ -70,3 +75,32 @@ class WriterSchemas(Generic[T]):
     def _asked(self, named: NamedSchemas, number: int) -> RegisteredSchema:
         guid = named.guids.get(number)
         return self._registry.by_id(number) if guid is None else self._registry.by_guid(guid)
+
+
+class NamingDecoder(ValueDecoder, Generic[T]):
+    """Decoder of values that name their schemas. One thread uses it, for any number of batches."""
+
+    def __init__(
+        self, settings: RegistrySettings, header: str, kind: str, parse: Callable[[RegisteredSchema], T | str]
+    ) -> None:
+        """Prepare to decode values that name schemas of the kind `kind`, perhaps in the record header `header`.
+
+        `parse` is as in `WriterSchemas`. Raises ConfigurationError if the registry's settings are invalid.
+        """
+        self._ids = SchemaIds(header)
+        self._writers = WriterSchemas(schema_registry(settings), kind, parse)
+
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
+        """Decode values as `ValueDecoder.decode` does.
+
+        Raises:
+            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is a value's reason.
+            UnsupportedDataError: a number becomes wider in two ways.
+        """
+        slices = ByteSlices.of(values)
+        named = self._ids.named(slices, headers)
+        return self._decode(slices, named, self._writers.of(named))
+
+    @abstractmethod
+    def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, T | str]) -> Decoded:
+        """Decode the values in `slices`, which name the schemas `named`; `writers` are these schemas by number."""

@@ -6,6 +6,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from enum import StrEnum
+from functools import cache
 from itertools import repeat
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -174,6 +175,9 @@ def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
     return replace(_from_json(RowFormat, orjson.loads(text)), registry=registry)
 
 
+_type_hints = cache(get_type_hints)
+
+
 def _from_json(kind: Any, value: Any) -> Any:
     """Return a value of the type `kind` from what `RowFormat.to_json` has written of it."""
     if value is None:
@@ -181,7 +185,7 @@ def _from_json(kind: Any, value: Any) -> Any:
     if get_origin(kind) is UnionType:  # of a type and None
         kind = get_args(kind)[0]
     if is_dataclass(kind):
-        kinds = get_type_hints(kind)
+        kinds = _type_hints(kind)
         return kind(**{name: _from_json(kinds[name], part) for name, part in value.items()})
     if get_origin(kind) is tuple:
         first, *others = get_args(kind)

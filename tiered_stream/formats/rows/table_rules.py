@@ -175,21 +175,19 @@ class _Parser:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise UncertainCheckError("too deep")
-        found = self._all_of()
-        while self._takes("or"):
-            found = _joined(pc.or_kleene, found, self._all_of())
+        found = self._chain("or", pc.or_kleene, lambda: self._chain("and", pc.and_kleene, self._negated))
         self._depth -= 1
+        return found
+
+    def _chain(self, word: str, by: Callable[[pa.Array, pa.Array], pa.Array], operand: Callable[[], _Check]) -> _Check:
+        found = operand()
+        while self._takes(word):
+            found = _joined(by, found, operand())
         return found
 
     def expect_end(self) -> None:
         if self._at < len(self._tokens):
             raise UncertainCheckError(f"{self._tokens[self._at][1]!r} is not expected")
-
-    def _all_of(self) -> _Check:
-        found = self._negated()
-        while self._takes("and"):
-            found = _joined(pc.and_kleene, found, self._negated())
-        return found
 
     def _negated(self) -> _Check:
         turns = 0
