@@ -76,7 +76,7 @@ class BytesBuffers:
 
 @dataclass(frozen=True, slots=True)
 class HeaderBuffers:
-    """Buffers for at most `most` headers of `rows` records.
+    """Buffers for at most `max_headers` headers of `rows` records.
 
     Keys and values of the headers have room for `size` bytes each.
     """
@@ -88,8 +88,8 @@ class HeaderBuffers:
     values: BytesBuffers
 
     @classmethod
-    def allocate(cls, rows: int, most: int, size: int) -> HeaderBuffers:
-        keys, values = BytesBuffers.allocate(most, size), BytesBuffers.allocate(most, size)
+    def allocate(cls, rows: int, max_headers: int, size: int) -> HeaderBuffers:
+        keys, values = BytesBuffers.allocate(max_headers, size), BytesBuffers.allocate(max_headers, size)
         return cls(_ends(rows), _bitmap(rows), np.zeros(1, np.int64), keys, values)
 
     def columns(self) -> tuple[Any, ...]:
@@ -148,14 +148,14 @@ class RecordBuffers:
         return *fixed, self.keys.columns(), self.values.columns(), self.headers.columns()
 
     def record_batches(
-        self, topic: str, partition: int, rows: int, schema: pa.Schema, most: int
+        self, topic: str, partition: int, rows: int, schema: pa.Schema, max_rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the first `rows` records as Arrow batches of at most `most` rows, with the columns of `schema`."""
-        longest = min(rows, most)
+        """Yield the first `rows` records as Arrow batches of at most `max_rows` rows, with the columns of `schema`."""
+        longest = min(rows, max_rows)
         repeated = {"topic": repeated_text(topic, longest), "partition": repeated_int32(partition, longest)}
         arrays = {name: self._array(name, rows) for name in schema.names if name not in repeated}
-        for start in range(0, rows, most):
-            size = min(most, rows - start)
+        for start in range(0, rows, max_rows):
+            size = min(max_rows, rows - start)
             columns = [
                 repeated[name].slice(0, size) if name in repeated else arrays[name].slice(start, size)
                 for name in schema.names

@@ -154,10 +154,10 @@ def _compiled(function: _Function, forceinline: bool) -> _Function:
     if _ContentLocator not in caching.CacheImpl._locator_classes:
         caching.CacheImpl._locator_classes.insert(0, _ContentLocator)
     # numba refuses to cache a function if there is no folder for its code.
-    kept = cache_folder(kernel_key(*KERNELS)) is not None
+    is_cached = cache_folder(kernel_key(*KERNELS)) is not None
     # `_nrt=False` turns off reference counts, because the kernels allocate nothing. Counts are atomic, and each call
     # that passes a tuple of arrays changes them. Without counts a record takes a sixth of the time.
-    compiled: _Function = numba.njit(cache=kept, nogil=True, error_model="numpy", _nrt=False, forceinline=forceinline)(
-        function
-    )
+    compiled: _Function = numba.njit(
+        cache=is_cached, nogil=True, error_model="numpy", _nrt=False, forceinline=forceinline
+    )(function)
     return compiled

@@ -66,7 +66,9 @@ class RecordBatchDecoder:
         self._check_crcs = check_crcs
         self._bounds = bounds
         self._max_rows = max_rows
-        intervals = sorted({(each.producer_id, each.first_offset, each.last_offset) for each in aborted})
+        intervals = sorted(
+            {(transaction.producer_id, transaction.first_offset, transaction.last_offset) for transaction in aborted}
+        )
         self._aborted = np.array(intervals, np.int64).reshape(-1, 3)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._pending = bytearray()
@@ -117,7 +119,7 @@ class RecordBatchDecoder:
             size = min(len(data) // kernels.SMALLEST_BATCH + 1, LISTED_BATCHES)
             table: Table = allocate(size, np.int64, kernels.BATCH_COLUMNS)
             raw, is_first = np.frombuffer(data, np.uint8), self.next_offset == 0
-            found = kernels.scan_batches(
+            count = kernels.scan_batches(
                 raw, self._start_offset, self._end_offset, self._limits.batch.most, self._aborted, table,
                 self._state,
             )  # fmt: skip
@@ -131,7 +133,7 @@ class RecordBatchDecoder:
                     base_offset, _, magic = header.START.unpack_from(data)
                     self._bounds.check_first(base_offset, magic)
                 self._bounds.check_next(self.next_offset)
-            for legacy, batches in _runs(table[:found], table[:found, kernels.MAGIC] < header.MAGIC):
+            for legacy, batches in _runs(table[:count], table[:count, kernels.MAGIC] < header.MAGIC):
                 yield from self._decode(data, raw, batches, legacy)
             data = data[consumed:]
         self._pending += data

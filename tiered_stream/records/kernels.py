@@ -136,13 +136,13 @@ def scan_batches(
     covers. `state[NEXT_OFFSET]` is the lowest base offset that the next batch may have. `state[CONSUMED]` is the
     position after the last batch that was scanned.
     """
-    at, found = np.int64(0), 0
+    at, count = np.int64(0), 0
     state[ERROR] = OK
-    while data.shape[0] - at > header.MAGIC_AT and found < batches.shape[0]:
+    while data.shape[0] - at > header.MAGIC_AT and count < batches.shape[0]:
         size = _frame(data, at, max_batch_size, state)
         if size <= 0:
             break
-        batch = batches[found]
+        batch = batches[count]
         batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, load_int64(data, at)
         batch[MAGIC] = data[at + header.MAGIC_AT]
         if batch[MAGIC] < 2:
@@ -161,10 +161,10 @@ def scan_batches(
             wanted = wanted and batch[ATTRIBUTES] & header.CONTROL_BIT == 0
             if wanted and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT and aborted.shape[0] > 0:
                 wanted = not _is_aborted(load_int64(data, at + header.PRODUCER_ID_AT), batch[BASE_OFFSET], aborted)
-        found += wanted
+        count += wanted
         at += size
     state[CONSUMED] = at
-    return found
+    return count
 
 
 @kernel

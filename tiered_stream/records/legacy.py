@@ -41,7 +41,7 @@ _ADDED_OFFSET, _SET_TIMESTAMP = kernels.MAX_TIMESTAMP, kernels.BASE_TIMESTAMP
 
 
 def locate_messages(
-    view: memoryview, raw: Buffer, batch: np.ndarray[Any, Any], unpacked: Unpacked, check_crc: bool, most: Limit
+    view: memoryview, raw: Buffer, batch: np.ndarray[Any, Any], unpacked: Unpacked, check_crc: bool, max_messages: Limit
 ) -> bool:
     """Write into `batch`, a message set, where its messages lie; if it is compressed, they lie in `unpacked`.
 
@@ -49,7 +49,7 @@ def locate_messages(
 
     Raises:
         CorruptDataError: the bytes are not a message set.
-        DataLimitError: the set decompresses to more than the limit, or has more than `most` messages.
+        DataLimitError: the set decompresses to more than the limit, or has more than `max_messages` messages.
         UnsupportedDataError: the set has an unknown codec.
     """
     start, end = int(batch[kernels.POSITION]), int(batch[kernels.POSITION] + batch[kernels.SIZE])
@@ -72,7 +72,7 @@ def locate_messages(
     added = offset - last if magic == 1 else 0
     if count == 0 or added < 0 or first + added < batch[kernels.LOWEST_OFFSET] or last + added > offset:
         raise CorruptDataError("its messages do not fit into the set, or their offsets not between those around it")
-    most.check(count, "the messages of a set")
+    max_messages.check(count, "the messages of a set")
     batch[kernels.RECORDS_START :] = start, end, codec != 0
     batch[kernels.ATTRIBUTES], batch[kernels.COUNT], batch[_ADDED_OFFSET] = attributes, count, added
     batch[_SET_TIMESTAMP] = int.from_bytes(message[_TIMESTAMP_AT : _KEY_AT[1]], "big", signed=True) if magic else -1

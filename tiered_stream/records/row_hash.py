@@ -110,5 +110,5 @@ def _headers(column: pa.Array) -> tuple[Any, ...]:
     keys, values = _bytes(column.values.field(0)), _bytes(column.values.field(1))
     bits = _buffer(column, 0, np.uint8) if column.null_count else _NO_BYTES
     # The kernel checks that the ends of lists do not exceed this array's length, which is the number of headers.
-    each = keys[0][keys[1] + 1 :]
-    return (_buffer(column, 1, np.int32), column.offset, each, bits, column.offset), keys, values
+    header_slots = keys[0][keys[1] + 1 :]
+    return (_buffer(column, 1, np.int32), column.offset, header_slots, bits, column.offset), keys, values

@@ -53,7 +53,7 @@ class ProducerState:
 
 def open_transactions(producers: Iterable[ProducerState]) -> list[tuple[int, int]]:
     """Return (producer id, first offset) of each transaction that is open at the segment's end."""
-    firsts = ((each.producer_id, each.current_txn_first_offset) for each in producers)
+    firsts = ((producer.producer_id, producer.current_txn_first_offset) for producer in producers)
     return [(producer_id, first) for producer_id, first in firsts if first is not None]
 
 

@@ -25,10 +25,10 @@ from tiered_stream.records.values import Value, read_values
 
 _SNAPSHOT_RECORD = 3
 _ID_BYTES = 16
-_MOST_FOUND = 1 << 14
+_LISTED_VALUES = 1 << 14
 
 # Places in the kernel's state: its position, the offset after the batches that it has read, the number of values found.
-_AT, _NEXT_OFFSET, _FOUND = range(3)
+_AT, _NEXT_OFFSET, _COUNT = range(3)
 
 
 @kernel
@@ -70,8 +70,8 @@ def _short_varint(data: Any, at: Int, stop: Int) -> Any:
 
 
 @kernel
-def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: Int) -> Int:
-    """Append the batch's values that may be wanted to `found`; return the new number of values in `found`.
+def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, places: Any, count: Int) -> Int:
+    """Append the batch's values that may be wanted to `places`; return the new number of values in `places`.
 
     Returns -1 if the batch must be read by `read_values`.
     """
@@ -81,7 +81,7 @@ def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: In
         return np.int64(-1)
     if attributes & header.CONTROL_BIT:
         return np.int64(count)
-    if attributes & header.CODEC_MASK or count + records > found.shape[0]:
+    if attributes & header.CODEC_MASK or count + records > places.shape[0]:
         return np.int64(-1)
     at += header.HEADER_SIZE
     for _ in range(records):
@@ -99,14 +99,14 @@ def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: In
         if at < 0 or at + max(size, 0) != stop - 1 or data[stop - 1] != 0:  # it has headers
             return np.int64(-1)
         if size >= 0 and _is_wanted(data, at, at + size, wanted):
-            found[count, 0], found[count, 1], found[count, 2] = base_offset + delta, at, size
+            places[count, 0], places[count, 1], places[count, 2] = base_offset + delta, at, size
             count += 1
         at = stop
     return np.int64(count if at == end else -1)
 
 
 @kernel
-def _scan(data: Any, wanted: Any, max_batch: Int, found: Any, state: Any) -> None:
+def _scan(data: Any, wanted: Any, max_batch: Int, places: Any, state: Any) -> None:
     """Scan whole batches from `state[_AT]` on, up to a batch that is cut off or must be read by `read_values`."""
     at, count = state[_AT], 0
     while data.shape[0] - at >= header.HEADER_SIZE:
@@ -115,12 +115,12 @@ def _scan(data: Any, wanted: Any, max_batch: Int, found: Any, state: Any) -> Non
         smallest = header.HEADER_SIZE - header.LENGTH_END
         if not smallest <= length <= max_batch or end > data.shape[0] or data[at + header.MAGIC_AT] != header.MAGIC:
             break
-        more = _scan_batch(data, at, end, wanted, found, count)
+        more = _scan_batch(data, at, end, wanted, places, count)
         if more < 0:
             break
         state[_NEXT_OFFSET] = load_int64(data, at) + load_int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
         at, count = end, more
-    state[_AT], state[_FOUND] = at, count
+    state[_AT], state[_COUNT] = at, count
 
 
 def scan_values(
@@ -130,16 +130,18 @@ def scan_values(
 
     `topic_ids` are the wanted topics. Raises the errors of `read_values`.
     """
-    wanted = np.array(sorted(np.frombuffer(each, ">i8").tolist() for each in topic_ids), np.int64).reshape(-1, 2)
-    raw, found = np.frombuffer(data, np.uint8), np.empty((_MOST_FOUND, 3), np.int64)
+    wanted = np.array(sorted(np.frombuffer(topic_id, ">i8").tolist() for topic_id in topic_ids), np.int64).reshape(
+        -1, 2
+    )
+    raw, places = np.frombuffer(data, np.uint8), np.empty((_LISTED_VALUES, 3), np.int64)
     state = np.zeros(3, np.int64)
     while True:
         begin = int(state[_AT])
-        _scan(raw, wanted, limits.batch.most, found, state)
+        _scan(raw, wanted, limits.batch.most, places, state)
         at, next_offset, count = state.tolist()
         if at > begin:
-            places = found[:count].tolist()
-            yield next_offset, ((offset, bytes(data[place : place + size])) for offset, place, size in places)
+            listed = places[:count].tolist()
+            yield next_offset, ((offset, bytes(data[place : place + size])) for offset, place, size in listed)
         first = next(read_values(memoryview(data)[at:], limits), None)
         if first is None:
             return

@@ -254,7 +254,7 @@ def test_the_kernel_is_compiled_once_wherever_the_values_lie() -> None:
 
 
 def test_a_value_that_takes_too_much_memory_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_builder, "MOST_MEMORY", 1 << 20)
+    monkeypatch.setattr(column_builder, "MAX_MEMORY", 1 << 20)
     kind = pa.struct([("x", pa.list_(pa.field("element", pa.struct([(f"f{at}", pa.int64()) for at in range(50)]))))])
     huge = b'{"x":[' + b",".join([b"{}"] * 10_000) + b"]}"
     found, reasons = decoded(kind, [b'{"x":[{}]}', huge, b'{"x":[]}'])

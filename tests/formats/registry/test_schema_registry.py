@@ -145,7 +145,7 @@ def test_an_answer_that_drips_is_given_up(answer: tuple[bytes, bytes], monkeypat
 
 
 def test_an_answer_that_never_ends_is_given_up(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_connection, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(registry_connection, "_MAX_BYTES", 1000)
     monkeypatch.setattr(registry_connection, "_ROUNDS", 1)
     registry.schemas[1] = {"schema": "x" * 2000}
     with pytest.raises(SchemaRegistryUnavailableError, match="does not come to an end"):

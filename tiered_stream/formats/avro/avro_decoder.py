@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tiered_stream.formats.avro import avro_kernels as kernels
 from tiered_stream.formats.avro.avro_program import AvroProgram
-from tiered_stream.formats.avro.avro_schema import MOST_DEPTH, AvroType, parse_avro_schema
+from tiered_stream.formats.avro.avro_schema import MAX_DEPTH, AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
 from tiered_stream.formats.columns.byte_kernels import hash_room
 from tiered_stream.formats.columns.byte_slices import ByteSlices
@@ -16,17 +16,17 @@ from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, SlicesDe
 
 
 class AvroReader(SlicesDecoder):
-    """Decoder of values of the schema `written` to values of `wanted`.
+    """Decoder of values of the schema `writer` to values of `reader`.
 
     The constructor raises the errors of `AvroDecoder`.
     """
 
-    def __init__(self, written: AvroType, wanted: AvroType) -> None:
-        self.kind = arrow_type(wanted)
+    def __init__(self, writer: AvroType, reader: AvroType) -> None:
+        self.kind = arrow_type(reader)
         self._builder = ColumnBuilder(self.kind)
-        self._program = AvroProgram(written, wanted, self._builder)
+        self._program = AvroProgram(writer, reader, self._builder)
         self._arguments = self._program.kernel_arguments()
-        self._room = np.zeros((MOST_DEPTH + 2, kernels.STACK_COLUMNS), np.int64), hash_room(self._builder.has_maps)
+        self._room = np.zeros((MAX_DEPTH + 2, kernels.STACK_COLUMNS), np.int64), hash_room(self._builder.has_maps)
 
     def read(self, slices: ByteSlices) -> Decoded:
         column, errors, reasons = self._builder.decoded(slices, kernels.decode_values, self._arguments, self._room)
@@ -45,8 +45,8 @@ class AvroDecoder(AvroReader):
             ConfigurationError: a schema is invalid, or values of `schema` cannot be read as values of `reader`.
             UnsupportedDataError: no column can have the schema's type.
         """
-        written = parse_avro_schema(schema)
-        super().__init__(written, written if reader is None else parse_avro_schema(reader))
+        writer = parse_avro_schema(schema)
+        super().__init__(writer, writer if reader is None else parse_avro_schema(reader))
 
 
 def compile_kernels() -> None:

@@ -77,7 +77,7 @@ ERROR_TEXTS = {
     TRAILING: "there are bytes after its end",
 }
 
-MOST_EMPTY_ITEMS = 1 << 16
+MAX_EMPTY_ITEMS = 1 << 16
 """Maximum number of list items without any bytes in one value."""
 
 
@@ -173,12 +173,12 @@ def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns
         low = low << np.uint64(8) | np.uint64(data[index])
     if end - at >= 16 and (high ^ sign) >> np.uint64(63):
         return np.int64(-BAD_DECIMAL)
-    most, other = high ^ sign, low ^ sign
+    upper, lower = high ^ sign, low ^ sign
     if sign:  # a negative number's complement is its absolute value minus one
-        other += np.uint64(1)
-        most += np.uint64(other == 0)
+        lower += np.uint64(1)
+        upper += np.uint64(lower == 0)
     power = powers[operation[A]]
-    if most > power[0] or (most == power[0] and other >= power[1]):
+    if upper > power[0] or (upper == power[0] and lower >= power[1]):
         return np.int64(-BAD_DECIMAL)
     return end if append_decimal(columns, node, np.int64(high), low) else np.int64(-FULL)
 
@@ -220,7 +220,7 @@ def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) ->
         frame[BLOCK_END] = at + size
         count = -count
     # The smallest int64 stays negative when it is negated.
-    if count < 0 or count > ((stop - at) // least if least else MOST_EMPTY_ITEMS - empty):
+    if count < 0 or count > ((stop - at) // least if least else MAX_EMPTY_ITEMS - empty):
         return np.int64(-BAD_COUNT)
     frame[LEFT] = count
     return at

@@ -39,7 +39,7 @@ from tiered_stream.formats.avro.avro_schema import (
 from tiered_stream.formats.avro.avro_types import single_type
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 
-_MOST_OPERATIONS = 100_000
+_MAX_OPERATIONS = 100_000
 """Maximum number of operations that are emitted, with the discarded ones: a union's branch may be tried many times."""
 
 _SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
@@ -58,21 +58,21 @@ class AvroProgram:
     `paths` has the field path of each operation, and `mismatches` the texts of types that cannot be read.
     """
 
-    def __init__(self, written: AvroType, wanted: AvroType, builder: ColumnBuilder) -> None:
-        """Compile the program for values of `written` and the builder's columns, which have the type of `wanted`.
+    def __init__(self, writer: AvroType, reader: AvroType, builder: ColumnBuilder) -> None:
+        """Compile the program for values of `writer` and the builder's columns, which have the type of `reader`.
 
         Raises:
-            ConfigurationError: values of `written` cannot be read as values of `wanted`.
+            ConfigurationError: values of `writer` cannot be read as values of `reader`.
         """
         self.operations: list[list[int]] = []
         self.paths: list[str] = []
         self.table: list[int] = []
         self.texts = bytearray()
         self.mismatches: list[str] = []
-        self._left = _MOST_OPERATIONS
+        self._left = _MAX_OPERATIONS
         self._builder = builder
         try:
-            self.read(written, wanted, 0, "")
+            self.read(writer, reader, 0, "")
         except _MismatchError as error:
             raise ConfigurationError(f"values of the writer's schema cannot be read as the reader's: {error}") from None
         self.emit(kernels.DONE, -1, "")
@@ -93,39 +93,39 @@ class AvroProgram:
     def emit(self, operation: int, node: int, path: str, a: int = 0, b: int = 0, c: int = -1) -> list[int]:
         self._left -= 1
         if self._left < 0:
-            raise ConfigurationError(f"to read an Avro schema takes more than {_MOST_OPERATIONS} operations")
+            raise ConfigurationError(f"to read an Avro schema takes more than {_MAX_OPERATIONS} operations")
         row = [operation, node, a, b, c]
         self.operations.append(row)
         self.paths.append(path)
         return row
 
-    def read(self, written: AvroType, wanted: AvroType, node: int, path: str) -> None:
-        """Emit the operations that read a value of `written` as `wanted` into a node. The node -1 skips the value."""
-        if isinstance(written, Union):
-            self._written_union(written, wanted, node, path)
+    def read(self, writer: AvroType, reader: AvroType, node: int, path: str) -> None:
+        """Emit the operations that read a value of `writer` as `reader` into a node. The node -1 skips the value."""
+        if isinstance(writer, Union):
+            self._writer_union(writer, reader, node, path)
             return
-        if isinstance(wanted, Union):
-            self._wanted_union(written, wanted, node, path)
+        if isinstance(reader, Union):
+            self._reader_union(writer, reader, node, path)
             return
-        match written, wanted:
+        match writer, reader:
             case Primitive(), Primitive():
-                self._primitive(written, wanted, node, path)
-            case Fixed(), Fixed() if wanted.is_called(written) and written.size == wanted.size:
-                _check_logical(written, wanted, path)
-                self._bytes(wanted, written.size, node, path)
-            case Enum(), Enum() if wanted.is_called(written):
-                self._enum(written, wanted, node, path)
+                self._primitive(writer, reader, node, path)
+            case Fixed(), Fixed() if reader.is_called(writer) and writer.size == reader.size:
+                _check_logical(writer, reader, path)
+                self._bytes(reader, writer.size, node, path)
+            case Enum(), Enum() if reader.is_called(writer):
+                self._enum(writer, reader, node, path)
             case Record(), Record():
-                self._record(written, wanted, node, path)
+                self._record(writer, reader, node, path)
             case Array(), Array():
                 (item,) = self._below(node, 1)
-                start = self.emit(kernels.LIST, node, path, b=_least_size(written.items))
-                self.read(written.items, wanted.items, item, f"{path}[]")
+                start = self.emit(kernels.LIST, node, path, b=_least_size(writer.items))
+                self.read(writer.items, reader.items, item, f"{path}[]")
                 self._end_list(start, path)
             case Map(), Map():
-                self._map(written, wanted, node, path)
+                self._map(writer, reader, node, path)
             case _:
-                raise _mismatch(written, wanted, path)
+                raise _mismatch(writer, reader, path)
 
     def _below(self, node: int, count: int) -> Iterator[int]:
         return iter(list(self._builder.children(node))) if node >= 0 else repeat(-1, count)
@@ -134,24 +134,24 @@ class AvroProgram:
         self.emit(kernels.NEXT, -1, path)
         start[kernels.A] = len(self.operations)
 
-    def _map(self, written: Map, wanted: Map, node: int, path: str) -> None:
+    def _map(self, writer: Map, reader: Map, node: int, path: str) -> None:
         (entries,) = self._below(node, 1)
         key, value = self._below(entries, 2)
-        start = self.emit(kernels.LIST, node, path, b=1 + _least_size(written.values), c=key)
+        start = self.emit(kernels.LIST, node, path, b=1 + _least_size(writer.values), c=key)
         self.emit(kernels.STRUCT, entries, path)
         self.emit(kernels.BYTES, key, f"{path}, a key", a=1)
-        self.read(written.values, wanted.values, value, f"{path}[]")
+        self.read(writer.values, reader.values, value, f"{path}[]")
         self._end_list(start, path)
 
-    def _written_union(self, written: Union, wanted: AvroType, node: int, path: str) -> None:
-        at, count = len(self.table), len(written.branches)
+    def _writer_union(self, writer: Union, reader: AvroType, node: int, path: str) -> None:
+        at, count = len(self.table), len(writer.branches)
         self.emit(kernels.UNION, -1, path, a=at, b=count)
         self.table += [0] * count
         ends = []
-        for index, branch in enumerate(written.branches):
+        for index, branch in enumerate(writer.branches):
             self.table[at + index] = start = len(self.operations)
             try:
-                self.read(branch, wanted, node, path)
+                self.read(branch, reader, node, path)
             except _MismatchError as error:
                 del self.operations[start:], self.paths[start:]
                 self.emit(kernels.FAIL, -1, path, a=len(self.mismatches))
@@ -160,59 +160,59 @@ class AvroProgram:
         for end in ends:
             end[kernels.A] = len(self.operations)
 
-    def _wanted_union(self, written: AvroType, wanted: Union, node: int, path: str) -> None:
-        if written == _NULL and wanted.is_nullable:
+    def _reader_union(self, writer: AvroType, reader: Union, node: int, path: str) -> None:
+        if writer == _NULL and reader.is_nullable:
             self.emit(kernels.NULL, node, path)
             return
-        one = single_type(wanted)
+        one = single_type(reader)
         if one is not None:
-            self.read(written, one, node, path)
+            self.read(writer, one, node, path)
             return
-        members = list(self._below(node, len(wanted.values)))
+        members = list(self._below(node, len(reader.values)))
         start = len(self.operations)
-        for chosen in _candidates(written, wanted.values):
+        for chosen in _candidates(writer, reader.values):
             with suppress(_MismatchError):
                 self.emit(kernels.STRUCT, node, path)
-                for index, (member, branch) in enumerate(zip(members, wanted.values, strict=True)):
+                for index, (member, branch) in enumerate(zip(members, reader.values, strict=True)):
                     if index == chosen:
-                        self.read(written, branch, member, path)
+                        self.read(writer, branch, member, path)
                     else:
                         self.emit(kernels.NULL, member, path)
                 return
             del self.operations[start:], self.paths[start:]
-        raise _mismatch(written, wanted, path)
+        raise _mismatch(writer, reader, path)
 
-    def _primitive(self, written: Primitive, wanted: Primitive, node: int, path: str) -> None:
-        _check_logical(written, wanted, path)
-        match written.kind, wanted.kind:
+    def _primitive(self, writer: Primitive, reader: Primitive, node: int, path: str) -> None:
+        _check_logical(writer, reader, path)
+        match writer.kind, reader.kind:
             case ("int", "int" | "long") | ("long", "long"):
-                self.emit(kernels.LONG, node, path, a=written.kind == "int", b=_factor(written, wanted))
+                self.emit(kernels.LONG, node, path, a=writer.kind == "int", b=_factor(writer, reader))
             case "int" | "long", "float" | "double":
-                self.emit(kernels.NUMBER, node, path, a=written.kind == "int", b=wanted.kind == "float")
+                self.emit(kernels.NUMBER, node, path, a=writer.kind == "int", b=reader.kind == "float")
             case ("float", "float" | "double") | ("double", "double") | ("boolean", "boolean") | ("null", "null"):
-                self.emit(_SIMPLE[written.kind], node, path)
+                self.emit(_SIMPLE[writer.kind], node, path)
             case "bytes" | "string", "bytes" | "string":
-                self._bytes(wanted, -1, node, path)
+                self._bytes(reader, -1, node, path)
             case _:
-                raise _mismatch(written, wanted, path)
+                raise _mismatch(writer, reader, path)
 
-    def _bytes(self, wanted: Primitive | Fixed, size: int, node: int, path: str) -> None:
+    def _bytes(self, reader: Primitive | Fixed, size: int, node: int, path: str) -> None:
         """Emit the operation that reads `size` bytes. If `size` is -1, the length is read first."""
-        if isinstance(wanted.logical, Decimal):
-            self.emit(kernels.DECIMAL, node, path, a=wanted.logical.precision, b=size)
+        if isinstance(reader.logical, Decimal):
+            self.emit(kernels.DECIMAL, node, path, a=reader.logical.precision, b=size)
         elif size >= 0:
             self.emit(kernels.FIXED, node, path, a=size)
         else:
-            self.emit(kernels.BYTES, node, path, a=wanted == Primitive("string") and node >= 0)
+            self.emit(kernels.BYTES, node, path, a=reader == Primitive("string") and node >= 0)
 
-    def _enum(self, written: Enum, wanted: Enum, node: int, path: str) -> None:
+    def _enum(self, writer: Enum, reader: Enum, node: int, path: str) -> None:
         """Emit the operation that reads an enum, and add its symbols to the table.
 
         The table has position and length of each symbol's text, and (-1, 0) for a symbol that the reader does not know.
         """
-        self.emit(kernels.ENUM, node, path, a=len(self.table), b=len(written.symbols))
-        for symbol in written.symbols:
-            known = symbol if symbol in wanted.symbols else wanted.default
+        self.emit(kernels.ENUM, node, path, a=len(self.table), b=len(writer.symbols))
+        for symbol in writer.symbols:
+            known = symbol if symbol in reader.symbols else reader.default
             self.table += (-1, 0) if known is None else self._text(known.encode())
 
     def _text(self, content: bytes) -> tuple[int, int]:
@@ -220,19 +220,19 @@ class AvroProgram:
         self.texts += content
         return at, len(content)
 
-    def _record(self, written: Record, wanted: Record, node: int, path: str) -> None:
+    def _record(self, writer: Record, reader: Record, node: int, path: str) -> None:
         self.emit(kernels.STRUCT, node, path)
-        nodes = dict(zip((field.name for field in wanted.fields), self._below(node, len(wanted.fields)), strict=False))
-        sources = field_sources(wanted, written)
-        targets = {sources[field.name]: field for field in wanted.fields if field.name in sources}
-        for field in written.fields:
+        nodes = dict(zip((field.name for field in reader.fields), self._below(node, len(reader.fields)), strict=False))
+        sources = field_sources(reader, writer)
+        targets = {sources[field.name]: field for field in reader.fields if field.name in sources}
+        for field in writer.fields:
             target = targets.get(field.name)
             below = f"{path}.{field.name}" if path else field.name
             if target is None:
                 self.read(field.type, field.type, -1, below)
             else:
                 self.read(field.type, target.type, nodes[target.name], below)
-        for field in wanted.fields:
+        for field in reader.fields:
             if field.name not in sources:
                 self._default(field, nodes[field.name], f"{path}.{field.name}" if path else field.name)
 
@@ -322,27 +322,27 @@ def _block(items: list[bytes]) -> bytes:
     return b"".join((_varint(len(items)), *items, b"\0")) if items else b"\0"
 
 
-def _candidates(written: AvroType, branches: Sequence[AvroType]) -> list[int]:
+def _candidates(writer: AvroType, branches: Sequence[AvroType]) -> list[int]:
     """Return the positions of the branches in the order to try: first the same type and name, then the others."""
 
     def identity(node: AvroType) -> tuple[object, ...]:
         return type(node), getattr(node, "kind", None), getattr(node, "name", None)
 
-    return sorted(range(len(branches)), key=lambda at: identity(branches[at]) != identity(written))
+    return sorted(range(len(branches)), key=lambda at: identity(branches[at]) != identity(writer))
 
 
-def _factor(written: Primitive, wanted: Primitive) -> int:
+def _factor(writer: Primitive, reader: Primitive) -> int:
     """Return the factor that converts a timestamp into microseconds, the unit of columns, or 1 for other types."""
-    return 1000 if wanted.logical is not None and str(written.logical or wanted.logical).endswith("millis") else 1
+    return 1000 if reader.logical is not None and str(writer.logical or reader.logical).endswith("millis") else 1
 
 
-def _check_logical(written: Primitive | Fixed, wanted: Primitive | Fixed, path: str) -> None:
-    one, other = written.logical, wanted.logical
+def _check_logical(writer: Primitive | Fixed, reader: Primitive | Fixed, path: str) -> None:
+    one, other = writer.logical, reader.logical
     if one is None or other is None or one == other:
         return
     if not isinstance(one, Decimal) and not isinstance(other, Decimal) and one.split("-")[:-1] == other.split("-")[:-1]:
         return
-    raise _mismatch(written, wanted, path)
+    raise _mismatch(writer, reader, path)
 
 
 def _least_size(node: AvroType) -> int:
@@ -359,10 +359,8 @@ def _least_size(node: AvroType) -> int:
     return 1
 
 
-def _mismatch(written: AvroType, wanted: AvroType, path: str) -> _MismatchError:
-    return _MismatchError(
-        f"{path or 'the value'}: {_text(written)} is written, which cannot be read as {_text(wanted)}"
-    )
+def _mismatch(writer: AvroType, reader: AvroType, path: str) -> _MismatchError:
+    return _MismatchError(f"{path or 'the value'}: {_text(writer)} is written, which cannot be read as {_text(reader)}")
 
 
 def _text(node: AvroType) -> str:

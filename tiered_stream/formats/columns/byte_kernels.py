@@ -13,7 +13,7 @@ from tiered_stream.records.hash_kernels import hash_bytes
 from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 from tiered_stream.records.memory import allocate
 
-_MOST_KEYS = 1 << 20
+_MAX_KEYS = 1 << 20
 
 
 def hash_room(maps: bool) -> np.ndarray[Any, Any]:
@@ -21,7 +21,7 @@ def hash_room(maps: bool) -> np.ndarray[Any, Any]:
 
     The room takes memory only when it is used. Without `maps` there is only the seed.
     """
-    room = allocate((2 * _MOST_KEYS if maps else 0) + 1, np.int64)
+    room = allocate((2 * _MAX_KEYS if maps else 0) + 1, np.int64)
     # A secret seed keeps senders from choosing keys that collide in the hash table.
     room[-1] = int.from_bytes(os.urandom(7))
     return room

@@ -16,11 +16,11 @@ from tiered_stream.records.memory import allocate
 
 Columns = tuple[np.ndarray[Any, Any], ...]
 
-MOST_MEMORY = 1 << 30
+MAX_MEMORY = 1 << 30
 """Maximum number of bytes in columns that are written at once. A row that needs more by itself becomes null."""
 TOO_LARGE = "the value takes too much memory"
-"""Reason of a row that needs more than `MOST_MEMORY` by itself."""
-_MOST_SLOTS = 2**31 - 2  # Arrow's offsets are int32
+"""Reason of a row that needs more than `MAX_MEMORY` by itself."""
+_MAX_SLOTS = 2**31 - 2  # Arrow's offsets are int32
 
 _SLOT_SIZES = {
     kernels.NULL: 0, kernels.BOOL: 1, kernels.LONG: 8, kernels.DOUBLE: 8, kernels.DECIMAL: 16, kernels.BYTES: 4,
@@ -88,7 +88,7 @@ class ColumnBuilder:
         """Field, parent node and node of the next sibling, by node."""
         self._table = _node_table(self.fields)
         kinds = self._table[:, kernels.KIND]
-        self._slot_sizes = np.array([_SLOT_SIZES[each] for each in kinds], np.int64)
+        self._slot_sizes = np.array([_SLOT_SIZES[int(slot_kind)] for slot_kind in kinds], np.int64)
         self._has_ends = (kinds == kernels.BYTES) | (kinds == kernels.LIST)
         # Slots and bytes that a row takes. All bytes, and slots below lists, are guesses.
         self._slots = np.where(_is_below_list(self._table), 4.0, 1.0)
@@ -143,8 +143,8 @@ class ColumnBuilder:
     def _columns_of(self, rows: int) -> Columns:
         """Return empty columns for `rows` rows, or for as many rows as the limits of memory and slots allow."""
         memory = (self._slots * (self._slot_sizes + 1) + self._bytes).sum()
-        most = min(_MOST_SLOTS / max(self._slots.max(), self._bytes.max()), MOST_MEMORY / memory)
-        rows = max(1, min(rows, int(most)))
+        limit = min(_MAX_SLOTS / max(self._slots.max(), self._bytes.max()), MAX_MEMORY / memory)
+        rows = max(1, min(rows, int(limit)))
         slots = np.where(self._is_guess, self._slots * rows + 16, rows).astype(np.int64)
         sizes = np.where(self._bytes > 0, self._bytes * rows + 64, 0).astype(np.int64)
         return self._allocate(slots, sizes)
@@ -156,7 +156,7 @@ class ColumnBuilder:
         """
         slots = np.where(self._is_guess, 1 << 10, 1)
         sizes = np.where(self._bytes > 0, 1 << 16, 0)
-        while slots.max() < _MOST_SLOTS and sizes.max() < _MOST_SLOTS and self._memory(slots, sizes) <= MOST_MEMORY:
+        while slots.max() < _MAX_SLOTS and sizes.max() < _MAX_SLOTS and self._memory(slots, sizes) <= MAX_MEMORY:
             columns = self._allocate(slots, sizes)
             if write(columns, row) > row:
                 return self._array(columns)
@@ -171,10 +171,10 @@ class ColumnBuilder:
 
     def _allocate(self, slots: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> Columns:
         nodes = self._table.copy()
-        nodes[:, kernels.MOST_SLOTS], nodes[:, kernels.MOST_BYTES] = slots, sizes
-        pieces = np.stack([slots, (slots + self._has_ends) * self._slot_sizes, sizes])
-        ends = np.cumsum((pieces + 7) // 8 * 8).reshape(pieces.shape)
-        starts = ends - (pieces + 7) // 8 * 8
+        nodes[:, kernels.MAX_SLOTS], nodes[:, kernels.MAX_BYTES] = slots, sizes
+        lengths = np.stack([slots, (slots + self._has_ends) * self._slot_sizes, sizes])
+        ends = np.cumsum((lengths + 7) // 8 * 8).reshape(lengths.shape)
+        starts = ends - (lengths + 7) // 8 * 8
         nodes[:, kernels.VALID_AT], nodes[:, kernels.BYTES_AT] = starts[0], starts[2]
         widths = np.where(self._slot_sizes == 16, 8, np.maximum(self._slot_sizes, 1))
         nodes[:, kernels.VALUES_AT] = starts[1] // widths

@@ -32,7 +32,7 @@ NULL, BOOL, LONG, DOUBLE, DECIMAL, BYTES, STRUCT, LIST = range(8)
 # Columns of `nodes`. LOW and HIGH are the lowest and the highest integer of a LONG's type (8 to 64 bits).
 KIND, PARENT, END, LOW, HIGH = range(5)
 # Number of slots, maximum number of slots, maximum bytes of a BYTES node, and whether either maximum was too low.
-SLOTS, MOST_SLOTS, MOST_BYTES, LACKS = range(5, 9)
+SLOTS, MAX_SLOTS, MAX_BYTES, LACKS = range(5, 9)
 # Places in memory of a node's validity (a byte a slot), its values (in units of their size) and its bytes.
 VALID_AT, VALUES_AT, BYTES_AT = range(9, 12)
 NODE_COLUMNS = 12
@@ -45,7 +45,7 @@ NO_ROOM, NULL_VALUE = -2, -3
 def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
     """Take the node's next slot and mark it as not null; return -1 if there is no room."""
     slot = nodes[node, SLOTS]
-    if slot >= nodes[node, MOST_SLOTS]:
+    if slot >= nodes[node, MAX_SLOTS]:
         nodes[node, LACKS] = 1
         return -1
     memory[nodes[node, VALID_AT] + slot] = 1
@@ -98,7 +98,7 @@ def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Any:
     nodes, memory, ints, _ = columns
     ends = nodes[node, VALUES_AT] + nodes[node, SLOTS]
     begin = np.int64(ints[ends])
-    if size > nodes[node, MOST_BYTES] - begin:
+    if size > nodes[node, MAX_BYTES] - begin:
         nodes[node, LACKS] = 1
         return False
     if _next_slot(nodes, memory, node) < 0:
@@ -135,7 +135,7 @@ def append_null(columns: Any, node: Int) -> Any:
     at, end = node, nodes[node, END]
     while at < end:
         kind, slot = nodes[at, KIND], nodes[at, SLOTS]
-        if slot >= nodes[at, MOST_SLOTS]:
+        if slot >= nodes[at, MAX_SLOTS]:
             nodes[at, LACKS] = 1
             return False
         valid[nodes[at, VALID_AT] + slot] = 0

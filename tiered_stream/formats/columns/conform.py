@@ -55,9 +55,9 @@ def _struct_column(column: pa.StructArray, kind: pa.StructType) -> tuple[pa.Arra
         child, bad = conform(column.field(at), field.type) if at >= 0 else (pa.nulls(len(column), field.type), None)
         columns.append(child)
         misfit = _either(misfit, bad)
-    made = pa.StructArray.from_arrays(columns, fields=list(kind), mask=column.is_null())
+    struct = pa.StructArray.from_arrays(columns, fields=list(kind), mask=column.is_null())
     # A value below a null struct is not used, so it cannot be a misfit.
-    return made, None if misfit is None else pc.and_(misfit, column.is_valid())
+    return struct, None if misfit is None else pc.and_(misfit, column.is_valid())
 
 
 def _items_column(
@@ -68,8 +68,8 @@ def _items_column(
     conformed, misfits = zip(*map(conform, items, kinds), strict=True)
     if pa.types.is_map(kind) and misfits[0] is not None and misfits[0].true_count:  # a key cannot be null
         return pa.nulls(len(column), kind), column.is_valid()
-    made = with_items(column, offsets, conformed, kind)
-    return made, None if misfits[-1] is None else rows_with(misfits[-1], offsets)
+    conformed_column = with_items(column, offsets, conformed, kind)
+    return conformed_column, None if misfits[-1] is None else rows_with(misfits[-1], offsets)
 
 
 def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:

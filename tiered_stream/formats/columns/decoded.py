@@ -13,7 +13,7 @@ from tiered_stream.errors import CorruptDataError
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 
 REASON_SIZE = 200
-_MOST_AT_ONCE = 8 << 20
+_MAX_AT_ONCE = 8 << 20
 """Maximum bytes of values whose rows are Python objects at one time, unless a single value is larger."""
 
 
@@ -70,7 +70,7 @@ def with_exact_rows(
         except CorruptDataError as error:
             reasons[slot] = str(error)[:REASON_SIZE]
         size += len(value)
-        if size > _MOST_AT_ONCE:
+        if size > _MAX_AT_ONCE:
             column, rows, size = spliced(column, rows), {}, 0
     return spliced(column, rows)
 

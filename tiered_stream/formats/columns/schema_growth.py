@@ -60,14 +60,14 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 def _torn(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
     """Return a text that names the first number whose two types have no common type, or None if there is none."""
     if pa.types.is_struct(one) and pa.types.is_struct(other):
-        shared = ((each, other.field(at)) for each in one if (at := other.get_field_index(each.name)) >= 0)
-        found = (_torn(mine.type, others.type, f"{path}.{mine.name}") for mine, others in shared)
-        return next(filter(None, found), None)
+        shared = ((field, other.field(at)) for field in one if (at := other.get_field_index(field.name)) >= 0)
+        texts = (_torn(left.type, right.type, f"{path}.{left.name}") for left, right in shared)
+        return next(filter(None, texts), None)
     if pa.types.is_list(one) and pa.types.is_list(other):
         return _torn(one.value_type, other.value_type, f"{path}.element")
     if pa.types.is_map(one) and pa.types.is_map(other):
         return _torn(one.item_type, other.item_type, f"{path}.value")
-    numbers = all(pa.types.is_integer(each) or pa.types.is_floating(each) for each in (one, other))
+    numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other))
     if not numbers or one == other or widens(one, other) or widens(other, one):
         return None
     return f"{path.removeprefix('.') or 'the value'} becomes wider as {one} and as {other}"

@@ -47,10 +47,10 @@ class ExactJson:
         convert = self._value_converter(kind)
 
         def or_null(value: Any) -> Any:
-            found = None if value is None else convert(value)
-            if found is None and value is not None:
+            converted = None if value is None else convert(value)
+            if converted is None and value is not None:
                 raise CorruptDataError(f"{_named(value)} is no {kind}")
-            return found
+            return converted
 
         return or_null
 
@@ -87,7 +87,7 @@ class ExactJson:
         def convert(value: Any) -> dict[str, Any] | None:
             if type(value) is not Fields:
                 return None
-            return {name: _below(f".{name}", converters[name], each) for name, each in value if name in converters}
+            return {name: _below(f".{name}", converters[name], member) for name, member in value if name in converters}
 
         return convert
 
@@ -97,7 +97,7 @@ class ExactJson:
         def convert(value: Any) -> list[tuple[str | None, Any]] | None:
             if type(value) is not Fields:
                 return None
-            return [(_string(key), _below(f".{key}", item, each)) for key, each in value]
+            return [(_string(key), _below(f".{key}", item, member)) for key, member in value]
 
         return convert
 
@@ -107,7 +107,7 @@ class ExactJson:
         def convert(value: Any) -> list[Any] | None:
             if type(value) is not list:
                 return None
-            return [_below(f"[{at}]", item, each) for at, each in enumerate(value)]
+            return [_below(f"[{at}]", item, element) for at, element in enumerate(value)]
 
         return convert
 

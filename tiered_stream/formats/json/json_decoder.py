@@ -19,7 +19,7 @@ from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.decoded import Decoded, SlicesDecoder, with_exact_rows
 from tiered_stream.formats.json import json_kernels as kernels
 from tiered_stream.formats.json.exact_json import ExactJson
-from tiered_stream.formats.json.json_text_kernels import MOST_NESTING
+from tiered_stream.formats.json.json_text_kernels import MAX_NESTING
 from tiered_stream.formats.json.spark_texts import seconds_east
 
 
@@ -58,8 +58,8 @@ def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any]
     depths = [0] * len(builder.fields)
     for node, (_, parent, _) in enumerate(builder.fields[1:], 1):
         depths[node] = depths[parent] + 1
-    if max(depths) > MOST_NESTING:
-        raise ConfigurationError(f"the schema goes deeper than {MOST_NESTING} levels")
+    if max(depths) > MAX_NESTING:
+        raise ConfigurationError(f"the schema goes deeper than {MAX_NESTING} levels")
     plan = np.zeros((len(builder.fields), kernels.PLAN_COLUMNS), np.int64)
     plan[:, kernels.FOLLOWS] = -1
     names = bytearray()
@@ -70,7 +70,7 @@ def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any]
         row[kernels.FIELDS] = len(list(builder.children(node)))
         row[kernels.OPENING] = _OPENINGS.get(row[kernels.FORM], 0)
         if types.is_decimal(field.type):
-            row[kernels.SCALE], row[kernels.MOST] = field.type.scale, 10 ** min(field.type.precision, 18)
+            row[kernels.SCALE], row[kernels.LIMIT] = field.type.scale, 10 ** min(field.type.precision, 18)
         elif types.is_timestamp(field.type):
             row[kernels.SCALE] = is_utc
     return plan, np.frombuffer(bytes(names), np.uint8)

@@ -30,7 +30,7 @@ from tiered_stream.formats.json.double_kernels import nearest_double, nearest_fl
 from tiered_stream.formats.json.json_text_kernels import (
     DOUBTFUL,
     FULL,
-    MOST_NESTING,
+    MAX_NESTING,
     is_text,
     literal_end,
     read_date,
@@ -55,17 +55,17 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
 #   FOLLOWS        field that came after this one last time, or in an object's own row the first field; -1: unknown
 #   FIELDS         number of an object's fields
 #   SCALE          scale of a decimal; for a timestamp 1 if texts without a zone are in UTC, the session's time zone
-#   MOST           least unscaled value that is too large for a decimal
-FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, MOST = range(8)
+#   LIMIT          least unscaled value that is too large for a decimal
+FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, LIMIT = range(8)
 PLAN_COLUMNS = 8
 
 # Columns of `stack`: the container's node (-1: no column holds it), its last field, the number of its fields that were
 # found, and the byte that closes it.
 NODE, PREVIOUS, FOUND, CLOSING = range(4)
-STACK_SHAPE = (MOST_NESTING, 4)
+STACK_SHAPE = (MAX_NESTING, 4)
 
 OK = 0
-_MOST_SECONDS = 9_000_000_000_000
+_MAX_SECONDS = 9_000_000_000_000
 
 
 @inlined
@@ -79,7 +79,7 @@ def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent:
         if mantissa > 10**17:
             return DOUBTFUL
         mantissa *= 10
-    if mantissa >= plan[node, MOST]:
+    if mantissa >= plan[node, LIMIT]:
         return DOUBTFUL
     value = -mantissa if negative else mantissa
     return OK if append_decimal(columns, node, value >> 63, np.uint64(value)) else FULL
@@ -97,7 +97,7 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
         value = -mantissa if negative else mantissa
         if form == INTEGER and columns[0][node, LOW] <= value <= columns[0][node, HIGH]:
             answer = OK if append_long(columns, node, value) else FULL
-        elif form == TIMESTAMP and mantissa < _MOST_SECONDS:
+        elif form == TIMESTAMP and mantissa < _MAX_SECONDS:
             answer = OK if append_long(columns, node, value * 1000000) else FULL
     elif form in (DOUBLE, FLOAT):
         real, certain = nearest_double(mantissa, exponent) if form == DOUBLE else nearest_float(mantissa, exponent)
@@ -251,7 +251,7 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
     """
     byte = data[at]
     if (byte == 123 or byte == 91) if child < 0 else byte == plan[child, OPENING]:
-        if depth + 1 == MOST_NESTING:
+        if depth + 1 == MAX_NESTING:
             return depth, np.int64(DOUBTFUL)
         depth += 1
         answer = _open(columns, plan, child, byte, stack[depth])

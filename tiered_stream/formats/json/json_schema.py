@@ -18,7 +18,7 @@ from tiered_stream.errors import ConfigurationError
 
 _STRINGS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 _SIMPLE = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
-_MOST_TEXT, _MOST_TYPES, _MOST_NESTING = 4 << 20, 10_000, 64
+_MAX_TEXT, _MAX_TYPES, _MAX_NESTING = 4 << 20, 10_000, 64
 """Limits of a schema: characters of its text, number of types when written out, and levels of nesting."""
 _NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
 
@@ -50,8 +50,8 @@ def json_schema_title(text: str) -> str:
 
 
 def _parsed(text: bytes | str) -> Any:
-    if len(text) > _MOST_TEXT:
-        raise ConfigurationError(f"a JSON Schema of {len(text)} characters; no more than {_MOST_TEXT} are read")
+    if len(text) > _MAX_TEXT:
+        raise ConfigurationError(f"a JSON Schema of {len(text)} characters; no more than {_MAX_TEXT} are read")
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -76,20 +76,20 @@ class _Place:
 
 class _Reader:
     def __init__(self, document: Any, references: Mapping[str, str]) -> None:
-        self._left = _MOST_TYPES
+        self._left = _MAX_TYPES
         base = _id_of(document)
         named = {name: _parsed(text) for name, text in references.items()}
-        own = {_id_of(each): each for each in (*named.values(), document)}
-        self._documents = {**own, **{_joined(base, name): each for name, each in named.items()}, **named}
+        own = {_id_of(schema): schema for schema in (*named.values(), document)}
+        self._documents = {**own, **{_joined(base, name): schema for name, schema in named.items()}, **named}
 
     def _count(self, place: _Place) -> None:
         self._left -= 1
-        if place.depth > _MOST_NESTING:
+        if place.depth > _MAX_NESTING:
             raise place.error(
-                f"it goes deeper than {_MOST_NESTING} levels, or refers to itself; no table has such types"
+                f"it goes deeper than {_MAX_NESTING} levels, or refers to itself; no table has such types"
             )
         if self._left < 0:
-            raise ConfigurationError(f"the JSON Schema has more than {_MOST_TYPES} types when written out")
+            raise ConfigurationError(f"the JSON Schema has more than {_MAX_TYPES} types when written out")
 
     def kind(self, schema: Any, place: _Place) -> pa.DataType:
         self._count(place)
@@ -106,12 +106,12 @@ class _Reader:
             return self._all_of(schema, place)
         for word in ("anyOf", "oneOf"):
             if word in schema:
-                return self._one_of([self.kind(each, place.below()) for each in _list(schema, word, place)])
+                return self._one_of([self.kind(option, place.below()) for option in _list(schema, word, place)])
         return self._of_types(schema, place)
 
     def _below(self, schema: Any, place: _Place) -> pa.DataType:
-        found = self.kind(schema, place)
-        return pa.string() if types.is_null(found) else found
+        kind = self.kind(schema, place)
+        return pa.string() if types.is_null(kind) else kind
 
     def _of_types(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
         named = schema["type"] if "type" in schema else _type_of_values(schema, place)
@@ -143,7 +143,8 @@ class _Reader:
         if not isinstance(properties, dict):
             raise place.error("`properties` is an object")
         if properties:
-            return pa.struct([(name, self._below(each, place.below(name))) for name, each in properties.items()])
+            fields = [(name, self._below(member, place.below(name))) for name, member in properties.items()]
+            return pa.struct(fields)
         if not isinstance(others, dict):
             return pa.string()
         return pa.map_(pa.string(), self._below(others, place.below("additionalProperties")))
@@ -151,20 +152,20 @@ class _Reader:
     def _all_of(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
         rest = {word: value for word, value in schema.items() if word != "allOf"}
         parts = _list(schema, "allOf", place) + ([rest] if {"type", "properties", "$ref"} & rest.keys() else [])
-        kinds = [self.kind(each, place.below()) for each in parts]
-        structs = [each for each in kinds if types.is_struct(each)]
+        kinds = [self.kind(part, place.below()) for part in parts]
+        structs = [kind for kind in kinds if types.is_struct(kind)]
         if structs:
-            return pa.struct({field.name: field for each in structs for field in each}.values())
+            return pa.struct({field.name: field for struct in structs for field in struct}.values())
         return self._one_of(kinds)
 
     def _one_of(self, kinds: list[pa.DataType]) -> pa.DataType:
         """Return the type of a value that may have any of several types."""
-        found = set(kinds) - {pa.null()}
-        if not found:
+        different = set(kinds) - {pa.null()}
+        if not different:
             return pa.null()
-        if found == {pa.int64(), pa.float64()}:
+        if different == {pa.int64(), pa.float64()}:
             return pa.float64()
-        return found.pop() if len(found) == 1 else pa.string()
+        return different.pop() if len(different) == 1 else pa.string()
 
     def _of_reference(self, reference: Any, place: _Place) -> pa.DataType:
         """Return the type of the schema that `$ref` names (RFC 6901), in this document or in one that was given."""
@@ -175,28 +176,28 @@ class _Reader:
         steps = unquote(pointer).split("/")
         if steps[0]:
             raise place.error(f"it refers to the anchor {reference[:80]!r}, which is not followed: write it as a path")
-        found = document
+        schema = document
         for step in steps[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
-            elif isinstance(found, dict) and key in found:
-                found = found[key]
+            if isinstance(schema, list) and key.isdecimal() and int(key) < len(schema):
+                schema = schema[int(key)]
+            elif isinstance(schema, dict) and key in schema:
+                schema = schema[key]
             else:
                 raise place.error(f"it refers to {reference[:80]!r}, which it does not have")
-        return self.kind(found, replace(place.below(), document=document))
+        return self.kind(schema, replace(place.below(), document=document))
 
     def _document(self, name: str, place: _Place) -> Any:
-        for each in (name, _joined(_id_of(place.document), name)):
-            if each in self._documents:
-                return self._documents[each]
+        for address in (name, _joined(_id_of(place.document), name)):
+            if address in self._documents:
+                return self._documents[address]
         raise place.error(f"it refers to {name[:80]!r}: put that schema into it, or list it among its references")
 
 
 def _id_of(document: Any) -> str:
     """Return the address by which other schemas refer to a document, without its fragment, or '' if it has none."""
-    found = document.get("$id", "") if isinstance(document, dict) else ""
-    return found.partition("#")[0] if isinstance(found, str) else ""
+    address = document.get("$id", "") if isinstance(document, dict) else ""
+    return address.partition("#")[0] if isinstance(address, str) else ""
 
 
 def _joined(base: str, name: str) -> str:
@@ -207,14 +208,14 @@ def _joined(base: str, name: str) -> str:
 
 
 def _list(schema: dict[str, Any], word: str, place: _Place) -> list[Any]:
-    found = schema[word]
-    if not isinstance(found, list) or not found:
+    items = schema[word]
+    if not isinstance(items, list) or not items:
         raise place.error(f"{word!r} is a list of one or more")
-    return found
+    return items
 
 
 def _type_of_values(schema: dict[str, Any], place: _Place) -> Any:
     """Return the type names of a schema's constants (`enum` or `const`), if it has no `type`; None if unknown."""
     values = _list(schema, "enum", place) if "enum" in schema else [schema.get("const")] if "const" in schema else []
     names = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
-    return sorted({names[type(each)] for each in values if type(each) in names}) or None
+    return sorted({names[type(value)] for value in values if type(value) in names}) or None

@@ -10,7 +10,7 @@ from typing import Any
 
 from tiered_stream.errors import CorruptDataError
 
-MOST_NESTING = 200
+MAX_NESTING = 200
 _LONGEST_NUMBER = 1000  # Jackson: StreamReadConstraints.DEFAULT_MAX_NUM_LEN
 
 
@@ -43,10 +43,10 @@ def parse_json(data: bytes) -> Any:
         CorruptDataError: the bytes are not a JSON document, are not UTF-8, or are nested too deeply.
     """
     depth = 0
-    for found in _BRACKETS.finditer(data):
-        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
-        if depth > MOST_NESTING:
-            raise CorruptDataError(f"more than {MOST_NESTING} levels of nesting")
+    for bracket in _BRACKETS.finditer(data):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(bracket[0], 0)
+        if depth > MAX_NESTING:
+            raise CorruptDataError(f"more than {MAX_NESTING} levels of nesting")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -109,11 +109,11 @@ def write_json(value: Any) -> str:
         case str():
             return _string(value)
         case Fields():
-            return "{" + ",".join(f"{_string(key)}:{write_json(each)}" for key, each in value) + "}"
+            return "{" + ",".join(f"{_string(key)}:{write_json(member)}" for key, member in value) + "}"
     return "[" + ",".join(map(write_json, value)) + "]"
 
 
 def _string(text: str) -> str:
     return re.sub(
-        r"\\u00[01][0-9a-f]", lambda found: "\\u" + found[0][2:].upper(), json.dumps(text, ensure_ascii=False)
+        r"\\u00[01][0-9a-f]", lambda escape: "\\u" + escape[0][2:].upper(), json.dumps(text, ensure_ascii=False)
     )

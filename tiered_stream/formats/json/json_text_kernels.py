@@ -17,7 +17,7 @@ from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le, tra
 
 DOUBTFUL, FULL = -1, NO_ROOM
 
-MOST_NESTING = 64
+MAX_NESTING = 64
 """Maximum levels of nesting that the kernels read."""
 
 _ONES, _HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
@@ -159,8 +159,8 @@ def read_date(data: Any, at: Int, stop: Int) -> Any:
     if year < 1 or month < 1 or month > 12 or day < 1:
         return np.int64(0), np.int64(DOUBTFUL)
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    most = 28 + is_leap if month == 2 else 30 if month in (4, 6, 9, 11) else 31
-    if day > most:
+    last_day = 28 + is_leap if month == 2 else 30 if month in (4, 6, 9, 11) else 31
+    if day > last_day:
         return np.int64(0), np.int64(DOUBTFUL)
     # Days are counted from a 1 March, so that the leap day is the last day of a year.
     shifted, months = year - (month <= 2), (month + 9) % 12

@@ -68,10 +68,10 @@ def json_decoder(kind: pa.StructType, zone: str, *, widens: bool) -> JsonDecoder
 def needed_type(kind: pa.DataType, value: Any) -> pa.DataType:
     """Return the type with wider types of numbers where the parsed value needs them."""
     if types.is_struct(kind) and type(value) is Fields:
-        given = dict(value)
-        return pa.struct([(each.name, needed_type(each.type, given.get(each.name))) for each in kind])
+        members = dict(value)
+        return pa.struct([(field.name, needed_type(field.type, members.get(field.name))) for field in kind])
     if types.is_list(kind) and isinstance(value, list):
-        items = (needed_type(kind.value_type, each) for each in value)
+        items = (needed_type(kind.value_type, element) for element in value)
         return pa.list_(pa.field("element", reduce(joined, items, kind.value_type)))
     if kind in _NARROW and type(value) is Real:
         return pa.float64()

@@ -48,12 +48,12 @@ def compiled_file(path: Path) -> bytes:
         ConfigurationError: the file cannot be compiled, it imports a file from elsewhere, or there is no compiler.
     """
     folder = path.parent.resolve()
-    found = _compiled(folder, [path.name])
-    for each in descriptor_pb2.FileDescriptorSet.FromString(found).file:
+    descriptor_set = _compiled(folder, [path.name])
+    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file:
         # The compiler itself refuses a name that leads out of the folder, but it follows a link.
-        if not Path(folder, each.name).resolve().is_relative_to(folder):
-            raise ConfigurationError(f"{path} imports {each.name[:100]}, which lies outside its folder {folder}")
-    return found
+        if not Path(folder, file.name).resolve().is_relative_to(folder):
+            raise ConfigurationError(f"{path} imports {file.name[:100]}, which lies outside its folder {folder}")
+    return descriptor_set
 
 
 def _compiled(folder: Path, names: Iterable[str]) -> bytes:

@@ -24,7 +24,7 @@ from tiered_stream.formats.columns.decoded import Decoded, SlicesDecoder, with_e
 from tiered_stream.formats.protobuf import protobuf_kernels as kernels
 from tiered_stream.formats.protobuf.protobuf_program import protobuf_program, symbols
 from tiered_stream.formats.protobuf.protobuf_schema import (
-    MOST_DEPTH,
+    MAX_DEPTH,
     is_map,
     message_descriptor,
     message_type,
@@ -51,7 +51,7 @@ class ProtobufDecoder(SlicesDecoder):
         self._builder = ColumnBuilder(self.kind)
         self._program = protobuf_program(descriptor, self._builder)
         marks = np.zeros((len(self._program[1]) + 1, kernels.MARK_COLUMNS), np.int64)
-        stack = np.zeros((2 * MOST_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
+        stack = np.zeros((2 * MAX_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
         self._room = marks, stack, hash_room(self._builder.has_maps)
 
     def read(self, slices: ByteSlices) -> Decoded:
@@ -73,7 +73,7 @@ class ProtobufDecoder(SlicesDecoder):
 
 def _struct_of(message: Descriptor, kind: pa.StructType) -> _Convert:
     getters = [(name, _getter(message.fields_by_name[name], kind.field(name).type)) for name in kind.names]
-    return lambda found: {name: get(found) for name, get in getters}
+    return lambda value: {name: get(value) for name, get in getters}
 
 
 def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
@@ -83,19 +83,21 @@ def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
     """
     name = field.name
     if is_map(field):
-        key, value = (field.message_type.fields_by_name[each] for each in ("key", "value"))
+        key, value = (field.message_type.fields_by_name[part] for part in ("key", "value"))
         of_key, of_value = _converter(key, kind.key_type), _converter(value, kind.item_type)
-        return lambda found: [(of_key(each), of_value(getattr(found, name)[each])) for each in getattr(found, name)]
+        return lambda message: [
+            (of_key(entry), of_value(getattr(message, name)[entry])) for entry in getattr(message, name)
+        ]
     if field.is_repeated:
         convert = _converter(field, kind.value_type)
-        return lambda found: [convert(each) for each in getattr(found, name)]
+        return lambda message: [convert(item) for item in getattr(message, name)]
     convert = _converter(field, kind)
     if not field.has_presence:
         # Like Java, a field without presence that has its default value counts as not written.
-        return lambda found: None if _is_zero(getattr(found, name)) else convert(getattr(found, name))
+        return lambda message: None if _is_zero(getattr(message, name)) else convert(getattr(message, name))
     if field.has_default_value:
-        return lambda found: convert(getattr(found, name))
-    return lambda found: convert(getattr(found, name)) if found.HasField(name) else None
+        return lambda message: convert(getattr(message, name))
+    return lambda message: convert(getattr(message, name)) if message.HasField(name) else None
 
 
 def _is_zero(value: Any) -> bool:
@@ -107,7 +109,7 @@ def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
         return _symbol_of(field.enum_type)
     if field.message_type is not None:
         is_time = time_type(field.message_type) is not None
-        return (lambda found: _microseconds(field, found)) if is_time else _struct_of(field.message_type, kind)
+        return (lambda time: _microseconds(field, time)) if is_time else _struct_of(field.message_type, kind)
     match field.cpp_type:
         case FieldDescriptor.CPPTYPE_UINT32:
             return lambda number: number - (1 << 32) if number >> 31 else number
@@ -122,8 +124,8 @@ def _symbol_of(enum: EnumDescriptor) -> _Convert:
     return lambda number: names.get(number, f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}")
 
 
-def _microseconds(field: FieldDescriptor, found: Message) -> int:
-    seconds, nanos = found.seconds, found.nanos
+def _microseconds(field: FieldDescriptor, time: Message) -> int:
+    seconds, nanos = time.seconds, time.nanos
     micros: int = int(seconds) * 1_000_000 + math.trunc(nanos / 1000)
     if abs(micros) > _LARGEST_MICROSECONDS:
         raise CorruptDataError(f"{field.full_name}: a time does not fit into microseconds")

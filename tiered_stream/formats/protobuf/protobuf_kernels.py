@@ -64,7 +64,7 @@ LONGEST_TAG = 5
 """Maximum bytes of a plain tag, and of a plain size."""
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
 """Wire types that are plain."""
-MOST_SECONDS = 9_000_000_000_000
+MAX_SECONDS = 9_000_000_000_000
 """Maximum seconds of a time that surely fits into microseconds."""
 
 
@@ -188,7 +188,7 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
             seconds = np.int64(value)
         else:
             nanos = _integer(value, INT32)
-    if seconds > MOST_SECONDS or seconds < -MOST_SECONDS:
+    if seconds > MAX_SECONDS or seconds < -MAX_SECONDS:
         return np.int64(NOT_PLAIN)
     micros = nanos // 1000 if nanos >= 0 else -(-nanos // 1000)
     return np.int64(DONE if append_long(columns, row[NODE], seconds * 1_000_000 + micros) else NO_ROOM)

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from tiered_stream.errors import ConfigurationError
 
-_MOST_BYTES, _MOST_FIELDS, MOST_DEPTH = 16 << 20, 10_000, 64
+_MAX_BYTES, _MAX_FIELDS, MAX_DEPTH = 16 << 20, 10_000, 64
 """Limits of a schema: bytes of its descriptor set, number of fields when written out, and levels of nesting."""
 
 _SIMPLE = {
@@ -39,13 +39,11 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
     Raises:
         ConfigurationError: the bytes are not a descriptor set, or the message is not in it.
     """
-    if len(descriptor_set) > _MOST_BYTES:
-        raise ConfigurationError(
-            f"a descriptor set of {len(descriptor_set)} bytes, more than the {_MOST_BYTES} allowed"
-        )
+    if len(descriptor_set) > _MAX_BYTES:
+        raise ConfigurationError(f"a descriptor set of {len(descriptor_set)} bytes, more than the {_MAX_BYTES} allowed")
     pool = descriptor_pool.DescriptorPool()
     try:
-        files = {each.name: each for each in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file}
+        files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file}
         for name in _in_order(files):
             pool.Add(files[name])
         return pool.FindMessageTypeByName(message)
@@ -69,16 +67,16 @@ def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
 
 def message_type(message: Descriptor) -> pa.StructType:
     """Return the struct type of a message. Raises ConfigurationError if the message is recursive or too large."""
-    return _message_columns(message, (), [_MOST_FIELDS])
+    return _message_columns(message, (), [_MAX_FIELDS])
 
 
 def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int]) -> pa.StructType:
     if message.full_name in above:
         raise ConfigurationError(f"the message {message.full_name} holds itself; recursive types have no columns")
     left[0] -= len(message.fields)
-    if left[0] < 0 or len(above) > MOST_DEPTH:
+    if left[0] < 0 or len(above) > MAX_DEPTH:
         raise ConfigurationError(
-            f"a message has more than {_MOST_FIELDS} fields when written out, or more than {MOST_DEPTH} levels"
+            f"a message has more than {_MAX_FIELDS} fields when written out, or more than {MAX_DEPTH} levels"
         )
     inside = (*above, message.full_name)
     fields = [(field.name, _field_type(field, inside, left)) for field in message.fields]

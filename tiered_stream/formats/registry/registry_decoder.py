@@ -25,7 +25,7 @@ from tiered_stream.formats.registry.schema_registry import RegisteredSchema
 from tiered_stream.formats.registry.writer_schemas import NamingDecoder
 from tiered_stream.formats.rows.row_choices import Evolution
 
-_MOST_READERS = 100
+_MAX_READERS = 100
 _WOULD_WIDEN = f"; ingest.schemaEvolution={Evolution.WIDEN} would widen the column"
 
 
@@ -54,12 +54,12 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         """
         super().__init__(settings, header, "AVRO", _parsed)
         self._evolution = evolution
-        self._wanted = parse_avro_schema(reader, referenced)
+        self._reader_schema = parse_avro_schema(reader, referenced)
         if column is not None:
-            self._wanted = raised(self._wanted, column)
-        self._base = self._wanted
-        self.kind = AvroReader(self._wanted, self._wanted).kind
-        self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MOST_READERS)
+            self._reader_schema = raised(self._reader_schema, column)
+        self._base = self._reader_schema
+        self.kind = AvroReader(self._reader_schema, self._reader_schema).kind
+        self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MAX_READERS)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
         if self._evolution is not Evolution.NONE:
@@ -73,15 +73,15 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         return in_order(parts, [rows for _, rows in groups], self.kind)
 
     def _widen(self, writers: Collection[AvroType | str]) -> None:
-        wanted, types = self._wanted, self._evolution is Evolution.WIDEN
+        reader_schema, types = self._reader_schema, self._evolution is Evolution.WIDEN
         for writer in writers:
             if not isinstance(writer, str):
                 if types:
-                    joined(arrow_type(wanted), arrow_type(widened(self._base, writer, types=True)))
-                wanted = widened(wanted, writer, types=types)
-        if wanted != self._wanted:
-            self.kind = AvroReader(wanted, wanted).kind
-            self._wanted = wanted
+                    joined(arrow_type(reader_schema), arrow_type(widened(self._base, writer, types=True)))
+                reader_schema = widened(reader_schema, writer, types=types)
+        if reader_schema != self._reader_schema:
+            self.kind = AvroReader(reader_schema, reader_schema).kind
+            self._reader_schema = reader_schema
             self._readers.clear()
 
     def _read(self, contents: ByteSlices, reader: AvroReader | str) -> Decoded:
@@ -101,28 +101,28 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         reader = self._readers.get(number)
         if reader is None:
             try:
-                reader = AvroReader(writer, self._wanted)
+                reader = AvroReader(writer, self._reader_schema)
             except (ConfigurationError, UnsupportedDataError) as error:
                 reader = self._reason(named.name(number), writer, str(error))
             self._readers[number] = reader
         return reader
 
-    def _reason(self, name: str, writer: AvroType, said: str) -> str:
+    def _reason(self, name: str, writer: AvroType, error: str) -> str:
         """Return why values of that writer are not read, with a hint if the table has to change."""
         hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
-        return f"schema {name}: {said}"[: REASON_SIZE - len(hint)] + hint
+        return f"schema {name}: {error}"[: REASON_SIZE - len(hint)] + hint
 
     def _widens(self, writer: AvroType) -> bool:
         """Return whether values of that writer could be read with wider types."""
         try:
-            AvroReader(writer, widened(self._wanted, writer, types=True))
+            AvroReader(writer, widened(self._reader_schema, writer, types=True))
         except (ConfigurationError, UnsupportedDataError):
             return False
         return True
 
 
-def _parsed(found: RegisteredSchema) -> AvroType:
-    return parse_avro_schema(found.text, [text for _, text in found.references])
+def _parsed(schema: RegisteredSchema) -> AvroType:
+    return parse_avro_schema(schema.text, [text for _, text in schema.references])
 
 
 def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:

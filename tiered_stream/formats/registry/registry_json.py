@@ -43,30 +43,31 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         self._decoder = json_decoder(kind, zone, widens=evolution is Evolution.WIDEN)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, pa.StructType | str]) -> Decoded:
-        self._grow([each for each in writers.values() if not isinstance(each, str)])
-        whys = {number: each[:REASON_SIZE] for number, each in writers.items() if isinstance(each, str)}
-        refused = np.isin(named.numbers, list(whys)) & (slices.valid != 0)
+        self._grow([writer for writer in writers.values() if not isinstance(writer, str)])
+        schema_reasons = {number: why[:REASON_SIZE] for number, why in writers.items() if isinstance(why, str)}
+        refused = np.isin(named.numbers, list(schema_reasons)) & (slices.valid != 0)
         decoded = self._decoder.read(slices.only(~refused).after(named.sizes))
         self.kind = self._decoder.kind
         rows = np.flatnonzero(refused)
-        reasons = {row: whys[each] for row, each in zip(rows.tolist(), named.numbers[rows].tolist(), strict=True)}
+        numbers = named.numbers[rows].tolist()
+        reasons = {row: schema_reasons[number] for row, number in zip(rows.tolist(), numbers, strict=True)}
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
     def _grow(self, writers: Collection[pa.StructType]) -> None:
         kind = self._base
-        for each in writers:
-            kind = grown(kind, each)
+        for writer in writers:
+            kind = grown(kind, writer)
         if kind != self._base:
             self._base = kind
             self._decoder = json_decoder(kind, self._zone, widens=self._evolution is Evolution.WIDEN)
 
-    def _parsed(self, found: RegisteredSchema) -> pa.StructType | str:
+    def _parsed(self, schema: RegisteredSchema) -> pa.StructType | str:
         """Return the fields by which a column may grow, or a text with the reason why values of the schema have no row.
 
         Without evolution there are no such fields.
         """
-        record = json_schema_title(found.text) if self._record else ""
+        record = json_schema_title(schema.text) if self._record else ""
         if record != self._record:
             return f"is of {record[:80]!r}, not {self._record[:80]!r}"
         grows = self._evolution is not Evolution.NONE
-        return json_schema_kind(found.text, dict(found.references)) if grows else pa.struct([])
+        return json_schema_kind(schema.text, dict(schema.references)) if grows else pa.struct([])

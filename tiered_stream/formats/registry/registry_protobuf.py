@@ -25,7 +25,7 @@ from tiered_stream.formats.registry.schema_registry import RegisteredSchema
 from tiered_stream.formats.registry.writer_schemas import NamingDecoder
 
 _FILE = "registered-schema.proto"
-_MOST_INDEXES = 64
+_MAX_INDEXES = 64
 _NO_INDEXES = "behind the schema's id the value does not say which message it is"
 
 Indexes = tuple[int, ...]
@@ -47,46 +47,46 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
     def _decode(
         self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, dict[Indexes, str] | str]
     ) -> Decoded:
-        said = _Said(named, writers, np.zeros(len(slices), np.int64), {})
+        messages = _NamedMessages(named, writers, np.zeros(len(slices), np.int64), {})
         in_front = slices.valid != 0
         if named.headers is not None:
             in_front &= named.headers < 0
-            self._look_into_headers(said, named.headers)
-        self._look_in_front(said, slices, in_front)
+            self._check_headers(messages, named.headers)
+        self._check_prefixes(messages, slices, in_front)
         wanted = np.ones(len(slices), np.uint8)
-        wanted[list(said.reasons)] = 0
-        decoded = self._decoder.read(slices.only(wanted).after(said.sizes))
-        return Decoded(decoded.column, {**decoded.reasons, **said.reasons})
+        wanted[list(messages.reasons)] = 0
+        decoded = self._decoder.read(slices.only(wanted).after(messages.sizes))
+        return Decoded(decoded.column, {**decoded.reasons, **messages.reasons})
 
-    def _look_into_headers(self, said: _Said, headers: Rows) -> None:
+    def _check_headers(self, messages: _NamedMessages, headers: Rows) -> None:
         rows = np.flatnonzero(headers >= 0)
         for place, at in grouped(headers[rows]):
-            indexes, size = message_indexes(said.named.behind[place])
-            self._note(said, rows[at], indexes if size else None)
+            indexes, size = message_indexes(messages.named.header_rests[place])
+            self._refuse_others(messages, rows[at], indexes if size else None)
 
-    def _look_in_front(self, said: _Said, slices: ByteSlices, in_front: Rows) -> None:
-        numbers = said.named.numbers
+    def _check_prefixes(self, messages: _NamedMessages, slices: ByteSlices, in_front: Rows) -> None:
+        numbers = messages.named.numbers
         is_first = _is_first(slices, in_front & (numbers >= 0))
-        said.sizes[is_first] = PREFIX_SIZE + 1
+        messages.sizes[is_first] = PREFIX_SIZE + 1
         rows = np.flatnonzero(is_first)
         for _, at in grouped(numbers[rows]):
-            self._note(said, rows[at], (0,))
+            self._refuse_others(messages, rows[at], (0,))
         for row in np.flatnonzero(in_front & ~is_first):
             indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:]) if numbers[row] >= 0 else ((), 0)
-            said.sizes[row] = PREFIX_SIZE + size if size else 0
-            self._note(said, np.array([row]), indexes if size else None)
+            messages.sizes[row] = PREFIX_SIZE + size if size else 0
+            self._refuse_others(messages, np.array([row]), indexes if size else None)
 
-    def _note(self, said: _Said, rows: Rows, indexes: Indexes | None) -> None:
+    def _refuse_others(self, messages: _NamedMessages, rows: Rows, indexes: Indexes | None) -> None:
         """Add the reasons of `rows`, whose values name one schema and the message `indexes`, if they are not rows."""
-        if why := self._why_not(said, int(said.named.numbers[rows[0]]), indexes):
-            said.reasons.update(dict.fromkeys(rows.tolist(), why[:REASON_SIZE]))
+        if why := self._why_not(messages, int(messages.named.numbers[rows[0]]), indexes):
+            messages.reasons.update(dict.fromkeys(rows.tolist(), why[:REASON_SIZE]))
 
-    def _why_not(self, said: _Said, number: int, indexes: Indexes | None) -> str | None:
+    def _why_not(self, messages: _NamedMessages, number: int, indexes: Indexes | None) -> str | None:
         """Return why a value of that schema and message is not a row, or None if it is.
 
         `indexes` is None if the value does not name its message.
         """
-        writer = said.writers[number]
+        writer = messages.writers[number]
         if number < 0 and isinstance(writer, str):
             return writer
         if indexes is None:
@@ -95,12 +95,12 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
             return writer
         name = writer.get(indexes)
         if name is None:
-            return f"schema {said.named.name(number)} has no message {list(indexes)}"
+            return f"schema {messages.named.name(number)} has no message {list(indexes)}"
         return None if name == self._message else f"the value is a message {name[:80]}, not {self._message[:80]}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _NamedMessages:
     """Facts that the values of one batch state about themselves, as far as they are known."""
 
     named: NamedSchemas
@@ -134,24 +134,26 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
         at += 1
         numbers.append((number >> 1) ^ -(number & 1))
         count = numbers[0]
-        if not 0 <= count <= _MOST_INDEXES:
+        if not 0 <= count <= _MAX_INDEXES:
             return (), 0
     return tuple(numbers[1:]) or (0,), at
 
 
-def _parsed(found: RegisteredSchema) -> dict[Indexes, str]:
+def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
     """Return the full names of a schema's messages by their indexes. Raises ConfigurationError as the compiler does."""
-    files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(found)).file
-    (file,) = (each for each in files if each.name == _FILE)
+    files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(schema)).file
+    (file,) = (file for file in files if file.name == _FILE)
     names: dict[Indexes, str] = {}
-    waiting: list[tuple[Indexes, str, Any]] = [((at,), file.package, each) for at, each in enumerate(file.message_type)]
+    waiting: list[tuple[Indexes, str, Any]] = [
+        ((at,), file.package, message) for at, message in enumerate(file.message_type)
+    ]
     while waiting:
         indexes, outer, message = waiting.pop()
         names[indexes] = f"{outer}.{message.name}".lstrip(".")
-        waiting += [((*indexes, at), names[indexes], each) for at, each in enumerate(message.nested_type)]
+        waiting += [((*indexes, at), names[indexes], nested) for at, nested in enumerate(message.nested_type)]
     return names
 
 
-def registered_descriptors(found: RegisteredSchema) -> bytes:
+def registered_descriptors(schema: RegisteredSchema) -> bytes:
     """Return the descriptor set of a registered schema. Raises ConfigurationError if it cannot be compiled."""
-    return compiled_proto({**dict(found.references), _FILE: found.text})
+    return compiled_proto({**dict(schema.references), _FILE: schema.text})

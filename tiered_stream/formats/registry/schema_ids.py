@@ -33,8 +33,8 @@ PREFIX_SIZE = 5
 _GUID_SIZE = 17
 _FIRST_GUID = 1 << 31
 """First number that stands for a GUID. Ids are smaller."""
-_MOST_GUIDS = 10_000
-_MOST_HEADER = 512
+_MAX_GUIDS = 10_000
+_MAX_HEADER = 512
 """Maximum bytes of a header that are read: a GUID, and 64 indexes of a message."""
 
 
@@ -49,8 +49,8 @@ class NamedSchemas:
     guids: dict[int, UUID] = field(default_factory=dict)
     """GUIDs of schemas, by the numbers that stand for them."""
     headers: Rows | None = None
-    """Place of each value's header in `behind`, -1 for a value without the header; None if headers are not used."""
-    behind: tuple[bytes, ...] = ()
+    """Index of each value's header in `header_rests`, -1 for a value without the header; None if no value has it."""
+    header_rests: tuple[bytes, ...] = ()
     """Bytes after the id or the GUID, of each header content."""
 
     def name(self, number: int) -> str:
@@ -64,7 +64,7 @@ class SchemaIds:
     def __init__(self, header: str) -> None:
         """Set the name of the record header that names schemas."""
         self._header = header
-        self._numbers: LRUCache[UUID, int] = LRUCache(_MOST_GUIDS)
+        self._numbers: LRUCache[UUID, int] = LRUCache(_MAX_GUIDS)
         self._next = _FIRST_GUID
 
     def named(self, slices: ByteSlices, headers: pa.ListArray | None) -> NamedSchemas:
@@ -74,10 +74,10 @@ class SchemaIds:
         """
         numbers = prefixed_ids(slices)
         sizes = np.where(numbers >= 0, PREFIX_SIZE, 0)
-        found = None if headers is None else _headers_called(self._header, headers)
-        if found is None:
+        headers_found = None if headers is None else _headers_called(self._header, headers)
+        if headers_found is None:
             return NamedSchemas(numbers, sizes)
-        places, contents = found
+        places, contents = headers_found
         guids: dict[int, UUID] = {}
         parsed = [self._parsed(content, guids) for content in contents]
         rows = np.flatnonzero((places >= 0) & (slices.valid != 0))
@@ -105,9 +105,9 @@ class SchemaIds:
 
 def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
     """Yield each different key with the rows that have it."""
-    found, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    different, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
-    yield from zip(found.tolist(), groups, strict=False)  # without keys there is one empty group
+    yield from zip(different.tolist(), groups, strict=False)  # without keys there is one empty group
 
 
 def prefixed_ids(slices: ByteSlices) -> Rows:
@@ -116,10 +116,10 @@ def prefixed_ids(slices: ByteSlices) -> Rows:
     ids = np.full(len(slices), NONE, np.int64)
     framed = np.flatnonzero((slices.valid != 0) & (slices.stops - starts >= PREFIX_SIZE))
     framed = framed[slices.data[starts[framed]] == 0]
-    named = np.zeros(len(framed), np.int64)
+    numbers = np.zeros(len(framed), np.int64)
     for at in range(1, PREFIX_SIZE):
-        named = named << 8 | slices.data[starts[framed] + at]
-    ids[framed] = np.where(named < _FIRST_GUID, named, NONE)
+        numbers = numbers << 8 | slices.data[starts[framed] + at]
+    ids[framed] = np.where(numbers < _FIRST_GUID, numbers, NONE)
     return ids
 
 
@@ -132,7 +132,7 @@ def _headers_called(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]
     hits = pc.indices_nonzero(pc.equal(pc.struct_field(flat, ["key"]), name))
     if not len(hits):
         return None
-    contents = pc.binary_slice(pc.struct_field(flat, ["value"]).take(hits), 0, _MOST_HEADER).dictionary_encode()
+    contents = pc.binary_slice(pc.struct_field(flat, ["value"]).take(hits), 0, _MAX_HEADER).dictionary_encode()
     places = np.full(len(headers), -1, np.int64)
     # The last of several headers counts. If it has no value, the record counts as one without the header.
     places[np.asarray(pc.list_parent_indices(headers).take(hits))] = np.asarray(pc.fill_null(contents.indices, -1))

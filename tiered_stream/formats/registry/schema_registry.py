@@ -20,8 +20,8 @@ from tiered_stream.formats.registry.registry_connection import GUIDS, RegistryCo
 from tiered_stream.process.shared import PerProcess
 from tiered_stream.process.single_flight import SingleFlightCache
 
-_MOST_CHARACTERS, _MOST_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
-_MOST_REFERENCES = 200
+_MAX_CHARACTERS, _MAX_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
+_MAX_REFERENCES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class SchemaRegistry:
     def __init__(self, settings: RegistrySettings) -> None:
         self._connection = RegistryConnection(settings)
         self._schemas: SingleFlightCache[int | UUID, RegisteredSchema] = SingleFlightCache(
-            _MOST_CHARACTERS, lambda schema: schema.size + 1000
+            _MAX_CHARACTERS, lambda schema: schema.size + 1000
         )
-        self._unknown: LRUCache[int | UUID, float] = LRUCache(_MOST_UNKNOWN)
+        self._unknown: LRUCache[int | UUID, float] = LRUCache(_MAX_UNKNOWN)
         self._lock = Lock()
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
@@ -90,44 +90,46 @@ class SchemaRegistry:
         return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest", -1)
 
     def _load(self, path: str, schema_id: int) -> RegisteredSchema:
-        found = self._connection.get(path)
+        response = self._connection.get(path)
         references: dict[tuple[str, int], tuple[str, str] | None] = {}
         try:
-            self._refer(found, references)
+            self._refer(response, references)
         except UnknownSchemaError as error:
             raise SchemaRegistryError(f"{path} refers to what is not there: {error}") from error
-        known = found.get("id", schema_id)
-        kind = found.get("schemaType", "AVRO")
-        return RegisteredSchema(known if isinstance(known, int) else -1, str(kind), _text(path, found),
-                                tuple(each for each in references.values() if each))  # fmt: skip
+        known = response.get("id", schema_id)
+        kind = response.get("schemaType", "AVRO")
+        return RegisteredSchema(known if isinstance(known, int) else -1, str(kind), _text(path, response),
+                                tuple(reference for reference in references.values() if reference))  # fmt: skip
 
-    def _refer(self, found: Mapping[str, Any], known: dict[tuple[str, int], tuple[str, str] | None]) -> None:
+    def _refer(self, response: Mapping[str, Any], loaded: dict[tuple[str, int], tuple[str, str] | None]) -> None:
         """Add the schemas that a schema refers to, each after the schemas that it needs itself.
 
         None in `known` marks a schema that is being loaded.
         """
-        listed = found.get("references") or []
-        for each in listed if isinstance(listed, list) else [listed]:
-            match each:
+        listed = response.get("references") or []
+        for reference in listed if isinstance(listed, list) else [listed]:
+            match reference:
                 case {"name": str(name), "subject": str(subject), "version": int(version)}:
                     pass
                 case _:
-                    raise SchemaRegistryError(f"the schema registry gives a malformed reference: {str(each)[:100]}")
+                    raise SchemaRegistryError(
+                        f"the schema registry gives a malformed reference: {str(reference)[:100]}"
+                    )
             path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-            if known.get((subject, version)) is not None:
+            if loaded.get((subject, version)) is not None:
                 continue
-            if (subject, version) in known or len(known) >= _MOST_REFERENCES:
-                raise SchemaRegistryError(f"{path} refers to itself, or to more than {_MOST_REFERENCES} schemas")
-            known[subject, version] = None
+            if (subject, version) in loaded or len(loaded) >= _MAX_REFERENCES:
+                raise SchemaRegistryError(f"{path} refers to itself, or to more than {_MAX_REFERENCES} schemas")
+            loaded[subject, version] = None
             below = self._connection.get(path)
-            self._refer(below, known)
+            self._refer(below, loaded)
             # Moved to the end of the order, after the schemas that it needs.
-            del known[subject, version]
-            known[subject, version] = name, _text(path, below)
+            del loaded[subject, version]
+            loaded[subject, version] = name, _text(path, below)
 
 
-def _text(path: str, found: Mapping[str, Any]) -> str:
-    text = found.get("schema")
+def _text(path: str, response: Mapping[str, Any]) -> str:
+    text = response.get("schema")
     if not isinstance(text, str):
         raise SchemaRegistryError(f"the schema registry answers {path} without a schema")
     return text

@@ -19,10 +19,10 @@ from tiered_stream.formats.registry.schema_registry import RegisteredSchema, Sch
 
 T = TypeVar("T")
 
-_MOST_KEPT = 100
-_MOST_UNKNOWN = 1000
+_CACHED_SCHEMAS = 100
+_MAX_UNKNOWN = 1000
 """Maximum number of unknown schemas asked for in one batch, so that garbage does not cause a flood of requests."""
-_NOT_ASKED = f"its schema's id was not asked for: the registry lacks {_MOST_UNKNOWN} others that its batch has"
+_NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_UNKNOWN} others that its batch has"
 
 
 class WriterSchemas(Generic[T]):
@@ -36,7 +36,7 @@ class WriterSchemas(Generic[T]):
         self._registry = registry
         self._kind = kind
         self._parse = parse
-        self._kept: LRUCache[int, T | str] = LRUCache(_MOST_KEPT)
+        self._cache: LRUCache[int, T | str] = LRUCache(_CACHED_SCHEMAS)
 
     def of(self, named: NamedSchemas) -> dict[int, T | str]:
         """Return the schemas of all numbers of a batch's values, or a text with the reason in place of a schema.
@@ -46,21 +46,21 @@ class WriterSchemas(Generic[T]):
         Raises:
             SchemaRegistryError: the registry cannot be asked. A schema that it does not know is no error.
         """
-        found, counts = np.unique(named.numbers, return_counts=True)
+        numbers, counts = np.unique(named.numbers, return_counts=True)
         writers: dict[int, T | str] = {}
         unknown = 0
-        for each in found[np.argsort(-counts)].tolist():
-            if each < 0:
-                writers[each] = WHY_NONE[each]
+        for number in numbers[np.argsort(-counts)].tolist():
+            if number < 0:
+                writers[number] = WHY_NONE[number]
                 continue
-            known = self._kept.get(each)
-            if known is None and unknown < _MOST_UNKNOWN:
+            writer = self._cache.get(number)
+            if writer is None and unknown < _MAX_UNKNOWN:
                 try:
-                    known = self._kept[each] = self._parsed(named.name(each), self._asked(named, each))
+                    writer = self._cache[number] = self._parsed(named.name(number), self._registered(named, number))
                 except UnknownSchemaError as error:
                     unknown += 1
-                    known = str(error)
-            writers[each] = _NOT_ASKED if known is None else known
+                    writer = str(error)
+            writers[number] = _NOT_REQUESTED if writer is None else writer
         return writers
 
     def _parsed(self, name: str, schema: RegisteredSchema) -> T | str:
@@ -72,7 +72,7 @@ class WriterSchemas(Generic[T]):
             return f"schema {name}: {error}"
         return f"schema {name} {parsed}" if isinstance(parsed, str) else parsed
 
-    def _asked(self, named: NamedSchemas, number: int) -> RegisteredSchema:
+    def _registered(self, named: NamedSchemas, number: int) -> RegisteredSchema:
         guid = named.guids.get(number)
         return self._registry.by_id(number) if guid is None else self._registry.by_guid(guid)
 

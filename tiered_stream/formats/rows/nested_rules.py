@@ -55,11 +55,11 @@ def limited_texts(column: pa.Array, limit: TextLimit) -> tuple[pa.Array, dict[st
             texts = pc.utf8_rpad(texts, width=limit.length, padding=" ")
         return texts, too_long
 
-    made, marks = look_within(column, limit.path[1:], look)
-    found = {limit.reason: marks}
-    if made is not column and limit.path[-1] == MAP_KEY:
-        found[limit.reason_of_keys] = look_within(made, limit.path[1:-1], _with_a_key_twice)[1]
-    return made, found
+    padded, marks = look_within(column, limit.path[1:], look)
+    broken = {limit.reason: marks}
+    if padded is not column and limit.path[-1] == MAP_KEY:
+        broken[limit.reason_of_keys] = look_within(padded, limit.path[1:-1], _with_a_key_twice)[1]
+    return padded, broken
 
 
 def _with_a_key_twice(maps: pa.Array) -> Looked:

@@ -116,9 +116,9 @@ class RowFormat:
     def is_plain(self) -> bool:
         """Return whether rows are Kafka's records, unchanged."""
         renamed = any(name != own for name, own in self.kafka_columns)
-        kept = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
+        complete = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
         decodes = self.key.kind is not None or self.value.kind is not None
-        return kept and not (decodes or renamed or self.transform or self.rules)
+        return complete and not (decodes or renamed or self.transform or self.rules)
 
     @property
     def needs_headers(self) -> bool:
@@ -133,7 +133,7 @@ class RowFormat:
     @property
     def decoded(self) -> pa.Schema:
         """Return the table's columns before the user's function."""
-        return table_columns(pa.schema([each for each, _ in self.layout(self.value.kind)]))
+        return table_columns(pa.schema([field for field, _ in self.layout(self.value.kind)]))
 
     @property
     def written(self) -> pa.Schema:
@@ -159,15 +159,15 @@ class RowFormat:
 
     def _of_value(self, kind: pa.DataType) -> Iterator[tuple[pa.Field, Source]]:
         if self.struct_column is None and pa.types.is_struct(kind):
-            for number, each in enumerate(kind):
-                yield pa.field(each.name, each.type), Source(VALUE, number)
+            for number, column in enumerate(kind):
+                yield pa.field(column.name, column.type), Source(VALUE, number)
         else:
             yield pa.field(self.struct_column or VALUE, kind), Source(VALUE)
 
     def to_json(self) -> str:
         """Return the format as JSON, without `registry`."""
-        told = asdict(replace(self, registry={}))
-        return orjson.dumps(told, default=_type_to_text).decode()
+        fields = asdict(replace(self, registry={}))
+        return orjson.dumps(fields, default=_type_to_text).decode()
 
 
 def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
