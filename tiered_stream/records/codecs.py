@@ -70,7 +70,7 @@ _CODECS: dict[int, tuple[str, Callable[[memoryview, Buffer], int]]] = {
 }
 
 
-class Unpacked:
+class DecompressedRecords:
     """One buffer of about `size` bytes for the decompressed records of several batches, one after the other.
 
     The buffer is allocated when the first batch is appended. It grows, up to the limit, only for the first batch, so

@@ -15,7 +15,7 @@ from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import header, kernels
 from tiered_stream.records.arrow import RecordBuffers, record_schema
-from tiered_stream.records.codecs import Buffer, Unpacked
+from tiered_stream.records.codecs import Buffer, DecompressedRecords
 from tiered_stream.records.legacy import decode_messages, locate_messages
 from tiered_stream.records.memory import allocate
 from tiered_stream.records.part_bounds import PartBounds
@@ -176,7 +176,7 @@ class RecordBatchDecoder:
             self._raise_error(data)
         decode = decode_messages if legacy else kernels.decode_records
         while len(batches):
-            unpacked = Unpacked(min(8 * len(data), TARGET_BYTES), self._limits.decompressed_batch)
+            unpacked = DecompressedRecords(min(8 * len(data), TARGET_BYTES), self._limits.decompressed_batch)
             if legacy:
                 located = batches[: self._locate_messages(data, raw, batches, unpacked)]
             else:
@@ -189,7 +189,7 @@ class RecordBatchDecoder:
             batches = batches[len(located) :]
             del unpacked
 
-    def _locate_records(self, view: memoryview, batches: Table, unpacked: Unpacked) -> int:
+    def _locate_records(self, view: memoryview, batches: Table, unpacked: DecompressedRecords) -> int:
         """Write into `batches` where their records lie, up to `TARGET_BYTES` of records; return how many batches."""
         located, missing = 0, TARGET_BYTES
         for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & header.CODEC_MASK != 0):
@@ -219,7 +219,7 @@ class RecordBatchDecoder:
                     raise CorruptDataError("its bytes cannot be the batch's records: there are too few for their count")
                 self._limits.batch_records.check(int(counts[at]), "the batch's records")
 
-    def _unpack(self, view: memoryview, batches: Table, unpacked: Unpacked, target_bytes: int) -> int:
+    def _unpack(self, view: memoryview, batches: Table, unpacked: DecompressedRecords, target_bytes: int) -> int:
         """Decompress `batches` into `unpacked` and write into the table where their records lie.
 
         Stops after `target_bytes`, or when `unpacked` has no room for the next batch. Returns how many batches it
@@ -245,7 +245,7 @@ class RecordBatchDecoder:
             self._check_counts(batches[: len(places)])
         return len(places)
 
-    def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> int:
+    def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: DecompressedRecords) -> int:
         """Write into `batches`, which are legacy message sets, where their messages lie; return how many sets.
 
         Stops after `TARGET_BYTES`, or when `unpacked` has no room for the next set.

@@ -148,7 +148,7 @@ def scan_batches(
         if batch[MAGIC] < 2:
             # A legacy message set states only the offset of its last message, so its first offset is unknown here.
             batch[LOWEST_OFFSET], state[NEXT_OFFSET] = state[NEXT_OFFSET], batch[BASE_OFFSET] + 1
-            wanted = batch[BASE_OFFSET] >= start_offset and batch[LOWEST_OFFSET] < end_offset
+            is_listed = batch[BASE_OFFSET] >= start_offset and batch[LOWEST_OFFSET] < end_offset
         else:
             batch[ATTRIBUTES] = load_int16(data, at + header.ATTRIBUTES_AT)
             batch[LAST_OFFSET_DELTA] = load_int32(data, at + header.LAST_OFFSET_DELTA_AT)
@@ -157,11 +157,11 @@ def scan_batches(
             batch[COUNT] = load_int32(data, at + header.COUNT_AT)
             last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
             state[NEXT_OFFSET] = last_offset + 1
-            wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset and batch[COUNT] > 0
-            wanted = wanted and batch[ATTRIBUTES] & header.CONTROL_BIT == 0
-            if wanted and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT and aborted.shape[0] > 0:
-                wanted = not _is_aborted(load_int64(data, at + header.PRODUCER_ID_AT), batch[BASE_OFFSET], aborted)
-        count += wanted
+            is_listed = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset and batch[COUNT] > 0
+            is_listed = is_listed and batch[ATTRIBUTES] & header.CONTROL_BIT == 0
+            if is_listed and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT and aborted.shape[0] > 0:
+                is_listed = not _is_aborted(load_int64(data, at + header.PRODUCER_ID_AT), batch[BASE_OFFSET], aborted)
+        count += is_listed
         at += size
     state[CONSUMED] = at
     return count

@@ -24,7 +24,7 @@ import xxhash
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.limits import Limit
 from tiered_stream.records import header, kernels
-from tiered_stream.records.codecs import Buffer, Unpacked
+from tiered_stream.records.codecs import Buffer, DecompressedRecords
 from tiered_stream.records.compiled import Int, kernel
 from tiered_stream.records.intrinsics import load_int32, load_int64
 from tiered_stream.records.kernels import append_bytes
@@ -41,7 +41,12 @@ _ADDED_OFFSET, _SET_TIMESTAMP = kernels.MAX_TIMESTAMP, kernels.BASE_TIMESTAMP
 
 
 def locate_messages(
-    view: memoryview, raw: Buffer, batch: np.ndarray[Any, Any], unpacked: Unpacked, check_crc: bool, max_messages: Limit
+    view: memoryview,
+    raw: Buffer,
+    batch: np.ndarray[Any, Any],
+    unpacked: DecompressedRecords,
+    check_crc: bool,
+    max_messages: Limit,
 ) -> bool:
     """Write into `batch`, a message set, where its messages lie; if it is compressed, they lie in `unpacked`.
 

@@ -58,14 +58,15 @@ def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
 
     assert set(columns) <= set(HASHED)
     hashes: Numbers = np.empty(rows.num_rows, np.int64)
-    wanted = sum(1 << HASHED.index(column) for column in columns)
+    column_bits = sum(1 << HASHED.index(column) for column in columns)
     headers = _headers(rows["headers"]) if "headers" in columns else _NO_HEADERS
-    done = hash_rows(
+    hashed = hash_rows(
         numbers(rows["offset"]), numbers(rows["timestamp"]), _bytes(rows["key"]), _bytes(rows["value"]), headers,
-        wanted, hashes,
+        column_bits, hashes,
     )  # fmt: skip
-    if done != rows.num_rows:
-        raise CorruptDataError(f"row {done} of an Arrow batch of {rows.num_rows} does not fit into the batch's buffers")
+    if hashed != rows.num_rows:
+        where = f"row {hashed} of an Arrow batch of {rows.num_rows}"
+        raise CorruptDataError(f"{where} does not fit into the batch's buffers")
     return hashes
 
 

@@ -26,12 +26,12 @@ def aborted_in_fetched(
     for offset, producer_id in control_batches(data):
         markers.setdefault(producer_id, []).append(offset)
     return tuple(
-        AbortedTransaction(producer_id, first, _following(markers.get(producer_id, ()), first, end_offset))
+        AbortedTransaction(producer_id, first, _next_marker(markers.get(producer_id, ()), first, end_offset))
         for producer_id, first in aborted
     )
 
 
-def _following(markers: Sequence[int], first: int, end_offset: int) -> int:
+def _next_marker(markers: Sequence[int], first: int, end_offset: int) -> int:
     """Return the first of the ascending `markers` that is after `first`, or `end_offset` if there is none."""
     at = bisect_right(markers, first)
     return markers[at] if at < len(markers) else end_offset

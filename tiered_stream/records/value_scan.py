@@ -32,8 +32,8 @@ _AT, _NEXT_OFFSET, _COUNT = range(3)
 
 
 @kernel
-def _is_wanted(data: Any, at: Int, stop: Int, wanted: Any) -> Any:
-    """Return whether the value may be about a wanted topic; `wanted` has the sorted topic ids as pairs of int64."""
+def _is_wanted(data: Any, at: Int, stop: Int, topic_ids: Any) -> Any:
+    """Return whether the value may be about a wanted topic; `topic_ids` are sorted pairs of int64."""
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return True
     if data[at + 1] == _SNAPSHOT_RECORD:
@@ -49,14 +49,14 @@ def _is_wanted(data: Any, at: Int, stop: Int, wanted: Any) -> Any:
     high, low, partition = load_int64(data, at), load_int64(data, at + 8), load_int32(data, at + _ID_BYTES)
     if (high == 0 and low == 0) or partition < 0 or data[at + _ID_BYTES + 4] != 0:
         return True
-    first, last = 0, wanted.shape[0]
+    first, last = 0, topic_ids.shape[0]
     while first < last:
         middle = (first + last) // 2
-        if wanted[middle, 0] < high or (wanted[middle, 0] == high and wanted[middle, 1] < low):
+        if topic_ids[middle, 0] < high or (topic_ids[middle, 0] == high and topic_ids[middle, 1] < low):
             first = middle + 1
         else:
             last = middle
-    return first < wanted.shape[0] and wanted[first, 0] == high and wanted[first, 1] == low
+    return first < topic_ids.shape[0] and topic_ids[first, 0] == high and topic_ids[first, 1] == low
 
 
 @kernel
@@ -70,7 +70,7 @@ def _short_varint(data: Any, at: Int, stop: Int) -> Any:
 
 
 @kernel
-def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, places: Any, count: Int) -> Int:
+def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count: Int) -> Int:
     """Append the batch's values that may be wanted to `places`; return the new number of values in `places`.
 
     Returns -1 if the batch must be read by `read_values`.
@@ -98,7 +98,7 @@ def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, places: Any, count: I
         size, at = _short_varint(data, at + max(size, 0), stop)
         if at < 0 or at + max(size, 0) != stop - 1 or data[stop - 1] != 0:  # it has headers
             return np.int64(-1)
-        if size >= 0 and _is_wanted(data, at, at + size, wanted):
+        if size >= 0 and _is_wanted(data, at, at + size, topic_ids):
             places[count, 0], places[count, 1], places[count, 2] = base_offset + delta, at, size
             count += 1
         at = stop
@@ -106,7 +106,7 @@ def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, places: Any, count: I
 
 
 @kernel
-def _scan(data: Any, wanted: Any, max_batch: Int, places: Any, state: Any) -> None:
+def _scan(data: Any, topic_ids: Any, max_batch: Int, places: Any, state: Any) -> None:
     """Scan whole batches from `state[_AT]` on, up to a batch that is cut off or must be read by `read_values`."""
     at, count = state[_AT], 0
     while data.shape[0] - at >= header.HEADER_SIZE:
@@ -115,7 +115,7 @@ def _scan(data: Any, wanted: Any, max_batch: Int, places: Any, state: Any) -> No
         smallest = header.HEADER_SIZE - header.LENGTH_END
         if not smallest <= length <= max_batch or end > data.shape[0] or data[at + header.MAGIC_AT] != header.MAGIC:
             break
-        more = _scan_batch(data, at, end, wanted, places, count)
+        more = _scan_batch(data, at, end, topic_ids, places, count)
         if more < 0:
             break
         state[_NEXT_OFFSET] = load_int64(data, at) + load_int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
@@ -128,16 +128,15 @@ def scan_values(
 ) -> Iterator[tuple[int, Iterator[Value]]]:
     """Yield what `read_values` yields, several batches at a time, without values that are surely about other topics.
 
-    `topic_ids` are the wanted topics. Raises the errors of `read_values`.
+    `topic_ids` are the ids of the wanted topics. Raises the errors of `read_values`.
     """
-    wanted = np.array(sorted(np.frombuffer(topic_id, ">i8").tolist() for topic_id in topic_ids), np.int64).reshape(
-        -1, 2
-    )
+    pairs = sorted(np.frombuffer(topic_id, ">i8").tolist() for topic_id in topic_ids)
+    sorted_ids = np.array(pairs, np.int64).reshape(-1, 2)
     raw, places = np.frombuffer(data, np.uint8), np.empty((_LISTED_VALUES, 3), np.int64)
     state = np.zeros(3, np.int64)
     while True:
         begin = int(state[_AT])
-        _scan(raw, wanted, limits.batch.most, places, state)
+        _scan(raw, sorted_ids, limits.batch.most, places, state)
         at, next_offset, count = state.tolist()
         if at > begin:
             listed = places[:count].tolist()

@@ -14,7 +14,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.records import header
-from tiered_stream.records.codecs import Unpacked
+from tiered_stream.records.codecs import DecompressedRecords
 
 Value = tuple[int, bytes | None]
 
@@ -55,7 +55,7 @@ def _uncompressed(batch: bytes, limits: Limits) -> DefaultRecordBatch:
         raise CorruptDataError(f"it ends {last_delta} after that")
     codec = attributes & header.CODEC_MASK
     if codec and not attributes & header.CONTROL_BIT:
-        unpacked = Unpacked(4 * len(batch), limits.decompressed_batch)
+        unpacked = DecompressedRecords(4 * len(batch), limits.decompressed_batch)
         unpacked.append(codec, memoryview(batch)[header.HEADER.size :])
         fields = base_offset, length, epoch, magic, crc, attributes - codec, last_delta, *others, count
         batch = header.HEADER.pack(*fields) + unpacked.data().tobytes()

@@ -9,7 +9,7 @@ from tiered_stream.formats.avro import avro_kernels as kernels
 from tiered_stream.formats.avro.avro_program import AvroProgram
 from tiered_stream.formats.avro.avro_schema import MAX_DEPTH, AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
-from tiered_stream.formats.columns.byte_kernels import hash_room
+from tiered_stream.formats.columns.byte_kernels import key_hash_table
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, SlicesDecoder
@@ -26,7 +26,7 @@ class AvroReader(SlicesDecoder):
         self._builder = ColumnBuilder(self.kind)
         self._program = AvroProgram(writer, reader, self._builder)
         self._arguments = self._program.kernel_arguments()
-        self._room = np.zeros((MAX_DEPTH + 2, kernels.STACK_COLUMNS), np.int64), hash_room(self._builder.has_maps)
+        self._room = np.zeros((MAX_DEPTH + 2, kernels.STACK_COLUMNS), np.int64), key_hash_table(self._builder.has_maps)
 
     def read(self, slices: ByteSlices) -> Decoded:
         column, errors, reasons = self._builder.decoded(slices, kernels.decode_values, self._arguments, self._room)

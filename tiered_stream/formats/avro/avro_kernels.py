@@ -12,7 +12,7 @@ import numpy as np
 
 from tiered_stream.formats.columns.byte_kernels import (
     from_zigzag,
-    has_key_twice,
+    has_duplicate_key,
     is_utf8,
     load_double,
     load_float,
@@ -60,7 +60,7 @@ STACK_COLUMNS = 4
 
 # The first two are negated results of `unsigned_varint`. FULL: the columns have no room.
 END_OF_VALUE, BAD_NUMBER, BAD_BOOL, BAD_SIZE, BAD_COUNT, BAD_BLOCK, BAD_BRANCH, BAD_SYMBOL, BAD_TEXT = range(1, 10)
-BAD_DECIMAL, BAD_TIMESTAMP, SAME_KEY, TRAILING, MISMATCH, FULL = range(10, 16)
+BAD_DECIMAL, BAD_TIMESTAMP, DUPLICATE_KEY, TRAILING, MISMATCH, FULL = range(10, 16)
 ERROR_TEXTS = {
     END_OF_VALUE: "the bytes end within it",
     BAD_NUMBER: "a number is longer than its type",
@@ -73,7 +73,7 @@ ERROR_TEXTS = {
     BAD_TEXT: "a string is not UTF-8",
     BAD_DECIMAL: "a decimal has more digits than its precision",
     BAD_TIMESTAMP: "a timestamp does not fit into microseconds",
-    SAME_KEY: "a map has a key twice, or more than a million keys",
+    DUPLICATE_KEY: "a map has a key twice, or more than a million keys",
     TRAILING: "there are bytes after its end",
 }
 
@@ -227,26 +227,26 @@ def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) ->
 
 
 @kernel
-def _close_list(operation: Any, columns: Any, first: Int, seen: Any) -> Int:
+def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int:
     """Write a list after its last item; return 0 or an error."""
     if operation[NODE] < 0:
         return np.int64(0)
-    if operation[C] >= 0 and has_key_twice(columns, operation[C], first, seen):
-        return np.int64(SAME_KEY)
+    if operation[C] >= 0 and has_duplicate_key(columns, operation[C], first, key_table):
+        return np.int64(DUPLICATE_KEY)
     return np.int64(0 if append_list(columns, operation[NODE]) else FULL)
 
 
 @kernel
-def _list(data: Any, at: Int, stop: Int, here: Int, operations: Any, columns: Any, stack: Any, seen: Any) -> Any:
+def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: Any, stack: Any, key_table: Any) -> Any:
     """Begin a list, or continue it after an item; return the position and the next operation.
 
     The stack's first row has the number of open lists, and the number of items without any bytes so far.
     """
     depth = stack[0, AT]
-    if operations[here, OPERATION] == LIST:
+    if operations[index, OPERATION] == LIST:
         depth += 1
-        key = operations[here, C]
-        stack[depth, AT], stack[depth, LEFT], stack[depth, BLOCK_END] = here, 0, -1
+        key = operations[index, C]
+        stack[depth, AT], stack[depth, LEFT], stack[depth, BLOCK_END] = index, 0, -1
         stack[depth, FIRST] = columns[0][key, SLOTS] if key >= 0 else 0
     else:
         stack[depth, LEFT] -= 1
@@ -257,12 +257,12 @@ def _list(data: Any, at: Int, stop: Int, here: Int, operations: Any, columns: An
     if frame[LEFT] == 0:
         at = _block(data, at, stop, listed[B], frame, stack[0, LEFT])
         if at < 0:
-            return at, here
+            return at, index
         if listed[B] == 0:
             stack[0, LEFT] += frame[LEFT]
         if frame[LEFT] == 0:
             stack[0, AT] = depth - 1
-            error = _close_list(listed, columns, frame[FIRST], seen)
+            error = _close_list(listed, columns, frame[FIRST], key_table)
             return (-error if error else at), listed[A]
     return at, opened + 1
 
@@ -308,25 +308,25 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
 
 
 @kernel
-def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, seen: Any) -> Int:
+def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, key_table: Any) -> Int:
     """Read one value by the program; return 0, NO_ROOM, or an error plus 256 times the number of the last operation."""
     operations, table, texts, _ = program
     source, end, resume_at = data, stop, at
-    here = after = np.int64(0)
+    index = next_index = np.int64(0)
     stack[0, AT] = stack[0, LEFT] = 0
     while at >= 0:
-        here = after
-        operation = operations[here]
+        index = next_index
+        operation = operations[index]
         kind = operation[OPERATION]
-        after = here + 1
+        next_index = index + 1
         if kind < LIST:
             at = _simple(source, at, end, operation, program, columns)
         elif kind <= NEXT:
-            at, after = _list(source, at, end, here, operations, columns, stack, seen)
+            at, next_index = _list(source, at, end, index, operations, columns, stack, key_table)
         elif kind == UNION:
-            at, after = _branch(source, at, end, operation, table)
+            at, next_index = _branch(source, at, end, operation, table)
         elif kind == JUMP:
-            after = operation[A]
+            next_index = operation[A]
         elif kind == FAIL:
             at = np.int64(-MISMATCH)
         elif kind == DEFAULT:
@@ -338,7 +338,7 @@ def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any
             return np.int64(0)
         else:
             at = np.int64(-TRAILING)
-    return np.int64(NO_ROOM) if at == -FULL else 256 * here - at
+    return np.int64(NO_ROOM) if at == -FULL else 256 * index - at
 
 
 @kernel
@@ -350,11 +350,11 @@ def decode_values(slices: Any, program: Any, first: Int, columns: Any, room: Any
     number of the operation.
     """
     data, starts, stops, valid = slices
-    stack, seen = room
+    stack, key_table = room
     for row in range(first, starts.shape[0]):
         result = np.int64(NULL_VALUE)
         if valid[row]:
-            result = _value(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, stack, seen)
+            result = _value(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, stack, key_table)
         if not end_row(columns, row, first, result, errors):
             return np.int64(row)
     return np.int64(starts.shape[0])

@@ -118,7 +118,7 @@ class AvroProgram:
             case Record(), Record():
                 self._record(writer, reader, node, path)
             case Array(), Array():
-                (item,) = self._below(node, 1)
+                (item,) = self._children(node, 1)
                 start = self.emit(kernels.LIST, node, path, b=_least_size(writer.items))
                 self.read(writer.items, reader.items, item, f"{path}[]")
                 self._end_list(start, path)
@@ -127,7 +127,7 @@ class AvroProgram:
             case _:
                 raise _mismatch(writer, reader, path)
 
-    def _below(self, node: int, count: int) -> Iterator[int]:
+    def _children(self, node: int, count: int) -> Iterator[int]:
         return iter(list(self._builder.children(node))) if node >= 0 else repeat(-1, count)
 
     def _end_list(self, start: list[int], path: str) -> None:
@@ -135,8 +135,8 @@ class AvroProgram:
         start[kernels.A] = len(self.operations)
 
     def _map(self, writer: Map, reader: Map, node: int, path: str) -> None:
-        (entries,) = self._below(node, 1)
-        key, value = self._below(entries, 2)
+        (entries,) = self._children(node, 1)
+        key, value = self._children(entries, 2)
         start = self.emit(kernels.LIST, node, path, b=1 + _least_size(writer.values), c=key)
         self.emit(kernels.STRUCT, entries, path)
         self.emit(kernels.BYTES, key, f"{path}, a key", a=1)
@@ -168,7 +168,7 @@ class AvroProgram:
         if one is not None:
             self.read(writer, one, node, path)
             return
-        members = list(self._below(node, len(reader.values)))
+        members = list(self._children(node, len(reader.values)))
         start = len(self.operations)
         for chosen in _candidates(writer, reader.values):
             with suppress(_MismatchError):
@@ -222,7 +222,9 @@ class AvroProgram:
 
     def _record(self, writer: Record, reader: Record, node: int, path: str) -> None:
         self.emit(kernels.STRUCT, node, path)
-        nodes = dict(zip((field.name for field in reader.fields), self._below(node, len(reader.fields)), strict=False))
+        nodes = dict(
+            zip((field.name for field in reader.fields), self._children(node, len(reader.fields)), strict=False)
+        )
         sources = field_sources(reader, writer)
         targets = {sources[field.name]: field for field in reader.fields if field.name in sources}
         for field in writer.fields:

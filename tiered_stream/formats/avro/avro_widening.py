@@ -42,20 +42,21 @@ def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroT
     return reader
 
 
-def raised(reader: AvroType, column: pa.DataType) -> AvroType:
+def with_column_numbers(reader: AvroType, column: pa.DataType | None) -> AvroType:
     """Return the reader's schema with a column's wider number types, so that values that cannot fit are found early."""
     match reader:
+        case _ if column is None:
+            return reader
         case Union() if len(reader.values) == 1:
-            return _in_union(reader, raised(reader.values[0], column))
+            return _in_union(reader, with_column_numbers(reader.values[0], column))
         case Array() if pa.types.is_list(column):
-            return Array(raised(reader.items, column.value_type))
+            return Array(with_column_numbers(reader.items, column.value_type))
         case Map() if pa.types.is_map(column):
-            return Map(raised(reader.values, column.item_type))
+            return Map(with_column_numbers(reader.values, column.item_type))
         case Record() if pa.types.is_struct(column):
             types = {field.name: field.type for field in column}
             fields = (
-                replace(field, type=raised(field.type, types[field.name])) if field.name in types else field
-                for field in reader.fields
+                replace(field, type=with_column_numbers(field.type, types.get(field.name))) for field in reader.fields
             )
             return replace(reader, fields=tuple(fields))
         case Primitive(logical=None) if widens(arrow_type(reader), column):

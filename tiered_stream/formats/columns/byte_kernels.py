@@ -13,15 +13,15 @@ from tiered_stream.records.hash_kernels import hash_bytes
 from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 from tiered_stream.records.memory import allocate
 
-_MAX_KEYS = 1 << 20
+_MAX_MAP_KEYS = 1 << 20
 
 
-def hash_room(maps: bool) -> np.ndarray[Any, Any]:
-    """Return the array for `has_key_twice`: room for a hash table, and at its end a random seed.
+def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
+    """Return the array for `has_duplicate_key`: room for a hash table, and at its end a random seed.
 
     The room takes memory only when it is used. Without `maps` there is only the seed.
     """
-    room = allocate((2 * _MAX_KEYS if maps else 0) + 1, np.int64)
+    room = allocate((2 * _MAX_MAP_KEYS if maps else 0) + 1, np.int64)
     # A secret seed keeps senders from choosing keys that collide in the hash table.
     room[-1] = int.from_bytes(os.urandom(7))
     return room
@@ -98,7 +98,7 @@ def _key(columns: Any, node: Int, slot: Int) -> Any:
 
 
 @kernel
-def _are_same(memory: Any, one: Int, other: Int, size: Int) -> Any:
+def _are_equal(memory: Any, one: Int, other: Int, size: Int) -> Any:
     index = 0
     while index < size and memory[one + index] == memory[other + index]:
         index += 1
@@ -106,27 +106,29 @@ def _are_same(memory: Any, one: Int, other: Int, size: Int) -> Any:
 
 
 @kernel
-def has_key_twice(columns: Any, node: Int, first: Int, seen: Any) -> Any:
+def has_duplicate_key(columns: Any, node: Int, first: Int, key_table: Any) -> Any:
     """Return whether two of the keys from the slot `first` on are equal, or whether the keys are too many to check.
 
-    `seen` has room for a hash table of slots, and after it the seed of the hash.
+    `key_table` has room for a hash table of slots, and after it the seed of the hash.
     """
     last, size = columns[0][node, SLOTS], 4
     if last - first < 2:
         return False
     while size < 2 * (last - first):
         size *= 2
-    if size >= seen.shape[0]:
+    if size >= key_table.shape[0]:
         return True
     for place in range(size):
-        seen[place] = -1
+        key_table[place] = -1
     for slot in range(first, last):
         at, length = _key(columns, node, slot)
-        place = np.int64(hash_bytes(columns[1], at, at + length, np.uint64(seen[seen.shape[0] - 1]))) & (size - 1)
-        while seen[place] >= 0:
-            other, theirs = _key(columns, node, seen[place])
-            if theirs == length and _are_same(columns[1], at, other, length):
+        place = np.int64(hash_bytes(columns[1], at, at + length, np.uint64(key_table[key_table.shape[0] - 1]))) & (
+            size - 1
+        )
+        while key_table[place] >= 0:
+            other, theirs = _key(columns, node, key_table[place])
+            if theirs == length and _are_equal(columns[1], at, other, length):
                 return True
             place = (place + 1) & (size - 1)
-        seen[place] = slot
+        key_table[place] = slot
     return False

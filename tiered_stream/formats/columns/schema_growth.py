@@ -49,24 +49,24 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     Raises:
         UnsupportedDataError: a number has become wider in two ways. The order of values must not decide which are rows.
     """
-    if torn := _torn(one, other, ""):
+    if conflict := _conflict(one, other, ""):
         raise UnsupportedDataError(
-            f"{torn}, and no column takes both: widen it to one of them by ALTER TABLE, then values of the other are "
-            "kept aside as those that do not decode (ingest.onDecodeError)"
+            f"{conflict}, and no column takes both: widen it to one of them by ALTER TABLE, then values of the other "
+            "are kept aside as those that do not decode (ingest.onDecodeError)"
         )
     return grown(one, other, widen=True)
 
 
-def _torn(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
+def _conflict(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
     """Return a text that names the first number whose two types have no common type, or None if there is none."""
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         shared = ((field, other.field(at)) for field in one if (at := other.get_field_index(field.name)) >= 0)
-        texts = (_torn(left.type, right.type, f"{path}.{left.name}") for left, right in shared)
+        texts = (_conflict(left.type, right.type, f"{path}.{left.name}") for left, right in shared)
         return next(filter(None, texts), None)
     if pa.types.is_list(one) and pa.types.is_list(other):
-        return _torn(one.value_type, other.value_type, f"{path}.element")
+        return _conflict(one.value_type, other.value_type, f"{path}.element")
     if pa.types.is_map(one) and pa.types.is_map(other):
-        return _torn(one.item_type, other.item_type, f"{path}.value")
+        return _conflict(one.item_type, other.item_type, f"{path}.value")
     numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other))
     if not numbers or one == other or widens(one, other) or widens(other, one):
         return None

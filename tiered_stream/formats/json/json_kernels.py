@@ -92,24 +92,24 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
     mantissa, exponent, negative, integer, at = read_number(data, at, stop)
     if at < 0:
         return at
-    answer = DOUBTFUL
+    result = DOUBTFUL
     if form in (INTEGER, TIMESTAMP) and integer:
         value = -mantissa if negative else mantissa
         if form == INTEGER and columns[0][node, LOW] <= value <= columns[0][node, HIGH]:
-            answer = OK if append_long(columns, node, value) else FULL
+            result = OK if append_long(columns, node, value) else FULL
         elif form == TIMESTAMP and mantissa < _MAX_SECONDS:
-            answer = OK if append_long(columns, node, value * 1000000) else FULL
+            result = OK if append_long(columns, node, value * 1000000) else FULL
     elif form in (DOUBLE, FLOAT):
         real, certain = nearest_double(mantissa, exponent) if form == DOUBLE else nearest_float(mantissa, exponent)
         if certain:
             # Jackson reads the integer -0 as 0, but keeps the sign of the number -0.0.
             real = -real if negative and not (integer and mantissa == 0) else real
-            answer = OK if append_double(columns, node, real) else FULL
+            result = OK if append_double(columns, node, real) else FULL
     elif form == DECIMAL:
-        answer = _append_decimal(columns, plan, node, mantissa, exponent, negative)
+        result = _append_decimal(columns, plan, node, mantissa, exponent, negative)
     elif form == STRING and integer and not (negative and mantissa == 0):
-        answer = OK if append_bytes(columns, node, data, begin, at - begin) else FULL
-    return at if answer == OK else np.int64(answer)
+        result = OK if append_bytes(columns, node, data, begin, at - begin) else FULL
+    return at if result == OK else np.int64(result)
 
 
 @inlined
@@ -133,23 +133,23 @@ def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: In
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
     """Append a value that is not a container; return the position after it, or DOUBTFUL or FULL."""
-    byte, answer = data[at], DOUBTFUL
+    byte, result = data[at], DOUBTFUL
     if byte == 34:
         end = string_end(data, at + 1, stop)
         if end < 0:
             return end
-        answer = _append_text(columns, plan, data, at + 1, end, node)
-        return end + 1 if answer == OK else np.int64(answer)
+        result = _append_text(columns, plan, data, at + 1, end, node)
+        return end + 1 if result == OK else np.int64(result)
     if byte == 45 or 48 <= byte <= 57:
         return _append_number(columns, plan, data, at, stop, node)
     end = literal_end(data, at, stop)
     if end < 0:
         return end
     if byte == 110:
-        answer = OK if append_null(columns, node) else FULL
+        result = OK if append_null(columns, node) else FULL
     elif plan[node, FORM] == BOOLEAN:
-        answer = OK if append_bool(columns, node, byte == 116) else FULL
-    return end if answer == OK else np.int64(answer)
+        result = OK if append_bool(columns, node, byte == 116) else FULL
+    return end if result == OK else np.int64(result)
 
 
 @inlined
@@ -179,7 +179,7 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 
 
 @inlined
-def _find_place(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
+def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
     """Return the node of a container's next value, or -1 if no column holds it, and the position of the value."""
     node = top[NODE]
     if top[CLOSING] == 93:
@@ -200,13 +200,13 @@ def _find_place(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 
 
 @inlined
-def _open(columns: Any, plan: Any, node: Int, opening: Int, top: Any) -> Int:
+def _begin_container(columns: Any, plan: Any, node: Int, opening: Int, top: Any) -> Int:
     top[NODE], top[PREVIOUS], top[FOUND], top[CLOSING] = node, node, 0, opening + 2
     return OK if node < 0 or plan[node, FORM] != OBJECT or append_struct(columns, node) else FULL
 
 
 @inlined
-def _finish(columns: Any, plan: Any, top: Any) -> Int:
+def _end_container(columns: Any, plan: Any, top: Any) -> Int:
     nodes, node = columns[0], top[NODE]
     if node < 0:
         return OK
@@ -222,7 +222,7 @@ def _finish(columns: Any, plan: Any, top: Any) -> Int:
 
 
 @inlined
-def _close(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
+def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
     """Close all containers that end after a value; return the depth that is still open, and the next position.
 
     The depth is -1 if nothing is open. The position is where the next value or key begins.
@@ -235,9 +235,9 @@ def _close(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, d
             return depth, skip_blanks(data, at + 1, stop)
         if data[at] != stack[depth, CLOSING]:
             return depth, np.int64(DOUBTFUL)
-        answer = _finish(columns, plan, stack[depth])
-        if answer != OK:
-            return depth, np.int64(answer)
+        result = _end_container(columns, plan, stack[depth])
+        if result != OK:
+            return depth, np.int64(result)
         at, depth = at + 1, depth - 1
     return depth, at
 
@@ -254,9 +254,9 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
         if depth + 1 == MAX_NESTING:
             return depth, np.int64(DOUBTFUL)
         depth += 1
-        answer = _open(columns, plan, child, byte, stack[depth])
-        if answer != OK:
-            return depth, np.int64(answer)
+        result = _begin_container(columns, plan, child, byte, stack[depth])
+        if result != OK:
+            return depth, np.int64(result)
         at = skip_blanks(data, at + 1, stop)
         if at < stop and data[at] != byte + 2:
             return depth, at
@@ -266,7 +266,7 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
         at = _append_scalar(columns, plan, data, at, stop, child)
     else:
         at = np.int64(DOUBTFUL)
-    return _close(columns, plan, data, at, stop, stack, depth) if at >= 0 else (depth, at)
+    return _end_containers(columns, plan, data, at, stop, stack, depth) if at >= 0 else (depth, at)
 
 
 @kernel
@@ -279,7 +279,7 @@ def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, st
         if at >= 0 and depth < 0:
             return OK if skip_blanks(data, at, stop) == stop else DOUBTFUL
         if 0 <= at < stop:
-            child, at = _find_place(columns, plan, names, data, at, stop, stack[depth])
+            child, at = _find_value(columns, plan, names, data, at, stop, stack[depth])
     return at if at < 0 else DOUBTFUL
 
 

@@ -30,10 +30,10 @@ def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = N
 
     Raises:
         ConfigurationError: the text is not a JSON Schema of objects, refers to a missing schema, refers to itself
-            without an end, or is too large. The message names the place.
+            without an end, or is too large. The message names the location.
     """
     document = _parsed(text)
-    kind = _Reader(document, references or {}).kind(document, _Place(document))
+    kind = _Reader(document, references or {}).kind(document, _Location(document))
     if not types.is_struct(kind):
         raise ConfigurationError(f"the JSON Schema is one of {kind}; records are objects with properties")
     return kind
@@ -59,14 +59,14 @@ def _parsed(text: bytes | str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     """Place of a schema: its document, the path of its property, and its depth."""
 
     document: Any
     path: str = ""
     depth: int = 0
 
-    def below(self, name: str = "") -> _Place:
+    def below(self, name: str = "") -> _Location:
         return replace(self, path=f"{self.path}.{name}".lstrip(".") if name else self.path, depth=self.depth + 1)
 
     def error(self, what: str) -> ConfigurationError:
@@ -82,83 +82,85 @@ class _Reader:
         own = {_id_of(schema): schema for schema in (*named.values(), document)}
         self._documents = {**own, **{_joined(base, name): schema for name, schema in named.items()}, **named}
 
-    def _count(self, place: _Place) -> None:
+    def _count(self, location: _Location) -> None:
         self._left -= 1
-        if place.depth > _MAX_NESTING:
-            raise place.error(
+        if location.depth > _MAX_NESTING:
+            raise location.error(
                 f"it goes deeper than {_MAX_NESTING} levels, or refers to itself; no table has such types"
             )
         if self._left < 0:
             raise ConfigurationError(f"the JSON Schema has more than {_MAX_TYPES} types when written out")
 
-    def kind(self, schema: Any, place: _Place) -> pa.DataType:
-        self._count(place)
+    def kind(self, schema: Any, location: _Location) -> pa.DataType:
+        self._count(location)
         if not isinstance(schema, dict):
             if isinstance(schema, bool):
                 return pa.string()
-            raise place.error(f"a schema is an object, not {str(schema)[:40]!r}")
+            raise location.error(f"a schema is an object, not {str(schema)[:40]!r}")
         for word in _NOT_FOLLOWED:
             if word in schema:
-                raise place.error(f"{word} is not followed: write {str(schema[word])[:80]!r} as a $ref")
+                raise location.error(f"{word} is not followed: write {str(schema[word])[:80]!r} as a $ref")
         if "$ref" in schema:
-            return self._of_reference(schema["$ref"], place)
+            return self._referenced_kind(schema["$ref"], location)
         if "allOf" in schema:
-            return self._all_of(schema, place)
+            return self._combined_kind(schema, location)
         for word in ("anyOf", "oneOf"):
             if word in schema:
-                return self._one_of([self.kind(option, place.below()) for option in _list(schema, word, place)])
-        return self._of_types(schema, place)
+                return self._common_kind(
+                    [self.kind(option, location.below()) for option in _list(schema, word, location)]
+                )
+        return self._kind_of_types(schema, location)
 
-    def _below(self, schema: Any, place: _Place) -> pa.DataType:
-        kind = self.kind(schema, place)
+    def _member_kind(self, schema: Any, location: _Location) -> pa.DataType:
+        kind = self.kind(schema, location)
         return pa.string() if types.is_null(kind) else kind
 
-    def _of_types(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
-        named = schema["type"] if "type" in schema else _type_of_values(schema, place)
+    def _kind_of_types(self, schema: dict[str, Any], location: _Location) -> pa.DataType:
+        named = schema["type"] if "type" in schema else _type_of_values(schema, location)
         names = named if isinstance(named, list) else [named]
-        return self._one_of([self._of_type(name, schema, place) for name in names])
+        return self._common_kind([self._kind_of_type(name, schema, location) for name in names])
 
-    def _of_type(self, name: Any, schema: dict[str, Any], place: _Place) -> pa.DataType:
+    def _kind_of_type(self, name: Any, schema: dict[str, Any], location: _Location) -> pa.DataType:
         match name:
             case "null":
                 return pa.null()
             case "object":
-                return self._object(schema, place)
+                return self._object(schema, location)
             case "array":
                 items = schema.get("items", True)
                 if isinstance(items, list) or "prefixItems" in schema:
                     return pa.string()
-                return pa.list_(pa.field("element", self._below(items, place.below("items"))))
+                return pa.list_(pa.field("element", self._member_kind(items, location.below("items"))))
             case "string":
                 is_binary = schema.get("contentEncoding") == "base64"
                 return pa.binary() if is_binary else _STRINGS.get(str(schema.get("format")), pa.string())
             case None:
-                return self._object(schema, place) if "properties" in schema else pa.string()
+                return self._object(schema, location) if "properties" in schema else pa.string()
         if not isinstance(name, str) or name not in _SIMPLE:
-            raise place.error(f"there is no type {str(name)[:40]!r}")
+            raise location.error(f"there is no type {str(name)[:40]!r}")
         return _SIMPLE[name]
 
-    def _object(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
+    def _object(self, schema: dict[str, Any], location: _Location) -> pa.DataType:
         properties, others = schema.get("properties", {}), schema.get("additionalProperties")
         if not isinstance(properties, dict):
-            raise place.error("`properties` is an object")
+            raise location.error("`properties` is an object")
         if properties:
-            fields = [(name, self._below(member, place.below(name))) for name, member in properties.items()]
+            fields = [(name, self._member_kind(member, location.below(name))) for name, member in properties.items()]
             return pa.struct(fields)
         if not isinstance(others, dict):
             return pa.string()
-        return pa.map_(pa.string(), self._below(others, place.below("additionalProperties")))
+        return pa.map_(pa.string(), self._member_kind(others, location.below("additionalProperties")))
 
-    def _all_of(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
+    def _combined_kind(self, schema: dict[str, Any], location: _Location) -> pa.DataType:
         rest = {word: value for word, value in schema.items() if word != "allOf"}
-        parts = _list(schema, "allOf", place) + ([rest] if {"type", "properties", "$ref"} & rest.keys() else [])
-        kinds = [self.kind(part, place.below()) for part in parts]
+        parts = _list(schema, "allOf", location) + ([rest] if {"type", "properties", "$ref"} & rest.keys() else [])
+        kinds = [self.kind(part, location.below()) for part in parts]
         structs = [kind for kind in kinds if types.is_struct(kind)]
         if structs:
             return pa.struct({field.name: field for struct in structs for field in struct}.values())
-        return self._one_of(kinds)
+        return self._common_kind(kinds)
 
-    def _one_of(self, kinds: list[pa.DataType]) -> pa.DataType:
+    def _common_kind(self, kinds: list[pa.DataType]) -> pa.DataType:
         """Return the type of a value that may have any of several types."""
         different = set(kinds) - {pa.null()}
         if not different:
@@ -167,15 +169,17 @@ class _Reader:
             return pa.float64()
         return different.pop() if len(different) == 1 else pa.string()
 
-    def _of_reference(self, reference: Any, place: _Place) -> pa.DataType:
+    def _referenced_kind(self, reference: Any, location: _Location) -> pa.DataType:
         """Return the type of the schema that `$ref` names (RFC 6901), in this document or in one that was given."""
         if not isinstance(reference, str):
-            raise place.error(f"$ref is {str(reference)[:80]!r}, and not a string")
+            raise location.error(f"$ref is {str(reference)[:80]!r}, and not a string")
         name, _, pointer = reference.partition("#")
-        document = self._document(name, place) if name else place.document
+        document = self._document(name, location) if name else location.document
         steps = unquote(pointer).split("/")
         if steps[0]:
-            raise place.error(f"it refers to the anchor {reference[:80]!r}, which is not followed: write it as a path")
+            raise location.error(
+                f"it refers to the anchor {reference[:80]!r}, which is not followed: write it as a path"
+            )
         schema = document
         for step in steps[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
@@ -184,14 +188,14 @@ class _Reader:
             elif isinstance(schema, dict) and key in schema:
                 schema = schema[key]
             else:
-                raise place.error(f"it refers to {reference[:80]!r}, which it does not have")
-        return self.kind(schema, replace(place.below(), document=document))
+                raise location.error(f"it refers to {reference[:80]!r}, which it does not have")
+        return self.kind(schema, replace(location.below(), document=document))
 
-    def _document(self, name: str, place: _Place) -> Any:
-        for address in (name, _joined(_id_of(place.document), name)):
+    def _document(self, name: str, location: _Location) -> Any:
+        for address in (name, _joined(_id_of(location.document), name)):
             if address in self._documents:
                 return self._documents[address]
-        raise place.error(f"it refers to {name[:80]!r}: put that schema into it, or list it among its references")
+        raise location.error(f"it refers to {name[:80]!r}: put that schema into it, or list it among its references")
 
 
 def _id_of(document: Any) -> str:
@@ -207,15 +211,15 @@ def _joined(base: str, name: str) -> str:
         return name
 
 
-def _list(schema: dict[str, Any], word: str, place: _Place) -> list[Any]:
+def _list(schema: dict[str, Any], word: str, location: _Location) -> list[Any]:
     items = schema[word]
     if not isinstance(items, list) or not items:
-        raise place.error(f"{word!r} is a list of one or more")
+        raise location.error(f"{word!r} is a list of one or more")
     return items
 
 
-def _type_of_values(schema: dict[str, Any], place: _Place) -> Any:
+def _type_of_values(schema: dict[str, Any], location: _Location) -> Any:
     """Return the type names of a schema's constants (`enum` or `const`), if it has no `type`; None if unknown."""
-    values = _list(schema, "enum", place) if "enum" in schema else [schema.get("const")] if "const" in schema else []
+    values = _list(schema, "enum", location) if "enum" in schema else [schema.get("const")] if "const" in schema else []
     names = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
     return sorted({names[type(value)] for value in values if type(value) in names}) or None

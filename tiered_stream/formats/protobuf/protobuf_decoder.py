@@ -17,7 +17,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.message import DecodeError, Message
 
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.formats.columns.byte_kernels import hash_room
+from tiered_stream.formats.columns.byte_kernels import key_hash_table
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.decoded import Decoded, SlicesDecoder, with_exact_rows
@@ -52,7 +52,7 @@ class ProtobufDecoder(SlicesDecoder):
         self._program = protobuf_program(descriptor, self._builder)
         marks = np.zeros((len(self._program[1]) + 1, kernels.MARK_COLUMNS), np.int64)
         stack = np.zeros((2 * MAX_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
-        self._room = marks, stack, hash_room(self._builder.has_maps)
+        self._room = marks, stack, key_hash_table(self._builder.has_maps)
 
     def read(self, slices: ByteSlices) -> Decoded:
         column, errors, reasons = self._builder.decoded(slices, kernels.decode_messages, self._program, self._room)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tiered_stream.formats.columns.byte_kernels import (
     from_zigzag,
-    has_key_twice,
+    has_duplicate_key,
     is_utf8,
     load_double,
     load_float,
@@ -46,7 +46,7 @@ ONCE, ENTRY, REPEATED, MAP = range(4)
 #   MISSING   what a missing field gives: null, or a message that is not plain
 #   A, B      for an enum, place of its numbers in the table, and how many there are; for a map, A: codec of its keys
 #   SIZE      bytes of a number of fixed size, else 0
-NUMBER, CODEC, WIRE, NODE, OFTEN, ONEOF, PRESENCE, MISSING, BELOW, A, B, SIZE = range(12)
+NUMBER, CODEC, WIRE, NODE, OCCURRENCE, ONEOF, PRESENCE, MISSING, MESSAGE_INDEX, A, B, SIZE = range(12)
 FIELD_COLUMNS = 12
 MISSING_NULL, MISSING_NOT_PLAIN = range(2)
 # Columns of the messages: first field, field after the last, and the node of the message's struct.
@@ -108,10 +108,10 @@ def _find_row(table: Any, first: Int, last: Int, number: Int) -> Int:
 def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int, end: Int, wire: Int) -> Any:
     """Mark where a field's value is; return whether the message is still plain."""
     row = fields[field]
-    if wire != row[WIRE] and not (wire == SIZED and row[OFTEN] == REPEATED and row[CODEC] < TEXT):
+    if wire != row[WIRE] and not (wire == SIZED and row[OCCURRENCE] == REPEATED and row[CODEC] < TEXT):
         # Google's library treats a field with another wire type as an unknown field.
-        return row[OFTEN] != ENTRY
-    if row[OFTEN] >= REPEATED:
+        return row[OCCURRENCE] != ENTRY
+    if row[OCCURRENCE] >= REPEATED:
         if marks[field, AT] < 0:
             marks[field, AT] = begin
         return True
@@ -129,7 +129,7 @@ def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int
 
 
 @kernel
-def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
+def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
     """Mark the values of a message's fields; return whether the message is plain."""
     for field in range(first, last):
         marks[field, AT] = -1
@@ -143,11 +143,11 @@ def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: 
             field = _find_row(fields, first, last, number)
         if field >= 0:
             # The mark of a repeated field is at the tag, because the second scan begins there.
-            repeated = fields[field, OFTEN] >= REPEATED
+            repeated = fields[field, OCCURRENCE] >= REPEATED
             if not _mark(marks, fields, first, last, field, at if repeated else begin, end, wire):
                 return False
             hint = field if repeated else field + 1
-        elif first < last and fields[first, OFTEN] == ENTRY:
+        elif first < last and fields[first, OCCURRENCE] == ENTRY:
             return False
         at = end
     return True
@@ -200,7 +200,7 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     codec, node = row[CODEC], row[NODE]
     if codec == TIME:
         return _time(data, at, stop, row, columns)
-    if at == stop and row[OFTEN] == ONCE and not row[PRESENCE]:
+    if at == stop and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
         return np.int64(DONE if append_null(columns, node) else NO_ROOM)
     if codec == TEXT and not is_utf8(data, at, stop):
         return np.int64(NOT_PLAIN)
@@ -217,7 +217,7 @@ def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
     else:
         bits = load_uint64_le(data, at) if stop - at == 8 else load_uint32_le(data, at)
     value = np.int64(bits != 0) if codec == BOOL else _integer(bits, INT64 if codec == DOUBLE else codec)
-    if value == 0 and row[OFTEN] == ONCE and not row[PRESENCE]:
+    if value == 0 and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
         return np.int64(DONE if append_null(columns, node) else NO_ROOM)
     if codec == ENUM:
         return _symbol(columns, row, value, table, texts)
@@ -279,7 +279,7 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
     at = marks[field, AT]
     if row[CODEC] == EMPTY:
         return np.int64(DONE)
-    if row[OFTEN] == REPEATED:
+    if row[OCCURRENCE] == REPEATED:
         return _list(data, at, frame[END], row, columns, table, texts)
     if at >= 0:
         return _value(data, at, marks[field, STOP], row, columns, table, texts)
@@ -289,12 +289,12 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
 
 
 @kernel
-def _close_list(row: Any, first: Int, columns: Any, seen: Any) -> Int:
+def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
     """Write a list of messages, or a map, after its last item."""
     node = row[NODE] - 1
     # A map with several keys that are not texts is left to the library.
-    several = row[OFTEN] == MAP and columns[0][row[NODE], SLOTS] - first > 1
-    if several and (row[A] != TEXT or has_key_twice(columns, row[NODE] + 1, first, seen)):
+    several = row[OCCURRENCE] == MAP and columns[0][row[NODE], SLOTS] - first > 1
+    if several and (row[A] != TEXT or has_duplicate_key(columns, row[NODE] + 1, first, key_table)):
         return np.int64(NOT_PLAIN)
     return np.int64(DONE if append_list(columns, node) else NO_ROOM)
 
@@ -308,7 +308,7 @@ def _push(stack: Any, depth: Int, message: Int, begin: Int, end: Int) -> None:
 @kernel
 def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, columns: Any) -> Any:
     """Return where the next message of a field begins and ends, -1 if there are no more messages."""
-    if row[OFTEN] < REPEATED:
+    if row[OCCURRENCE] < REPEATED:
         frame[FIELD] = field + 1
         return marks[field, AT], marks[field, STOP]
     if frame[CURSOR] < 0:
@@ -324,12 +324,12 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 
 
 @kernel
-def _without_message(frame: Any, row: Any, columns: Any, seen: Any) -> Int:
+def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
     """Finish a field after its last message: write its list, or null for a single message that is missing."""
-    if row[OFTEN] == ONCE and row[MISSING] == MISSING_NULL:
+    if row[OCCURRENCE] == ONCE and row[MISSING] == MISSING_NULL:
         return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
-    if row[OFTEN] >= REPEATED:
-        return _close_list(row, frame[LIST_FIRST], columns, seen)
+    if row[OCCURRENCE] >= REPEATED:
+        return _close_list(row, frame[LIST_FIRST], columns, key_table)
     return np.int64(NOT_PLAIN)
 
 
@@ -337,7 +337,7 @@ def _without_message(frame: Any, row: Any, columns: Any, seen: Any) -> Int:
 def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: Any) -> Int:
     """Write the value between `at` and `stop`, which is one message; return DONE, NOT_PLAIN or NO_ROOM."""
     messages, fields, table, texts = program
-    marks, stack, seen = room
+    marks, stack, key_table = room
     depth = np.int64(0)
     _push(stack, 0, 0, at, stop)
     while depth >= 0:
@@ -345,7 +345,7 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
         message = messages[frame[MESSAGE_OF]]
         field = frame[FIELD]
         if field < 0:
-            if not _look_through(data, frame[BEGIN], frame[END], fields, message[FIRST], message[LAST], marks):
+            if not _mark_fields(data, frame[BEGIN], frame[END], fields, message[FIRST], message[LAST], marks):
                 return np.int64(NOT_PLAIN)
             if not append_struct(columns, message[STRUCT_NODE]):
                 return np.int64(NO_ROOM)
@@ -361,9 +361,9 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
                 begin, end = _next_message(data, frame, row, field, marks, columns)
                 if begin >= 0:
                     depth += 1
-                    _push(stack, depth, row[BELOW], begin, end)
+                    _push(stack, depth, row[MESSAGE_INDEX], begin, end)
                 else:
-                    error = _without_message(frame, row, columns, seen)
+                    error = _end_messages(frame, row, columns, key_table)
             if error != DONE:
                 return error
     return np.int64(DONE)

@@ -66,24 +66,24 @@ class _Compiler:
         self.fields += rows
         for field, row in zip(fields, rows, strict=True):
             if row[kernels.CODEC] == kernels.MESSAGE:
-                row[kernels.BELOW] = self.add(field.message_type, row[kernels.NODE], is_map(field))
+                row[kernels.MESSAGE_INDEX] = self.add(field.message_type, row[kernels.NODE], is_map(field))
         return number
 
     def _row(self, field: FieldDescriptor, node: int, is_entry: bool) -> list[int]:
-        often = kernels.ENTRY if is_entry else kernels.ONCE
+        occurrence = kernels.ENTRY if is_entry else kernels.ONCE
         if node >= 0 and field.is_repeated:
-            often, node = (kernels.MAP if is_map(field) else kernels.REPEATED), node + 1
+            occurrence, node = (kernels.MAP if is_map(field) else kernels.REPEATED), node + 1
         codec = _codec(field) if node >= 0 else kernels.EMPTY
         wire, size = _WIRES.get(codec, (kernels.VARINT if codec <= kernels.ENUM else kernels.SIZED, 0))
         row = [0] * kernels.FIELD_COLUMNS
         row[kernels.NUMBER], row[kernels.CODEC], row[kernels.WIRE], row[kernels.SIZE] = field.number, codec, wire, size
-        row[kernels.NODE], row[kernels.OFTEN], row[kernels.PRESENCE] = node, often, field.has_presence
+        row[kernels.NODE], row[kernels.OCCURRENCE], row[kernels.PRESENCE] = node, occurrence, field.has_presence
         row[kernels.ONEOF] = -1 if field.containing_oneof is None else field.containing_oneof.index
         if is_entry or field.is_required or field.has_default_value:
             row[kernels.MISSING] = kernels.MISSING_NOT_PLAIN
         if codec == kernels.ENUM:
             row[kernels.A], row[kernels.B] = self._enum(field.enum_type)
-        elif often == kernels.MAP:
+        elif occurrence == kernels.MAP:
             row[kernels.A] = _codec(field.message_type.fields_by_name["key"])
         return row
 

@@ -15,7 +15,7 @@ from tiered_stream.errors import ConfigurationError, UnsupportedDataError
 from tiered_stream.formats.avro.avro_decoder import AvroReader
 from tiered_stream.formats.avro.avro_schema import AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
-from tiered_stream.formats.avro.avro_widening import raised, widened
+from tiered_stream.formats.avro.avro_widening import widened, with_column_numbers
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
 from tiered_stream.formats.columns.schema_growth import joined
@@ -56,7 +56,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         self._evolution = evolution
         self._reader_schema = parse_avro_schema(reader, referenced)
         if column is not None:
-            self._reader_schema = raised(self._reader_schema, column)
+            self._reader_schema = with_column_numbers(self._reader_schema, column)
         self._base = self._reader_schema
         self.kind = AvroReader(self._reader_schema, self._reader_schema).kind
         self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MAX_READERS)

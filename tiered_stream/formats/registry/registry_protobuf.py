@@ -48,14 +48,14 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
         self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, dict[Indexes, str] | str]
     ) -> Decoded:
         messages = _NamedMessages(named, writers, np.zeros(len(slices), np.int64), {})
-        in_front = slices.valid != 0
+        has_prefix = slices.valid != 0
         if named.headers is not None:
-            in_front &= named.headers < 0
+            has_prefix &= named.headers < 0
             self._check_headers(messages, named.headers)
-        self._check_prefixes(messages, slices, in_front)
-        wanted = np.ones(len(slices), np.uint8)
-        wanted[list(messages.reasons)] = 0
-        decoded = self._decoder.read(slices.only(wanted).after(messages.sizes))
+        self._check_prefixes(messages, slices, has_prefix)
+        is_message = np.ones(len(slices), np.uint8)
+        is_message[list(messages.reasons)] = 0
+        decoded = self._decoder.read(slices.only(is_message).after(messages.sizes))
         return Decoded(decoded.column, {**decoded.reasons, **messages.reasons})
 
     def _check_headers(self, messages: _NamedMessages, headers: Rows) -> None:
@@ -64,25 +64,25 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
             indexes, size = message_indexes(messages.named.header_rests[place])
             self._refuse_others(messages, rows[at], indexes if size else None)
 
-    def _check_prefixes(self, messages: _NamedMessages, slices: ByteSlices, in_front: Rows) -> None:
+    def _check_prefixes(self, messages: _NamedMessages, slices: ByteSlices, has_prefix: Rows) -> None:
         numbers = messages.named.numbers
-        is_first = _is_first(slices, in_front & (numbers >= 0))
-        messages.sizes[is_first] = PREFIX_SIZE + 1
-        rows = np.flatnonzero(is_first)
+        names_first = _names_first_message(slices, has_prefix & (numbers >= 0))
+        messages.sizes[names_first] = PREFIX_SIZE + 1
+        rows = np.flatnonzero(names_first)
         for _, at in grouped(numbers[rows]):
             self._refuse_others(messages, rows[at], (0,))
-        for row in np.flatnonzero(in_front & ~is_first):
+        for row in np.flatnonzero(has_prefix & ~names_first):
             indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:]) if numbers[row] >= 0 else ((), 0)
             messages.sizes[row] = PREFIX_SIZE + size if size else 0
             self._refuse_others(messages, np.array([row]), indexes if size else None)
 
     def _refuse_others(self, messages: _NamedMessages, rows: Rows, indexes: Indexes | None) -> None:
         """Add the reasons of `rows`, whose values name one schema and the message `indexes`, if they are not rows."""
-        if why := self._why_not(messages, int(messages.named.numbers[rows[0]]), indexes):
-            messages.reasons.update(dict.fromkeys(rows.tolist(), why[:REASON_SIZE]))
+        if reason := self._mismatch(messages, int(messages.named.numbers[rows[0]]), indexes):
+            messages.reasons.update(dict.fromkeys(rows.tolist(), reason[:REASON_SIZE]))
 
-    def _why_not(self, messages: _NamedMessages, number: int, indexes: Indexes | None) -> str | None:
-        """Return why a value of that schema and message is not a row, or None if it is.
+    def _mismatch(self, messages: _NamedMessages, number: int, indexes: Indexes | None) -> str | None:
+        """Return the reason why a value of that schema and message is not a row, or None if it is.
 
         `indexes` is None if the value does not name its message.
         """
@@ -111,7 +111,7 @@ class _NamedMessages:
     """Reasons of values that are not rows, by row."""
 
 
-def _is_first(slices: ByteSlices, prefixed: Rows) -> Rows:
+def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:
     """Return which values with an id in front name the first message of their schema by a single zero."""
     first = np.zeros(len(slices), np.bool_)
     rows = np.flatnonzero(prefixed & (slices.stops - slices.starts > PREFIX_SIZE))

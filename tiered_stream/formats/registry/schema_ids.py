@@ -25,7 +25,7 @@ Rows = np.ndarray[Any, Any]
 NONE, BAD_HEADER = -1, -2
 """Numbers that stand for no schema: the value names none, or its header holds neither an id nor a GUID."""
 NOT_FRAMED = "the value does not begin with a zero byte and the id of a schema"
-WHY_NONE = {
+NO_SCHEMA_REASONS = {
     NONE: NOT_FRAMED,
     BAD_HEADER: "its header for the schema's id holds neither an id nor a GUID",
 }
@@ -74,10 +74,10 @@ class SchemaIds:
         """
         numbers = prefixed_ids(slices)
         sizes = np.where(numbers >= 0, PREFIX_SIZE, 0)
-        headers_found = None if headers is None else _headers_called(self._header, headers)
-        if headers_found is None:
+        last_headers = None if headers is None else _last_headers(self._header, headers)
+        if last_headers is None:
             return NamedSchemas(numbers, sizes)
-        places, contents = headers_found
+        places, contents = last_headers
         guids: dict[int, UUID] = {}
         parsed = [self._parsed(content, guids) for content in contents]
         rows = np.flatnonzero((places >= 0) & (slices.valid != 0))
@@ -123,7 +123,7 @@ def prefixed_ids(slices: ByteSlices) -> Rows:
     return ids
 
 
-def _headers_called(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]] | None:
+def _last_headers(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]] | None:
     """Return the place of each record's last header of that name in a list of different contents, or -1, and the list.
 
     Returns None if no record has such a header.

@@ -14,7 +14,7 @@ from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.decoded import Decoded, ValueDecoder
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import WHY_NONE, NamedSchemas, SchemaIds
+from tiered_stream.formats.registry.schema_ids import NO_SCHEMA_REASONS, NamedSchemas, SchemaIds
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, SchemaRegistry, schema_registry
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class WriterSchemas(Generic[T]):
         unknown = 0
         for number in numbers[np.argsort(-counts)].tolist():
             if number < 0:
-                writers[number] = WHY_NONE[number]
+                writers[number] = NO_SCHEMA_REASONS[number]
                 continue
             writer = self._cache.get(number)
             if writer is None and unknown < _MAX_UNKNOWN:

@@ -15,39 +15,39 @@ FieldPath = tuple[str, ...]
 `element`, `key` and `value` lead into lists and maps.
 """
 ELEMENT, MAP_KEY, MAP_VALUE = "element", "key", "value"
-Looked = tuple[pa.Array, pa.BooleanArray]
+Checked = tuple[pa.Array, pa.BooleanArray]
 """Array, changed or not, and a mark for each of its slots."""
-Look = Callable[[pa.Array], Looked]
+ColumnCheck = Callable[[pa.Array], Checked]
 
 
-def look_within(column: pa.Array, path: FieldPath, look: Look) -> Looked:
-    """Apply `look` to the values at `path`; return the new column, and a mark for each row with a marked value.
+def check_within(column: pa.Array, path: FieldPath, check: ColumnCheck) -> Checked:
+    """Apply `check` to the values at `path`; return the new column, and a mark for each row with a marked value.
 
     Marks of values below a null do not count. The column itself is returned if nothing in it changed.
     """
     if not path:
-        return look(column)
+        return check(column)
     if pa.types.is_struct(column.type):
-        changed, marks = _within_struct(column, path, look)
+        changed, marks = _check_struct(column, path, check)
     else:
-        changed, marks = _within_items(column, path, look)
+        changed, marks = _check_items(column, path, check)
     return changed, pc.and_(marks, column.is_valid())
 
 
-def _within_struct(column: pa.StructArray, path: FieldPath, look: Look) -> Looked:
+def _check_struct(column: pa.StructArray, path: FieldPath, check: ColumnCheck) -> Checked:
     at = column.type.get_field_index(path[0])
     child = column.field(at)
-    changed, marks = look_within(child, path[1:], look)
+    changed, marks = check_within(child, path[1:], check)
     if changed is child:
         return column, marks
     children = [changed if number == at else column.field(number) for number in range(column.type.num_fields)]
     return pa.StructArray.from_arrays(children, fields=list(column.type), mask=null_mask(column)), marks
 
 
-def _within_items(column: pa.ListArray | pa.MapArray, path: FieldPath, look: Look) -> Looked:
+def _check_items(column: pa.ListArray | pa.MapArray, path: FieldPath, check: ColumnCheck) -> Checked:
     offsets, items = list_items(column)
     at = 0 if path[0] == MAP_KEY else -1  # a list has one array of items, a map has keys and values
-    changed, marks = look_within(items[at], path[1:], look)
+    changed, marks = check_within(items[at], path[1:], check)
     if changed is not items[at]:
         items[at] = changed
         column = with_items(column, offsets, items, column.type)

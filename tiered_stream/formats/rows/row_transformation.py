@@ -36,11 +36,11 @@ class UserTransform:
             ConfigurationError: the function fails on the empty batch, or does not return a batch.
         """
         try:
-            return self.called(pa.RecordBatch.from_pylist([], _bare(decoded))).schema
+            return self.call(pa.RecordBatch.from_pylist([], _without_metadata(decoded))).schema
         except TableError as error:
             raise ConfigurationError(f"{error} (given a batch without rows)") from error
 
-    def apply(self, rows: pa.RecordBatch, promised: pa.Schema) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
         """Return the function's result for `rows`, with an offset and a timestamp for each row in hidden columns.
 
         If the function changes the number of rows, the last row gets offset and timestamp of the last record, and all
@@ -49,11 +49,11 @@ class UserTransform:
         Raises:
             TableError: the function failed, or returned other columns than for a batch without rows.
         """
-        bare = _bare(table_columns(rows.schema))
-        result = self.called(pa.RecordBatch.from_arrays(rows.columns[: len(bare)], schema=bare))
-        if not result.schema.equals(promised):
+        schema = _without_metadata(table_columns(rows.schema))
+        result = self.call(pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema))
+        if not result.schema.equals(expected):
             raise TableError(
-                f"{self._name} gave {_columns(result.schema)}, but of a batch without rows {_columns(promised)}"
+                f"{self._name} gave {_columns(result.schema)}, but of a batch without rows {_columns(expected)}"
             )
         positions = self._positions(rows, result)
         fields = [*result.schema, *(hidden(name, column.type) for name, column in positions.items())]
@@ -68,7 +68,7 @@ class UserTransform:
         chosen[-1:] = rows.num_rows - 1
         return {name: column.take(pa.array(chosen)) for name, column in columns.items()}
 
-    def called(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def call(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the function's result for the batch. Raises TableError if the function failed or returned no batch."""
         try:
             result = self._function(batch)
@@ -79,7 +79,7 @@ class UserTransform:
         return result
 
 
-def _bare(schema: pa.Schema) -> pa.Schema:
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(field.name, field.type) for field in schema])
 
 
