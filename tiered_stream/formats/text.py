@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tiered_stream.formats.columns.decoded import Decoded, ValueDecoder
 
@@ -20,8 +21,6 @@ class TextDecoder(ValueDecoder):
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
         with suppress(pa.ArrowInvalid):
             return Decoded(values.cast(pa.string()), {})
-        import pyarrow.compute as pc  # late, because few workers need it
-
         reasons = {}
         for slot, value in enumerate(values.to_pylist()):
             try:

@@ -48,7 +48,7 @@ LIST, NEXT, UNION, JUMP, FAIL, DEFAULT, RESUME, DONE = range(11, 19)
 #   FIXED         A: size.
 #   DECIMAL       A: precision. B: size, or -1 if the length is written before the bytes.
 #   ENUM, UNION   A: position in the table. B: number of entries.
-#   LIST          A: operation after the list. B: least size of an item. C: node of a map's keys, or -1.
+#   LIST          A: operation after the list. B: whether each item takes bytes. C: node of a map's keys, or -1.
 #   JUMP          A: operation to continue with.
 #   FAIL          A: number of the mismatch.
 #   DEFAULT       A: position of its bytes in the texts. B: their number.
@@ -200,7 +200,7 @@ def _enum(data: Any, at: Int, stop: Int, operation: Any, table: Any, texts: Any,
 
 
 @kernel
-def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) -> Int:
+def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: Int) -> Int:
     """Begin a list's next block: set its item count and its end in `frame`; return the position after the block's head.
 
     The count is 0 after the last block. The end is -1 if the block does not state its size.
@@ -220,7 +220,7 @@ def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) ->
         frame[BLOCK_END] = at + size
         count = -count
     # The smallest int64 stays negative when it is negated.
-    if count < 0 or count > ((stop - at) // least if least else MAX_EMPTY_ITEMS - empty):
+    if count < 0 or count > (stop - at if takes_bytes else MAX_EMPTY_ITEMS - empty):
         return np.int64(-BAD_COUNT)
     frame[LEFT] = count
     return at

@@ -119,7 +119,7 @@ class AvroProgram:
                 self._record(writer, reader, node, path)
             case Array(), Array():
                 (item,) = self._children(node, 1)
-                start = self.emit(kernels.LIST, node, path, b=_least_size(writer.items))
+                start = self.emit(kernels.LIST, node, path, b=_takes_bytes(writer.items))
                 self.read(writer.items, reader.items, item, f"{path}[]")
                 self._end_list(start, path)
             case Map(), Map():
@@ -137,7 +137,7 @@ class AvroProgram:
     def _map(self, writer: Map, reader: Map, node: int, path: str) -> None:
         (entries,) = self._children(node, 1)
         key, value = self._children(entries, 2)
-        start = self.emit(kernels.LIST, node, path, b=1 + _least_size(writer.values), c=key)
+        start = self.emit(kernels.LIST, node, path, b=1, c=key)
         self.emit(kernels.STRUCT, entries, path)
         self.emit(kernels.BYTES, key, f"{path}, a key", a=1)
         self.read(writer.values, reader.values, value, f"{path}[]")
@@ -347,18 +347,16 @@ def _check_logical(writer: Primitive | Fixed, reader: Primitive | Fixed, path: s
     raise _mismatch(writer, reader, path)
 
 
-def _least_size(node: AvroType) -> int:
-    """Return the minimum number of bytes that a value of a type takes."""
+def _takes_bytes(node: AvroType) -> bool:
+    """Return whether each value of a type takes at least one byte."""
     match node:
-        case Primitive():
-            return {"null": 0, "float": 4, "double": 8}.get(node.kind, 1)
+        case Primitive("null"):
+            return False
         case Fixed():
-            return node.size
+            return node.size > 0
         case Record():
-            return sum(_least_size(field.type) for field in node.fields)
-        case Union():
-            return 1 + min(map(_least_size, node.branches))
-    return 1
+            return any(_takes_bytes(field.type) for field in node.fields)
+    return True
 
 
 def _mismatch(writer: AvroType, reader: AvroType, path: str) -> _MismatchError:

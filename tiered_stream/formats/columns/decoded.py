@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tiered_stream.errors import CorruptDataError
@@ -76,20 +77,16 @@ def with_exact_rows(
 
 
 def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:
-    """Return the column with other values in some slots.
-
-    `rows` has by slot, in slot order, the Python value that pyarrow converts.
-    """
+    """Return the column with the values of `rows` in their slots; pyarrow converts these Python values."""
     if not rows:
         return column
     # A list's scalar is converted, because pyarrow's array of Python values would import pandas.
     others = pa.scalar(list(rows.values()), pa.list_(column.type)).values
-    return pa.concat_arrays(list(_pieces(column, others, list(rows))))
+    sources = np.arange(len(column))
+    sources[list(rows)] = len(column) + np.arange(len(rows))
+    return taken(pa.concat_arrays([column, others]), sources)
 
 
-def _pieces(column: pa.Array, others: pa.Array, slots: list[int]) -> Iterator[pa.Array]:
-    done = 0
-    for at, slot in enumerate(slots):
-        yield from (column.slice(done, slot - done), others.slice(at, 1))
-        done = slot + 1
-    yield column.slice(done)
+def taken(column: pa.Array, slots: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
+    """Return the values in `slots` of a column, in the order of `slots`."""
+    return column.take(pa.Array.from_buffers(pa.int64(), len(slots), [None, pa.py_buffer(slots)]))

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from tiered_stream.errors import CorruptDataError
@@ -79,12 +80,9 @@ def double_text(number: float) -> str:
         return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
     if number == 0:
         return "-0.0" if math.copysign(1, number) < 0 else "0.0"
-    digits, _, power = f"{abs(number)!r}".partition("e")
-    whole, _, fraction = digits.partition(".")
-    significant = (whole + fraction).lstrip("0")
+    _, digits, power = Decimal(repr(number)).normalize().as_tuple()
     # The number is 0.significant times ten to the exponent.
-    exponent = int(power or 0) + len(whole) - (len(whole + fraction) - len(significant))
-    significant = significant.rstrip("0") or "0"
+    significant, exponent = "".join(map(str, digits)), int(power) + len(digits)
     sign = "-" if number < 0 else ""
     if -3 < exponent <= 0:
         return f"{sign}0.{'0' * -exponent}{significant}"

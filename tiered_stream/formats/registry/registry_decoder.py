@@ -17,7 +17,7 @@ from tiered_stream.formats.avro.avro_schema import AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
 from tiered_stream.formats.avro.avro_widening import widened, with_column_numbers
 from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
+from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, taken
 from tiered_stream.formats.columns.schema_growth import joined
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
 from tiered_stream.formats.registry.schema_ids import NamedSchemas, Rows, grouped
@@ -133,4 +133,4 @@ def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType
     places = np.argsort(np.concatenate(groups), kind="stable")
     pairs = zip(parts, groups, strict=True)
     reasons = {int(rows[row]): why for part, rows in pairs for row, why in part.reasons.items()}
-    return Decoded(column.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])), reasons)
+    return Decoded(taken(column, places), reasons)

@@ -5,7 +5,6 @@ A schema never changes under its id, so a process asks for each schema once.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -13,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from cachetools import LRUCache
+from cachetools import TTLCache
 
 from tiered_stream.errors import SchemaRegistryError, UnknownSchemaError
 from tiered_stream.formats.registry.registry_connection import GUIDS, RegistryConnection, RegistrySettings
@@ -53,7 +52,7 @@ class SchemaRegistry:
         self._schemas: SingleFlightCache[int | UUID, RegisteredSchema] = SingleFlightCache(
             _MAX_CHARACTERS, lambda schema: schema.size + 1000
         )
-        self._unknown: LRUCache[int | UUID, float] = LRUCache(_MAX_UNKNOWN)
+        self._unknown: TTLCache[int | UUID, bool] = TTLCache(_MAX_UNKNOWN, _UNKNOWN_SECONDS)
         self._lock = Lock()
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
@@ -73,13 +72,13 @@ class SchemaRegistry:
         # The text is the same each time, because it is the reason in dead letters.
         unknown = UnknownSchemaError(f"the schema registry has no schema {name}")
         with self._lock:
-            if time.monotonic() < self._unknown.get(name, 0):
+            if name in self._unknown:
                 raise unknown
         try:
             return self._schemas.get(name, lambda: self._load(path, name if isinstance(name, int) else -1))
         except UnknownSchemaError as error:
             with self._lock:
-                self._unknown[name] = time.monotonic() + _UNKNOWN_SECONDS
+                self._unknown[name] = True
             raise unknown from error
 
     def latest(self, subject: str) -> RegisteredSchema:
