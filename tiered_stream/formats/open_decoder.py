@@ -23,9 +23,9 @@ _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
 
 
 def open_decoder(row_format: RowFormat, name: str) -> ValueDecoder | None:
-    """Return the decoder of keys or values (`name`) for a row format, or None if their bytes stay as they are.
+    """Return the decoder of keys or values (`name` is `key` or `value`), or None if their format is binary.
 
-    The schema must be known.
+    The schema must be in the row format.
 
     Raises:
         ConfigurationError: the schema is invalid, or no table can have its types.
@@ -88,14 +88,14 @@ def _open_registered(part: PartFormat, row_format: RowFormat, name: str, evoluti
 
 
 def _json_kind(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> pa.StructType:
-    """Return the type of the schema, with the wider types of the table's columns if types may become wider."""
+    """Return the type of a JSON format's schema; with Evolution.WIDEN, with wider number types of the table."""
     kind = pa.struct(list(schema_from_text(part.schema)))
     column = _as_in_table(part, row_format) if evolution is Evolution.WIDEN else None
     return kind if column is None else grown(kind, column, add=False, widen=True)
 
 
 def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
-    """Return the type that whole values have according to the table's columns, or None if it is not known."""
+    """Return the type of whole values, in their envelope, by the table's columns; None if the columns are unknown."""
     if part.kind is None or row_format.envelope is Envelope.NONE:
         return part.kind
     row = pa.struct([("before", part.kind), ("after", part.kind)])
@@ -109,7 +109,9 @@ def _registry_of(row_format: RowFormat) -> RegistrySettings:
 
 
 def with_registered(part: PartFormat, row_format: RowFormat, subject: str) -> PartFormat:
-    """Return the format with the subject's newest schema, if a registry has the schemas and none is set yet.
+    """Return the format with the subject's newest schema in the registry.
+
+    The format is returned unchanged if its schemas are not in a registry, or if it has a schema.
 
     Raises:
         SchemaRegistryError: the registry does not return the schema.

@@ -29,7 +29,10 @@ _Failures = dict[int, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Result for a batch of records. Each record is in `rows` or in `dead`, unless the user's function left it out."""
+    """Rows and dead letters of a batch of records.
+
+    Each record is in `rows` or in `dead`, unless the user's function left it out.
+    """
 
     rows: pa.RecordBatch
     """Rows with the table's columns and hidden columns (`kafka_columns`)."""
@@ -73,9 +76,9 @@ class RowDecoder:
         return DecodedRows(rows, _dead_letters(records, failures) if failures else None)
 
     def _part(self, part: PartFormat, name: str, records: pa.RecordBatch, failures: _Failures) -> pa.Array:
-        """Return the decoded keys or values with the table's type, and add failures.
+        """Return the decoded keys or values with the table's type, and add the records that fail to `failures`.
 
-        With `ingest.schemaEvolution`, new fields stay in the type.
+        With `ingest.schemaEvolution`, the type also has fields that the table does not have yet.
         """
         decoder = self._decoders[name]
         values = records.column(name)
@@ -115,9 +118,9 @@ class RowDecoder:
         )
 
     def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
-        """Return the rows that the table accepts.
+        """Return the rows that the table accepts, and add the records of other rows to `failures`.
 
-        The records of all other rows become failures, with all rows of the record.
+        If one row of a record is not accepted, all rows of the record are left out.
         """
         if not self._row_format.rules:
             return rows

@@ -31,9 +31,9 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", HEADERS_TYPE)])
 
 
 def record_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:
-    """Return the schema of every `pyarrow.RecordBatch` that is yielded. `columns=None` means all columns.
+    """Return the schema of the Arrow batches that hold records, with all columns or only with those in `columns`.
 
-    Spark requires exactly this schema.
+    The types and their order are those of Spark's `kafka` source, which Spark requires exactly.
     """
     whole = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
     return whole if columns is None else pa.schema([whole.field(name) for name in columns])
@@ -51,9 +51,9 @@ def _ends(rows: int) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BytesBuffers:
-    """Buffers for `rows` byte strings with at most `size` bytes in total.
+    """Arrow buffers of a column for `rows` byte strings with at most `size` bytes in total.
 
-    Fresh pages that are never written take no memory.
+    Buffers that are larger than needed take no more memory, because only pages that are written take memory.
     """
 
     ends: np.ndarray[Any, Any]
@@ -76,9 +76,9 @@ class BytesBuffers:
 
 @dataclass(frozen=True, slots=True)
 class HeaderBuffers:
-    """Buffers for at most `max_headers` headers of `rows` records.
+    """Arrow buffers of the column `headers` for `rows` records, which have at most `max_headers` headers in total.
 
-    Keys and values of the headers have room for `size` bytes each.
+    All keys together may have `size` bytes, and all values together too.
     """
 
     ends: np.ndarray[Any, Any]
@@ -120,9 +120,10 @@ def _valid_text(array: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RecordBuffers:
-    """Buffers for `rows` records that take `size` bytes uncompressed, with at most `key_size` bytes of keys.
+    """Arrow buffers of all columns for `rows` records.
 
-    `headers` is the maximum number of headers; -1 leaves headers out.
+    The records take `size` bytes uncompressed, and their keys at most `key_size` bytes. `headers` is the maximum number
+    of headers of all records; -1 leaves headers out.
     """
 
     offsets: np.ndarray[Any, Any]

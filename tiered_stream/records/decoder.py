@@ -45,10 +45,10 @@ Table = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class RecordBatchDecoder:
-    """Decoder of one partition's log, which is fed from the start of a batch on.
+    """Decoder of one partition's log to Arrow batches, which is fed with the log's bytes from the start of a batch on.
 
     It drops records outside `[start_offset, end_offset)`, control records, and records of `aborted` transactions.
-    `columns` are the columns to make; None means all.
+    `bounds` are checked if they are given. `columns` are the columns of the Arrow batches; None means all.
     """
 
     def __init__(
@@ -80,7 +80,9 @@ class RecordBatchDecoder:
         return int(self._state[kernels.NEXT_OFFSET])
 
     def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """Yield the records of all batches that `data` completes, in offset order, at most `max_rows` an Arrow batch.
+        """Yield the records of all record batches that end in `data`, in offset order.
+
+        An Arrow batch has at most `max_rows` rows. A record batch that is cut off waits for the next call.
 
         Raises:
             CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it lies outside `bounds`; names partition
@@ -103,7 +105,7 @@ class RecordBatchDecoder:
             yield from self._feed(view)
 
     def _bytes_missing(self, data: memoryview) -> int:
-        """Return how many of the following bytes belong to the pending batch, which is incomplete.
+        """Return how many of the bytes that follow the pending batch complete it; they may be more than `data` has.
 
         Returns `len(data)` if the batch's size is not known yet, or is invalid.
         """
@@ -139,7 +141,7 @@ class RecordBatchDecoder:
         self._pending += data
 
     def finish(self) -> None:
-        """Check that the log did not end too early; called when no more bytes come.
+        """Check that the log ended with a whole batch, after the caller has fed its last byte.
 
         Raises:
             CorruptDataError: the last batch is cut off, or the part does not end where `bounds` say.
@@ -167,7 +169,7 @@ class RecordBatchDecoder:
             raise CorruptDataError(kernels.ERROR_TEXTS[error])
 
     def _decode(self, data: memoryview, raw: Buffer, batches: Table, legacy: bool) -> Iterator[pa.RecordBatch]:
-        """Yield the records of `batches`, some batches at a time.
+        """Yield the records of `batches`, about `TARGET_BYTES` of records at a time.
 
         All batches are legacy message sets, or all are magic 2.
         """
@@ -190,7 +192,10 @@ class RecordBatchDecoder:
             del unpacked
 
     def _locate_records(self, view: memoryview, batches: Table, unpacked: DecompressedRecords) -> int:
-        """Write into `batches` where their records lie, up to `TARGET_BYTES` of records; return how many batches."""
+        """Write the positions of the records into the table `batches`, for up to `TARGET_BYTES` of records.
+
+        Returns the number of batches for which it did so.
+        """
         located, missing = 0, TARGET_BYTES
         for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & header.CODEC_MASK != 0):
             count = self._unpack(view, run, unpacked, missing) if packed else self._locate_plain(run, missing)
@@ -201,7 +206,7 @@ class RecordBatchDecoder:
         return located
 
     def _locate_plain(self, batches: Table, target_bytes: int) -> int:
-        """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return how many batches."""
+        """Do what `_locate_records` does, for uncompressed batches and up to `target_bytes` of records."""
         sizes = batches[:, kernels.SIZE] - header.HEADER_SIZE
         located = batches[: int(np.searchsorted(np.cumsum(sizes), target_bytes)) + 1]
         ends = located[:, kernels.POSITION] + located[:, kernels.SIZE]
@@ -211,6 +216,7 @@ class RecordBatchDecoder:
         return len(located)
 
     def _check_counts(self, located: Table) -> None:
+        """Check the record counts of batches whose records are located, against their sizes and the limit."""
         counts, sizes = located[:, kernels.COUNT], located[:, kernels.RECORDS_END] - located[:, kernels.RECORDS_START]
         wrong = (counts * header.SMALLEST_RECORD > sizes) | (counts > self._limits.batch_records.most)
         for at in np.flatnonzero(wrong).tolist():
@@ -220,10 +226,10 @@ class RecordBatchDecoder:
                 self._limits.batch_records.check(int(counts[at]), "the batch's records")
 
     def _unpack(self, view: memoryview, batches: Table, unpacked: DecompressedRecords, target_bytes: int) -> int:
-        """Decompress `batches` into `unpacked` and write into the table where their records lie.
+        """Decompress batches into `unpacked`, and write the positions of their records into the table `batches`.
 
-        Stops after `target_bytes`, or when `unpacked` has no room for the next batch. Returns how many batches it
-        decompressed.
+        Stops after `target_bytes`, or when `unpacked` has no room for the next batch. Returns the number of batches
+        that were decompressed.
         """
         places: list[tuple[int, int, bool]] = []
         offset = -1
@@ -246,7 +252,7 @@ class RecordBatchDecoder:
         return len(places)
 
     def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: DecompressedRecords) -> int:
-        """Write into `batches`, which are legacy message sets, where their messages lie; return how many sets.
+        """Write the positions of the messages of legacy sets into the table `batches`; return the number of sets.
 
         Stops after `TARGET_BYTES`, or when `unpacked` has no room for the next set.
         """
@@ -263,7 +269,7 @@ class RecordBatchDecoder:
     def _decode_unit(
         self, decode: Callable[..., int], data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the next records of `batches`, as many as one unit holds."""
+        """Yield the next records of `batches`, as many as one unit holds (`UNIT_ROWS`, `UNIT_BYTES`)."""
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)
         rows = min(int(rest[:, kernels.COUNT].sum()), kernels.UNIT_ROWS)
@@ -302,12 +308,12 @@ def compile_kernels(more: bytes = b"") -> pa.RecordBatch:
     return row
 
 
-def _runs(batches: Table, marked: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[bool, Table]]:
-    """Yield (mark, batches) for each run of consecutive batches with the same mark, in order."""
-    edges = [0, *(np.flatnonzero(np.diff(marked)) + 1).tolist(), len(batches)]
+def _runs(batches: Table, flags: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[bool, Table]]:
+    """Yield (flag, batches) for each run of consecutive batches with equal flags, in order."""
+    edges = [0, *(np.flatnonzero(np.diff(flags)) + 1).tolist(), len(batches)]
     for start, end in pairwise(edges):
         if start < end:
-            yield bool(marked[start]), batches[start:end]
+            yield bool(flags[start]), batches[start:end]
 
 
 def _record_bytes(batches: Table) -> int:

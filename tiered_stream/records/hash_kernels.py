@@ -135,7 +135,7 @@ def _hash_cell(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
-    """Hash the null mark of the row's value (1 if null, else 0), and then the value."""
+    """Hash whether the row's value is null (as the integer 1 or 0), and then the value."""
     _, _, _, bits, first_bit = column
     return _hash_cell(column, row, _hash_int(np.int64(_is_null(bits, first_bit + row)), seed))
 
@@ -159,10 +159,10 @@ def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def hash_rows(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any, columns: Int, hashes: Any) -> Int:
-    """Write a hash (int64) for each of `offsets` into `hashes`; return the number of rows hashed.
+    """Write a hash (int64) for each of `offsets` into `hashes`; return the number of rows that were hashed.
 
-    The number is lower than the number of rows if a row exceeds its buffers. `columns` has a bit for each column that
-    is hashed after the offset. A null mark is hashed before each key, value and header value.
+    Hashing stops at a row that exceeds a buffer. `columns` has a bit for each column that is hashed after the offset.
+    Before each key, value and header value, a 1 is hashed if it is null, else a 0.
     """
     for row in range(offsets.shape[0]):
         value = _hash_long(offsets[row], _SEED)

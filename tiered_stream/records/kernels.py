@@ -85,9 +85,10 @@ def varint(data: Any, at: Int, stop: Int) -> Any:
 
 @kernel
 def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
-    """Return whether an interval (producer id, first, last) in `aborted` holds `offset`.
+    """Return whether a producer's transaction that contains `offset` was aborted.
 
-    `aborted` is sorted, and the intervals of one producer do not overlap.
+    The rows of `aborted` are (producer id, first offset, last offset), sorted. The intervals of a producer do not
+    overlap.
     """
     low, high = 0, aborted.shape[0]
     while low < high:
@@ -130,7 +131,9 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 def scan_batches(
     data: Any, start_offset: Int, end_offset: Int, max_batch_size: Int, aborted: Any, batches: Any, state: Any
 ) -> Int:
-    """List the whole batches in `data` that have wanted records, as many as `batches` has rows; return their number.
+    """Write into `batches` the batches in `data` that have records to return; return the number of these batches.
+
+    Scanning stops at a batch that is cut off or malformed, and when the table is full.
 
     Not listed are control batches, batches outside [start_offset, end_offset), and transactional batches that `aborted`
     covers. `state[NEXT_OFFSET]` is the lowest base offset that the next batch may have. `state[CONSUMED]` is the
@@ -176,7 +179,7 @@ def crc_is_right(data: Any, at: Int, end: Int) -> Any:
 
 @kernel
 def check_crcs(data: Any, batches: Any, state: Any) -> None:
-    """Set BAD_CRC in `state` for the first of `batches`, all of magic 2, whose CRC-32C is wrong."""
+    """Check the CRC-32C of `batches`, all of magic 2; set BAD_CRC in `state` and stop at the first wrong one."""
     state[ERROR] = OK
     for index in range(batches.shape[0]):
         at = batches[index, POSITION]
@@ -211,7 +214,7 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append the bytes whose varint length is at `at` to a column, as `append_bytes` does."""
+    """Read a varint length at `at`, and append the bytes after it as `append_bytes` does; return the same."""
     size, at = varint(data, at, stop)
     return append_bytes(column, index, data, at, size, stop)
 
@@ -266,9 +269,9 @@ def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_he
 def _decode_batch(
     batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, max_headers: Int, state: Any
 ) -> Any:
-    """Append a batch's records with offsets in [start_offset, end_offset).
+    """Append a batch's records with offsets in [start_offset, end_offset), from row `row` of `columns` on.
 
-    Returns the next row, and OK, MORE or an error.
+    Returns the row after the last record, and OK, MORE or an error as in `decode_records`.
     """
     offsets, timestamps, timestamp_types = columns[0], columns[1], columns[2]
     at, batch_end = batch[RECORDS_START] if state[RECORD] == 0 else state[AT], batch[RECORDS_END]

@@ -48,9 +48,9 @@ def locate_messages(
     check_crc: bool,
     max_messages: Limit,
 ) -> bool:
-    """Write into `batch`, a message set, where its messages lie; if it is compressed, they lie in `unpacked`.
+    """Write the positions of the messages of one set into `batch`, its row of the table.
 
-    Returns False if `unpacked` has no room for a compressed set.
+    If the set is compressed, its messages are decompressed into `unpacked`. Returns False if it has no room for them.
 
     Raises:
         CorruptDataError: the bytes are not a message set.
@@ -182,7 +182,10 @@ def decode_messages(
     raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, max_headers: Int,
     state: Any,
 ) -> Int:  # fmt: skip
-    """Decode message sets that `locate_messages` has found; arguments and result are as in `kernels.decode_records`."""
+    """Write messages of sets into Arrow's buffers, as `kernels.decode_records` does for records.
+
+    `locate_messages` has filled the rows of `batches`.
+    """
     row, error, state[kernels.USED] = np.int64(0), kernels.OK, 0
     for index in range(state[kernels.BATCH], batches.shape[0]):
         batch = batches[index]

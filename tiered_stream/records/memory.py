@@ -31,7 +31,7 @@ def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def first(numbers: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
-    """Return the first `count` numbers, as a view, or as a copy if most of the array's memory would be unused."""
+    """Return the first `count` numbers: a view, or a copy if more than three quarters of the array are not used."""
     if _IDLE * count >= len(numbers):
         return numbers[:count]
     array = allocate(count, numbers.dtype.type)

@@ -71,11 +71,11 @@ def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
 
 
 def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
-    """Return four arrays: buckets, and for each bucket its number of rows and the two sums of its rows' hashes.
+    """Return four arrays with one entry for each bucket that has rows.
 
-    The rows must be in offset order. The first sum is over the upper 32 bits of the hashes, the second over the lower
-    32 bits. These sums do not overflow, and may be added up in any order. Unlike an exclusive or, they show that a row
-    occurs three times.
+    They are the bucket's number, its number of rows, the sum of the upper 32 bits of its rows' hashes, and the sum of
+    the lower 32 bits. The rows must be in offset order. The sums do not overflow, and may be added up in any order.
+    Unlike an exclusive or, they show that a row occurs three times.
     """
     if not len(offsets):
         return offsets, offsets, offsets, offsets
@@ -99,7 +99,7 @@ def _buffer(column: pa.Array, index: int, kind: type[np.generic]) -> np.ndarray[
 
 
 def _bytes(column: pa.Array) -> tuple[Any, ...]:
-    """Return a column of bytes or text as the tuple that the kernels take."""
+    """Return a column of bytes or text as the kernels take it: (ends, first row, bytes, validity bits, first bit)."""
     assert pa.types.is_binary(column.type) or pa.types.is_string(column.type)
     bits = _buffer(column, 0, np.uint8) if column.null_count else _NO_BYTES
     return _buffer(column, 1, np.int32), column.offset, _buffer(column, 2, np.uint8), bits, column.offset

@@ -14,8 +14,9 @@ def aborted_in_fetched(
 ) -> tuple[AbortedTransaction, ...]:
     """Return offset intervals of the aborted transactions that a Fetch response lists as (producer id, first offset).
 
-    `data` is the response's record batches, the last perhaps cut off. A transaction ends at the producer's next marker,
-    which is a control batch. If `data` has no marker for it, the transaction lasts beyond `data`, to `end_offset`.
+    `data` are the response's record batches; the last batch may be cut off. A transaction ends at the producer's next
+    marker, which is a control batch. If `data` has no marker for it, the transaction lasts beyond `data`, to
+    `end_offset`.
 
     Raises:
         CorruptDataError: the bytes are not a sequence of batches.

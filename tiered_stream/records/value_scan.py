@@ -33,7 +33,10 @@ _AT, _NEXT_OFFSET, _COUNT = range(3)
 
 @kernel
 def _is_wanted(data: Any, at: Int, stop: Int, topic_ids: Any) -> Any:
-    """Return whether the value may be about a wanted topic; `topic_ids` are sorted pairs of int64."""
+    """Return whether the value between `at` and `stop` may be about one of the topics.
+
+    `topic_ids` are the topics' ids, each as two int64, sorted.
+    """
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return True
     if data[at + 1] == _SNAPSHOT_RECORD:
@@ -71,7 +74,9 @@ def _short_varint(data: Any, at: Int, stop: Int) -> Any:
 
 @kernel
 def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count: Int) -> Int:
-    """Append the batch's values that may be wanted to `places`; return the new number of values in `places`.
+    """Append the batch's values that may be about the topics to `places`; return the new number of rows in `places`.
+
+    A row of `places` is (offset of the record, position of its value, size of its value).
 
     Returns -1 if the batch must be read by `read_values`.
     """

@@ -113,7 +113,7 @@ def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
-    """Append a float or a double (4 or 8 bytes, little endian), or an integer as one; return the position after it."""
+    """Append a float, a double, or an integer that the column has as one of these; return the position after it."""
     kind, node, value = operation[OPERATION], operation[NODE], 0.0
     if kind == NUMBER:
         number, at = _integer(data, at, stop, operation[A])
@@ -131,7 +131,10 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
-    """Return where bytes begin and end. If `size` is -1, their length is read first, at `at`."""
+    """Return the start and the end of `size` bytes at `at`, or twice a negated error.
+
+    If `size` is -1, their length is read first, at `at`.
+    """
     if size < 0:
         size, at = _varint(data, at, stop)
         if at < 0:
@@ -228,7 +231,7 @@ def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: I
 
 @kernel
 def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int:
-    """Write a list after its last item; return 0 or an error."""
+    """Append a list, or a map, to its node after its last item; return 0 or an error."""
     if operation[NODE] < 0:
         return np.int64(0)
     if operation[C] >= 0 and has_duplicate_key(columns, operation[C], first, key_table):
@@ -238,9 +241,9 @@ def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: Any, stack: Any, key_table: Any) -> Any:
-    """Begin a list, or continue it after an item; return the position and the next operation.
+    """Begin a list (LIST), or continue it after an item (NEXT); return the position and the next operation.
 
-    The stack's first row has the number of open lists, and the number of items without any bytes so far.
+    The stack's first row has the number of open lists, and the number of the value's items without any bytes so far.
     """
     depth = stack[0, AT]
     if operations[index, OPERATION] == LIST:

@@ -249,7 +249,11 @@ class AvroProgram:
 
 
 def _encoded(kind: AvroType, value: Any, path: str) -> bytes:
-    """Return a default, which is JSON, as the bytes of a value (Avro specification, "Complex Types, Records")."""
+    """Return a default as the bytes of a value of the type `kind`.
+
+    Defaults are JSON (Avro specification, "Complex Types, Records"). Raises _MismatchError if this one is none of the
+    type.
+    """
     content: bytes | None = None
     match kind, value:
         case Union(), _:
@@ -325,7 +329,10 @@ def _block(items: list[bytes]) -> bytes:
 
 
 def _candidates(writer: AvroType, branches: Sequence[AvroType]) -> list[int]:
-    """Return the positions of the branches in the order to try: first the same type and name, then the others."""
+    """Return the positions of the reader's branches in the order in which they are tried for the writer's type.
+
+    Branches with the same type and name come first.
+    """
 
     def identity(node: AvroType) -> tuple[object, ...]:
         return type(node), getattr(node, "kind", None), getattr(node, "name", None)

@@ -44,7 +44,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Common part of records, enums and fixed types: the full name, and the full names that the type had before."""
+    """Record, enum or fixed type. `name` is its full name, and `aliases` are its earlier full names."""
 
     name: str
     aliases: tuple[str, ...]
@@ -124,7 +124,7 @@ AvroType = Primitive | Fixed | Enum | Record | Array | Map | Union
 
 
 def parse_avro_schema(text: str, referenced: Sequence[str] = ()) -> AvroType:
-    """Return the tree of a schema, which may use the named types of the schemas in `referenced`.
+    """Return the checked tree of a schema, which may use the named types of the schemas in `referenced`.
 
     Raises:
         ConfigurationError: a text is not an Avro schema, or the schema is recursive or too large.
@@ -187,7 +187,10 @@ def field_sources(reader: Record, writer: Record) -> dict[str, str]:
 
 
 class _Parser:
-    """Parser of one schema after the other, which knows the named types of earlier schemas. `where` is for errors."""
+    """Parser of several schemas, each of which may use the named types of the schemas before it.
+
+    `where` describes the place of a type in error messages.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, AvroType | None] = {}

@@ -55,7 +55,7 @@ def member_fields(union: Union) -> list[pa.Field]:
 
 
 def single_type(union: Union) -> AvroType | None:
-    """Return the one type that a union's values have in a column, or None if the union becomes a struct."""
+    """Return the type whose values hold all values of a union, or None if the union becomes a struct."""
     values = union.values
     kinds = frozenset(branch.kind for branch in values if isinstance(branch, Primitive))
     match len(values):

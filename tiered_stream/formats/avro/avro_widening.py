@@ -22,9 +22,10 @@ _WIDER = {
 
 
 def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroType:
-    """Return the reader's schema plus the fields that only the writer has, nullable, at the end of their records.
+    """Return the reader's schema plus the fields that only the writer's schema has.
 
-    With `types`, a number for which the writer has a wider type gets a type that holds both. Nothing else changes.
+    These fields are nullable, and come last in their records. With `types`, a number that has a wider type in the
+    writer's schema gets a type that holds both. Nothing else changes.
     """
     match reader, writer:
         case Union(), _ if len(reader.values) == 1:
@@ -43,7 +44,7 @@ def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroT
 
 
 def with_column_numbers(reader: AvroType, column: pa.DataType | None) -> AvroType:
-    """Return the reader's schema with a column's wider number types, so that values that cannot fit are found early."""
+    """Return the reader's schema with the wider number types that a table's column has; None stands for no column."""
     match reader:
         case _ if column is None:
             return reader

@@ -17,7 +17,7 @@ _MAX_MAP_KEYS = 1 << 20
 
 
 def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
-    """Return the array for `has_duplicate_key`: room for a hash table, and at its end a random seed.
+    """Return the array that `has_duplicate_key` works in: room for a hash table, and a random seed as the last number.
 
     The room takes memory only when it is used. Without `maps` there is only the seed.
     """
@@ -80,18 +80,19 @@ def from_zigzag(value: Any) -> Int:
 
 @inlined
 def load_double(data: Any, at: Int) -> Any:
+    """Return the little-endian double at a position."""
     return load_uint64_le(data, at).view(np.float64)
 
 
 @inlined
 def load_float(data: Any, at: Int) -> Any:
-    """Return the float at a position, as a double."""
+    """Return the little-endian float at a position, as a double."""
     return np.float64(np.uint32(load_uint32_le(data, at)).view(np.float32))
 
 
 @kernel
 def _key(columns: Any, node: Int, slot: Int) -> Any:
-    """Return where a key is in memory, and its length in bytes."""
+    """Return the position of a map's key in the memory of the columns, and the key's size in bytes."""
     nodes, _, ints, _ = columns
     ends = nodes[node, VALUES_AT] + slot
     return nodes[node, BYTES_AT] + ints[ends], np.int64(ints[ends + 1] - ints[ends])
@@ -107,9 +108,9 @@ def _are_equal(memory: Any, one: Int, other: Int, size: Int) -> Any:
 
 @kernel
 def has_duplicate_key(columns: Any, node: Int, first: Int, key_table: Any) -> Any:
-    """Return whether two of the keys from the slot `first` on are equal, or whether the keys are too many to check.
+    """Return whether two keys from the slot `first` of a node on are equal, or whether the keys are too many to check.
 
-    `key_table` has room for a hash table of slots, and after it the seed of the hash.
+    `key_table` is the array of `key_hash_table`.
     """
     last, size = columns[0][node, SLOTS], 4
     if last - first < 2:

@@ -35,7 +35,10 @@ _SIMPLE_KINDS: dict[pa.DataType, int] = {
 
 
 def node_kind(kind: pa.DataType) -> int:
-    """Return the kind of a column's slots. Raises UnsupportedDataError if kernels cannot write such columns."""
+    """Return the kind of node that holds values of an Arrow type (`column_kernels.NULL` to `LIST`).
+
+    Raises UnsupportedDataError if kernels cannot write the type.
+    """
     if kind in _SIMPLE_KINDS:
         return _SIMPLE_KINDS[kind]
     if types.is_signed_integer(kind) or types.is_date32(kind) or types.is_timestamp(kind) or types.is_duration(kind):
@@ -80,7 +83,10 @@ def _node_table(nodes: list[tuple[pa.Field, int, int]]) -> np.ndarray[Any, Any]:
 
 
 class ColumnBuilder:
-    """Builder of columns of one type, batch after batch. It remembers how much room the rows of a batch took."""
+    """Builder of columns of one type, one column for each batch of values.
+
+    It estimates the room for a batch from the room that earlier batches took.
+    """
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
@@ -126,10 +132,10 @@ class ColumnBuilder:
     def decoded(
         self, slices: ByteSlices, kernel: Callable[..., int], program: tuple[Any, ...], room: tuple[Any, ...]
     ) -> tuple[pa.Array, np.ndarray[Any, Any], dict[int, str]]:
-        """Return the column of values, by row the error of a value that the kernel did not decode, and reasons.
+        """Decode values by a kernel; return their column, their errors by row (0: none), and reasons by row.
 
-        `kernel` (slices, program, row, columns, room, errors) appends rows as `write` of `build` does. Its error of a
-        row is not 0. Reasons are by row, of the rows that take too much memory.
+        `kernel` (slices, program, row, columns, room, errors) appends rows as `write` of `build` does, and sets their
+        errors. Rows that take too much memory have a reason, and no error.
         """
         data, errors = slices.kernel_arguments(), np.zeros(len(slices), np.int64)
 

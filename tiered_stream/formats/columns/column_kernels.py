@@ -166,10 +166,10 @@ def truncate(columns: Any, rows: Int) -> None:
 
 @inlined
 def end_row(columns: Any, row: Int, first: Int, result: Int, errors: Any) -> Any:
-    """End row `row` of the values, and set `errors[row]`; return whether the columns had room for the row.
+    """End the row of a value, and set `errors[row]`; return whether the columns had room for the row.
 
-    `first` is the first row in the columns. `result` is 0 if the row was appended, else NO_ROOM, NULL_VALUE or the
-    format's error, with which the row becomes null.
+    `result` is 0 if the row was appended. With NO_ROOM, the row is removed. With NULL_VALUE or an error of the format,
+    the row becomes null. `first` is the row with which the columns begin.
     """
     errors[row] = 0
     if result == 0:

@@ -30,9 +30,10 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def conform(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Return the column as type `kind`, and flags of the values that do not fit, which are null in it (None: all fit).
+    """Return the column with the type `kind`, and a flag for each row whose value does not fit (None: all fit).
 
-    Fields that `kind` does not have are left out. Fields that the column does not have are null.
+    Values that do not fit are null. Fields that `kind` does not have are left out. Fields that the column does not have
+    are null.
     """
     if column.type == kind:
         return column, None

@@ -58,9 +58,10 @@ class SlicesDecoder(ValueDecoder):
 def with_exact_rows(
     column: pa.Array, slices: ByteSlices, slots: Iterable[int], row: Callable[[bytes], Any], reasons: dict[int, str]
 ) -> pa.Array:
-    """Return the column with the values in `slots` decoded one by one, and add reasons of those that do not decode.
+    """Return the column with the rows of the values in `slots`, which are decoded one by one in Python.
 
-    `row` returns a value's row, which pyarrow converts, or raises CorruptDataError, whose text is the reason.
+    `row` returns a value's row as a Python value that pyarrow converts. If it raises CorruptDataError, the error's text
+    is added to `reasons` under the slot.
     """
     rows: dict[int, Any] = {}
     size = 0

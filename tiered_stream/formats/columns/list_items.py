@@ -13,9 +13,9 @@ Offsets = np.ndarray[Any, Any]
 
 
 def list_items(column: pa.ListArray | pa.MapArray) -> tuple[Offsets, list[pa.Array]]:
-    """Return the offsets of a column's rows in its items, and the items: of a map the keys, then the values.
+    """Return a column's offsets and items: the list of values of a list column, keys and values of a map column.
 
-    The offsets begin with 0, also if the column is a slice.
+    Row n has the items from `offsets[n]` to `offsets[n + 1]`. The offsets begin with 0, also if the column is a slice.
     """
     offsets = column.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])

@@ -11,20 +11,20 @@ _GROWN = b"grown"
 
 
 def mark_grown(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with a mark: its rows have new or wider columns, which their table was not known to have."""
+    """Return the schema with a mark in its metadata: the table may lack some of its columns, or have narrower ones."""
     return schema.with_metadata({_GROWN: b""})
 
 
 def is_grown(schema: pa.Schema) -> bool:
-    """Return whether the schema has the mark of `mark_grown`, so that the table may lack some of its columns."""
+    """Return whether the schema has the mark of `mark_grown`."""
     return _GROWN in (schema.metadata or {})
 
 
 def grown(planned: pa.DataType, shown: pa.DataType, *, add: bool = True, widen: bool = False) -> pa.DataType:
-    """Return the planned type with changes that another type shows, at any depth.
+    """Return the planned type with fields and wider types of the type `shown`, at any depth.
 
-    With `add`, it gets the fields that only `shown` has, each after the planned fields of its struct. With `widen`, it
-    gets the types that are wider in `shown`.
+    With `add`, each struct gets the fields that only `shown` has, after its planned fields. With `widen`, numbers get
+    the types that are wider in `shown`.
     """
     if pa.types.is_struct(planned) and pa.types.is_struct(shown):
         names = {field.name.lower() for field in planned}
@@ -44,10 +44,10 @@ def grown(planned: pa.DataType, shown: pa.DataType, *, add: bool = True, widen: 
 
 
 def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type that holds values of both types, which have grown from one type.
+    """Return the type that holds all values of two types, both of which have grown from the same type.
 
     Raises:
-        UnsupportedDataError: a number has become wider in two ways. The order of values must not decide which are rows.
+        UnsupportedDataError: a number has become wider in two ways, so that no type holds both.
     """
     if conflict := _conflict(one, other, ""):
         raise UnsupportedDataError(

@@ -33,9 +33,9 @@ class ExactJson:
         self._convert = self._converter(kind)
 
     def row(self, data: bytes) -> dict[str, Any]:
-        """Return the value as a dict that pyarrow converts to a struct.
+        """Return a document as a dict that pyarrow converts to a struct.
 
-        Raises CorruptDataError, whose text is a reason.
+        Raises CorruptDataError, whose text is the reason, if the document cannot become a row.
         """
         document = parse_json(data)
         if type(document) is not Fields:

@@ -223,9 +223,9 @@ def _end_container(columns: Any, plan: Any, top: Any) -> Int:
 
 @inlined
 def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
-    """Close all containers that end after a value; return the depth that is still open, and the next position.
+    """End all containers that end after a value; return the innermost open container, and the next position.
 
-    The depth is -1 if nothing is open. The position is where the next value or key begins.
+    The container is an index of the stack, -1 if none is open. The next value or key begins at the position.
     """
     while depth >= 0:
         at = skip_blanks(data, at, stop)
@@ -244,10 +244,9 @@ def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stac
 
 @inlined
 def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child: Int, stack: Any, depth: Int) -> Any:
-    """Append the value of the node `child`, or enter it if it is a container; return the open depth and a position.
+    """Append a value to the node `child`, or begin it if it is a container; return what `_end_containers` returns.
 
-    If `child` is -1, the value is read as strictly, and not appended. The position is where the next value or key
-    begins.
+    If `child` is -1, the value is checked and not appended.
     """
     byte = data[at]
     if (byte == 123 or byte == 91) if child < 0 else byte == plan[child, OPENING]:

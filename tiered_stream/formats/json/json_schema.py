@@ -60,7 +60,7 @@ def _parsed(text: bytes | str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Location:
-    """Place of a schema: its document, the path of its property, and its depth."""
+    """Location of a schema: the document that it is in, the path of its property, and its level of nesting."""
 
     document: Any
     path: str = ""
@@ -170,7 +170,7 @@ class _Reader:
         return different.pop() if len(different) == 1 else pa.string()
 
     def _referenced_kind(self, reference: Any, location: _Location) -> pa.DataType:
-        """Return the type of the schema that `$ref` names (RFC 6901), in this document or in one that was given."""
+        """Return the type of the schema that `$ref` names (RFC 6901), in its own document or in a referenced one."""
         if not isinstance(reference, str):
             raise location.error(f"$ref is {str(reference)[:80]!r}, and not a string")
         name, _, pointer = reference.partition("#")

@@ -26,7 +26,10 @@ _LONGS = range(-(1 << 63), 1 << 63)
 
 
 class WideningJsonDecoder(SlicesDecoder):
-    """JSON decoder like `JsonDecoder`, of a type that may become wider. Raises ConfigurationError in the same cases."""
+    """Decoder of JSON documents to a type whose integer columns become wider if a document needs it.
+
+    The constructor raises ConfigurationError as `JsonDecoder` does.
+    """
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:
         self.kind, self._base, self._zone = kind, kind, zone
@@ -45,9 +48,9 @@ class WideningJsonDecoder(SlicesDecoder):
         return self._decoder.read(slices)
 
     def _needed(self, slices: ByteSlices, slots: Iterable[int]) -> Iterable[pa.StructType]:
-        """Yield the type that each document in `slots` needs to decode, if a wider type helps.
+        """Yield, for each document in `slots` that a wider type makes decodable, the type that it needs.
 
-        Each type is the column's original type, with wider types only for the document's own numbers.
+        The type is the column's original type, with wider types only for the document's own numbers.
         """
         for slot in slots:
             document = slices.value(slot)
@@ -66,7 +69,7 @@ def json_decoder(kind: pa.StructType, zone: str, *, widens: bool) -> JsonDecoder
 
 
 def needed_type(kind: pa.DataType, value: Any) -> pa.DataType:
-    """Return the type with wider types of numbers where the parsed value needs them."""
+    """Return the type `kind`, but with the wider number types that a parsed value needs."""
     if types.is_struct(kind) and type(value) is Fields:
         members = dict(value)
         return pa.struct([(field.name, needed_type(field.type, members.get(field.name))) for field in kind])

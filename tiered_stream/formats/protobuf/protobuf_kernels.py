@@ -106,7 +106,7 @@ def _find_row(table: Any, first: Int, last: Int, number: Int) -> Int:
 
 @kernel
 def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int, end: Int, wire: Int) -> Any:
-    """Mark where a field's value is; return whether the message is still plain."""
+    """Write the start and the end of a field's value into `marks`; return whether the message is still plain."""
     row = fields[field]
     if wire != row[WIRE] and not (wire == SIZED and row[OCCURRENCE] == REPEATED and row[CODEC] < TEXT):
         # Google's library treats a field with another wire type as an unknown field.
@@ -130,7 +130,10 @@ def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int
 
 @kernel
 def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
-    """Mark the values of a message's fields; return whether the message is plain."""
+    """Write the start and the end of the value of each of a message's fields into `marks`.
+
+    Returns whether the message is plain.
+    """
     for field in range(first, last):
         marks[field, AT] = -1
     hint = first
@@ -155,7 +158,7 @@ def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: I
 
 @inlined
 def _integer(value: Any, codec: Int) -> Int:
-    """Return an integer of the wire format as the integer of its column."""
+    """Return the column's integer for a number as it was read from the wire (uint64)."""
     if codec == SINT32:
         low = np.int64(np.uint32(value))
         return (low >> 1) ^ -(low & 1)
@@ -258,7 +261,7 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append the list of a repeated field's values from `at` on, where -1 means that there are no values."""
+    """Append the list of a repeated field's values. The first is at `at`; -1 means that there are none."""
     while 0 <= at < stop:
         number, wire, begin, end = _tag(data, at, stop)
         if number == row[NUMBER]:
@@ -275,7 +278,7 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
 
 @kernel
 def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Write a field that is not a message."""
+    """Append the value of a field that is not a message; return DONE, NOT_PLAIN or NO_ROOM."""
     at = marks[field, AT]
     if row[CODEC] == EMPTY:
         return np.int64(DONE)
@@ -290,7 +293,7 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
 
 @kernel
 def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
-    """Write a list of messages, or a map, after its last item."""
+    """Append a list of messages, or a map, after its last item; return DONE, NOT_PLAIN or NO_ROOM."""
     node = row[NODE] - 1
     # A map with several keys that are not texts is left to the library.
     several = row[OCCURRENCE] == MAP and columns[0][row[NODE], SLOTS] - first > 1
@@ -307,7 +310,7 @@ def _push(stack: Any, depth: Int, message: Int, begin: Int, end: Int) -> None:
 
 @kernel
 def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, columns: Any) -> Any:
-    """Return where the next message of a field begins and ends, -1 if there are no more messages."""
+    """Return the start and the end of the field's next message, twice -1 if it has no more messages."""
     if row[OCCURRENCE] < REPEATED:
         frame[FIELD] = field + 1
         return marks[field, AT], marks[field, STOP]
@@ -325,7 +328,7 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 
 @kernel
 def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
-    """Finish a field after its last message: write its list, or null for a single message that is missing."""
+    """Append a field's list after its last message, or null if its single message is missing."""
     if row[OCCURRENCE] == ONCE and row[MISSING] == MISSING_NULL:
         return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
     if row[OCCURRENCE] >= REPEATED:

@@ -56,7 +56,7 @@ class _Compiler:
         self._builder = builder
 
     def add(self, message: Descriptor, node: int, is_entry: bool) -> int:
-        """Add a message whose struct is `node`, and the messages below it; return its number."""
+        """Add a message whose struct is the node `node`, and the messages within it; return the message's index."""
         number, first = len(self.messages), len(self.fields)
         self.messages.append((first, first + len(message.fields), node))
         struct = self._builder.fields[node][0].type

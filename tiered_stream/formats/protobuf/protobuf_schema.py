@@ -34,7 +34,9 @@ _TIMES = {"Timestamp": pa.timestamp("us", tz="UTC"), "Duration": pa.duration("us
 
 
 def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
-    """Return the message with that full name from the output of `protoc --descriptor_set_out --include_imports`.
+    """Return the descriptor of the message with the full name `message` in a descriptor set.
+
+    The set is the output of `protoc --descriptor_set_out --include_imports`.
 
     Raises:
         ConfigurationError: the bytes are not a descriptor set, or the message is not in it.
@@ -113,6 +115,9 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def time_type(message: Descriptor) -> pa.DataType | None:
-    """Return the type of a message that is a time, else None. As in Spark, its name and its fields decide."""
+    """Return the type of a `Timestamp` or `Duration`, None for another message.
+
+    As in Spark, the message's name and its fields decide.
+    """
     fields = [field.name for field in message.fields]
     return _TIMES.get(message.name) if fields == ["seconds", "nanos"] else None

@@ -38,9 +38,9 @@ _PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificat
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Addresses and login of a schema registry: the settings of Confluent's Python client, by their names.
+    """Addresses and login of a schema registry, by the names that Confluent's Python client has for them.
 
-    `url` may be several addresses, separated by commas. Files are PEM. `parse` makes these settings.
+    The property `url` may be several addresses, separated by commas. Files are PEM. `parse` checks the properties.
     """
 
     urls: tuple[str, ...]
@@ -88,7 +88,9 @@ class RegistryConnection:
         self._pools = timed_pools(_CONNECT_SECONDS, _READ_SECONDS, _tls(settings.properties), headers)
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return the JSON object at `path`. Each server is asked in turn, and asked again if that may help.
+        """Return the JSON object at `path`, from the first server that returns it.
+
+        The servers are requested in turn, in up to 5 rounds, unless the error is final.
 
         Raises:
             UnknownSchemaError: the registry does not have the object.

@@ -91,9 +91,9 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
     def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroReader | str:
-        """Return the reader of values of one schema, or the reason why they are not read.
+        """Return the decoder of values of the schema with the number `number`, or the reason why they are not decoded.
 
-        Null values name no schema.
+        The number of null values is `NONE`.
         """
         writer = writers[number]
         if isinstance(writer, str):
@@ -108,12 +108,12 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         return reader
 
     def _reason(self, name: str, writer: AvroType, error: str) -> str:
-        """Return why values of that writer are not read, with a hint if the table has to change."""
+        """Return why values of the schema `writer` are not decoded, with a hint if wider columns would help."""
         hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
         return f"schema {name}: {error}"[: REASON_SIZE - len(hint)] + hint
 
     def _widens(self, writer: AvroType) -> bool:
-        """Return whether values of that writer could be read with wider types."""
+        """Return whether values of the schema `writer` could be decoded if columns became wider."""
         try:
             AvroReader(writer, widened(self._reader_schema, writer, types=True))
         except (ConfigurationError, UnsupportedDataError):
@@ -126,7 +126,7 @@ def _parsed(schema: RegisteredSchema) -> AvroType:
 
 
 def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
-    """Return the values of all parts in row order; the values of `parts[i]` are in the rows `groups[i]`."""
+    """Return the values of all parts in one column; the values of `parts[i]` belong into the rows `groups[i]`."""
     if not parts:
         return Decoded(pa.nulls(0, kind), {})
     column = pa.concat_arrays([part.column for part in parts])

@@ -24,7 +24,7 @@ from tiered_stream.formats.rows.row_choices import Evolution
 
 
 class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
-    """Decoder of documents with any JSON Schemas of a registry, to one type that may grow by fields of the schemas."""
+    """Decoder of documents with any JSON Schemas of a registry, to one type that may grow by the schemas' fields."""
 
     def __init__(
         self, settings: RegistrySettings, kind: pa.StructType, zone: str = "UTC", *, record: str = "",

@@ -32,7 +32,7 @@ Indexes = tuple[int, ...]
 
 
 class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
-    """Decoder of messages of one name, with any schemas of a registry, which are read by one descriptor set."""
+    """Decoder of the messages with one full name, whichever of the registry's schemas they name."""
 
     def __init__(self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "") -> None:
         """Prepare to decode `message` of a descriptor set. `header` is the record header that names schemas.
@@ -77,12 +77,15 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
             self._refuse_others(messages, np.array([row]), indexes if size else None)
 
     def _refuse_others(self, messages: _NamedMessages, rows: Rows, indexes: Indexes | None) -> None:
-        """Add the reasons of `rows`, whose values name one schema and the message `indexes`, if they are not rows."""
+        """Add a reason for each of `rows` if the message that their values name is not the wanted one.
+
+        All these values name the same schema, and the message `indexes` in it; None if they name no message.
+        """
         if reason := self._mismatch(messages, int(messages.named.numbers[rows[0]]), indexes):
             messages.reasons.update(dict.fromkeys(rows.tolist(), reason[:REASON_SIZE]))
 
     def _mismatch(self, messages: _NamedMessages, number: int, indexes: Indexes | None) -> str | None:
-        """Return the reason why a value of that schema and message is not a row, or None if it is.
+        """Return why values of the schema `number` and the message `indexes` are not rows, or None if they are.
 
         `indexes` is None if the value does not name its message.
         """
@@ -101,7 +104,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
 
 @dataclass(frozen=True, slots=True)
 class _NamedMessages:
-    """Facts that the values of one batch state about themselves, as far as they are known."""
+    """Messages that the values of one batch name, and the reasons of values that are not rows, as they are found."""
 
     named: NamedSchemas
     writers: Mapping[int, dict[Indexes, str] | str]
@@ -112,7 +115,10 @@ class _NamedMessages:
 
 
 def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:
-    """Return which values with an id in front name the first message of their schema by a single zero."""
+    """Return a flag for each value whose id is followed by a single zero, which names the schema's first message.
+
+    `prefixed` has a flag for each value with an id in front.
+    """
     first = np.zeros(len(slices), np.bool_)
     rows = np.flatnonzero(prefixed & (slices.stops - slices.starts > PREFIX_SIZE))
     first[rows] = slices.data[slices.starts[rows] + PREFIX_SIZE] == 0

@@ -59,7 +59,7 @@ class NamedSchemas:
 
 
 class SchemaIds:
-    """Reader of the schemas that values name. Each decoder has its own, so that a GUID keeps its number."""
+    """Reader of the ids and GUIDs by which values name their schemas. A GUID keeps its number within one reader."""
 
     def __init__(self, header: str) -> None:
         """Set the name of the record header that names schemas."""
@@ -124,9 +124,9 @@ def prefixed_ids(slices: ByteSlices) -> Rows:
 
 
 def _last_headers(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]] | None:
-    """Return the place of each record's last header of that name in a list of different contents, or -1, and the list.
+    """Return the contents of each record's last header with the name `name`: an index by record, and the contents.
 
-    Returns None if no record has such a header.
+    The index is -1 for a record without the header. Returns None if no record has the header.
     """
     flat = pc.list_flatten(headers)
     hits = pc.indices_nonzero(pc.equal(pc.struct_field(flat, ["key"]), name))

@@ -42,9 +42,9 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """Cache of the schemas of one registry, safe to use from several threads.
+    """Client of one registry that caches schemas, safe to use from several threads.
 
-    `schema_registry` returns a process's own.
+    `schema_registry` returns the client that a process shares.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -82,7 +82,7 @@ class SchemaRegistry:
             raise unknown from error
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest schema of a subject, for which each call asks the registry.
+        """Return the newest schema of a subject. Each call requests it, because it may change.
 
         Raises the errors of `by_id`.
         """
@@ -103,7 +103,7 @@ class SchemaRegistry:
     def _refer(self, response: Mapping[str, Any], loaded: dict[tuple[str, int], tuple[str, str] | None]) -> None:
         """Add the schemas that a schema refers to, each after the schemas that it needs itself.
 
-        None in `known` marks a schema that is being loaded.
+        None in `loaded` marks a schema that is being loaded.
         """
         listed = response.get("references") or []
         for reference in listed if isinstance(listed, list) else [listed]:

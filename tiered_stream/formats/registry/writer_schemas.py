@@ -26,10 +26,10 @@ _NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_U
 
 
 class WriterSchemas(Generic[T]):
-    """Schemas of the kind `kind`, by their numbers, as `parse` makes them of registered schemas.
+    """Cache of parsed schemas by the numbers that stand for them.
 
-    A text in place of a schema is the reason why it cannot be used. `parse` returns its end, or raises
-    ConfigurationError.
+    All schemas have the kind `kind`. `parse` parses a registered schema. It returns a text, or raises
+    ConfigurationError, if the schema cannot be used; then the reason why is cached in place of a schema.
     """
 
     def __init__(self, registry: SchemaRegistry, kind: str, parse: Callable[[RegisteredSchema], T | str]) -> None:
@@ -39,9 +39,9 @@ class WriterSchemas(Generic[T]):
         self._cache: LRUCache[int, T | str] = LRUCache(_CACHED_SCHEMAS)
 
     def of(self, named: NamedSchemas) -> dict[int, T | str]:
-        """Return the schemas of all numbers of a batch's values, or a text with the reason in place of a schema.
+        """Return the schemas that a batch's values name, by number, or in place of a schema the reason why not.
 
-        Schemas that many values name are asked for first.
+        Schemas that many values name are requested first.
 
         Raises:
             SchemaRegistryError: the registry cannot be asked. A schema that it does not know is no error.
@@ -78,7 +78,7 @@ class WriterSchemas(Generic[T]):
 
 
 class NamingDecoder(ValueDecoder, Generic[T]):
-    """Decoder of values that name their schemas. One thread uses it, for any number of batches."""
+    """Decoder of values that name their schemas in a registry. One thread uses it, for any number of batches."""
 
     def __init__(
         self, settings: RegistrySettings, header: str, kind: str, parse: Callable[[RegisteredSchema], T | str]

@@ -39,9 +39,9 @@ def unwrapped_type(kind: pa.DataType) -> pa.StructType:
 
 
 def unwrapped(column: pa.StructArray) -> tuple[pa.StructArray, dict[int, str]]:
-    """Return the rows in the envelopes, and a reason for each value that is not an envelope, by its slot.
+    """Return the rows within envelopes, and by slot a reason for each value that is not an envelope.
 
-    A deleted row is returned as it was before. A row is null if the value was null or is not an envelope.
+    A deleted row is returned as it was before its deletion. A row is null if the value was null or is not an envelope.
     """
     present = column.is_valid()
     if _has(column.type, "payload"):

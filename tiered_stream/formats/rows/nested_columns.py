@@ -23,7 +23,7 @@ ColumnCheck = Callable[[pa.Array], Checked]
 def check_within(column: pa.Array, path: FieldPath, check: ColumnCheck) -> Checked:
     """Apply `check` to the values at `path`; return the new column, and a mark for each row with a marked value.
 
-    Marks of values below a null do not count. The column itself is returned if nothing in it changed.
+    Values within a null struct, list or map do not count. If `check` changed no value, `column` itself is returned.
     """
     if not path:
         return check(column)

@@ -67,12 +67,12 @@ class PartFormat:
 
     @property
     def reads_headers(self) -> bool:
-        """Return whether a record's headers decide how it is decoded."""
+        """Return whether values may name their schemas in a record header."""
         return self.registered and self.ids is SchemaIdsIn.DUAL
 
     @property
     def is_of_topic(self) -> bool:
-        """Return whether the schema is not known yet and depends on the topic."""
+        """Return whether the schema must still be requested from a registry, under a subject that has the topic."""
         return self.registered and not self.schema and TOPIC_IN_SUBJECT in (self.subject or TOPIC_IN_SUBJECT)
 
     def subject_for(self, topic: str, name: str) -> str:
@@ -114,7 +114,7 @@ class RowFormat:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether rows are Kafka's records, unchanged."""
+        """Return whether rows are Kafka's records, with all columns (perhaps without headers), unchanged."""
         renamed = any(name != own for name, own in self.kafka_columns)
         complete = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
         decodes = self.key.kind is not None or self.value.kind is not None

@@ -13,7 +13,10 @@ from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, 
 
 
 class UserTransform:
-    """User's function, imported by the constructor, which raises ConfigurationError if there is no such function."""
+    """User's function that changes decoded rows.
+
+    The constructor imports the function. It raises ConfigurationError if that fails.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = f"ingest.transform {name}"

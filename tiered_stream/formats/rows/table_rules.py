@@ -62,13 +62,13 @@ NO_RULES = TableRules()
 
 
 class UncertainCheckError(ValueError):
-    """Error of a check whose meaning is not certain here."""
+    """Error of a rule that is not certain to have the same meaning here as in Spark."""
 
 
 def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
-    """Return the rules that can be checked here for rows with these columns, with the columns' names in `schema`.
+    """Return the rules that can be checked here, for rows with the columns of `schema`.
 
-    Names that differ only by case are one column for Delta.
+    Names in the rules become the columns' names, because for Delta names that differ only by case are one column.
     """
 
     def is_certain(text: str) -> bool:
@@ -118,9 +118,9 @@ class RowRules:
         self._checks = [(name, parse_check(text, schema)) for name, text in rules.checks]
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """Return the rows as the table has them, and the reasons of rows that may not be in it, by row number.
+        """Return the rows with padded texts of `CHAR(n)`, and by row number the reason of each row that breaks a rule.
 
-        A text of `CHAR(n)` is padded before constraints are checked.
+        Texts are padded before constraints are checked.
         """
         reasons: dict[int, str] = {}
         too_long: dict[str, pa.BooleanArray] = {}
