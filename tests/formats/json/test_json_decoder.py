@@ -253,6 +253,12 @@ def test_the_kernel_is_compiled_once_wherever_the_values_lie() -> None:
     assert len(append_documents.signatures) == 1
 
 
+@pytest.mark.parametrize("value", [b"\0\2", b"\0", b"\0\0\2\2", b"\xff\1"])
+def test_bytes_that_begin_no_value_are_no_container(value: bytes) -> None:
+    found, reasons = decoded(LONGS, [b'{"x":1,"y":2}', b'{"x":' + value + b',"y":3}', b'{"x":5,"y":6}'])
+    assert found == [{"x": 1, "y": 2}, None, {"x": 5, "y": 6}] and list(reasons) == [1]
+
+
 def test_a_value_that_takes_too_much_memory_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_builder, "MAX_MEMORY", 1 << 20)
     kind = pa.struct([("x", pa.list_(pa.field("element", pa.struct([(f"f{at}", pa.int64()) for at in range(50)]))))])

@@ -68,7 +68,7 @@ def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any]
         row[kernels.FORM], row[kernels.NAME_AT], row[kernels.NAME_SIZE] = _form(field.type), len(names), len(name)
         names += name.ljust(len(name) + 8, b"\0")
         row[kernels.FIELDS] = len(list(builder.children(node)))
-        row[kernels.OPENING] = _OPENINGS.get(row[kernels.FORM], 0)
+        row[kernels.OPENING] = _OPENINGS.get(row[kernels.FORM], -1)
         if types.is_decimal(field.type):
             row[kernels.SCALE], row[kernels.LIMIT] = field.type.scale, 10 ** min(field.type.precision, 18)
         elif types.is_timestamp(field.type):

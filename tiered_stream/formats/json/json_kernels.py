@@ -50,7 +50,7 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
 
 # Columns of `plan`, which has a row for each node.
 #   FORM           the column's form
-#   OPENING        first byte of a container
+#   OPENING        first byte of a container, -1 for other nodes
 #   NAME_AT, _SIZE place of a field's name in `names`, with its quotes
 #   FOLLOWS        field that came after this one last time, or in an object's own row the first field; -1: unknown
 #   FIELDS         number of an object's fields
