@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -81,23 +82,21 @@ def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
 
     The value is null if the field was not written and has no default of its own.
     """
-    name = field.name
+    get = attrgetter(field.name)
     if is_map(field):
-        key, value = (field.message_type.fields_by_name[part] for part in ("key", "value"))
-        of_key, of_value = _converter(key, kind.key_type), _converter(value, kind.item_type)
-        return lambda message: [
-            (of_key(entry), of_value(getattr(message, name)[entry])) for entry in getattr(message, name)
-        ]
+        entry = field.message_type.fields_by_name
+        of_key, of_value = _converter(entry["key"], kind.key_type), _converter(entry["value"], kind.item_type)
+        return lambda message: [(of_key(key), of_value(value)) for key, value in get(message).items()]
     if field.is_repeated:
         convert = _converter(field, kind.value_type)
-        return lambda message: [convert(item) for item in getattr(message, name)]
+        return lambda message: [convert(item) for item in get(message)]
     convert = _converter(field, kind)
     if not field.has_presence:
         # Like Java, a field without presence that has its default value counts as not written.
-        return lambda message: None if _is_zero(getattr(message, name)) else convert(getattr(message, name))
+        return lambda message: None if _is_zero(get(message)) else convert(get(message))
     if field.has_default_value:
-        return lambda message: convert(getattr(message, name))
-    return lambda message: convert(getattr(message, name)) if message.HasField(name) else None
+        return lambda message: convert(get(message))
+    return lambda message: convert(get(message)) if message.HasField(field.name) else None
 
 
 def _is_zero(value: Any) -> bool:
