@@ -28,10 +28,9 @@ class RegisteredSchema:
     """Schema with all schemas that it refers to, directly or not.
 
     `references` has (name, text) of these schemas, each after the schemas that it needs itself. `kind` is AVRO,
-    PROTOBUF or JSON. `id` is -1 if the registry did not state it.
+    PROTOBUF or JSON.
     """
 
-    id: int
     kind: str
     text: str
     references: tuple[tuple[str, str], ...]
@@ -55,30 +54,24 @@ class SchemaRegistry:
         self._unknown: TTLCache[int | UUID, bool] = TTLCache(_MAX_UNKNOWN, _UNKNOWN_SECONDS)
         self._lock = Lock()
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
-        """Return the schema that writers name by this id.
+    def by_id(self, schema_id: int | UUID) -> RegisteredSchema:
+        """Return the schema that writers name by this id or, in a record header, by this GUID.
 
         Raises:
             UnknownSchemaError: the registry has no such schema, and is not asked again for a minute.
             SchemaRegistryError: the registry cannot be asked, as in `RegistryConnection.get`.
         """
-        return self._named(schema_id, f"/schemas/ids/{schema_id}")
-
-    def by_guid(self, guid: UUID) -> RegisteredSchema:
-        """Return the schema that writers name by this GUID in a record header. Raises the errors of `by_id`."""
-        return self._named(guid, f"{GUIDS}{guid}")
-
-    def _named(self, name: int | UUID, path: str) -> RegisteredSchema:
         # The text is the same each time, because it is the reason in dead letters.
-        unknown = UnknownSchemaError(f"the schema registry has no schema {name}")
+        unknown = UnknownSchemaError(f"the schema registry has no schema {schema_id}")
         with self._lock:
-            if name in self._unknown:
+            if schema_id in self._unknown:
                 raise unknown
+        path = "/schemas/ids/" if isinstance(schema_id, int) else GUIDS
         try:
-            return self._schemas.get(name, lambda: self._load(path, name if isinstance(name, int) else -1))
+            return self._schemas.get(schema_id, lambda: self._load(f"{path}{schema_id}"))
         except UnknownSchemaError as error:
             with self._lock:
-                self._unknown[name] = True
+                self._unknown[schema_id] = True
             raise unknown from error
 
     def latest(self, subject: str) -> RegisteredSchema:
@@ -86,19 +79,17 @@ class SchemaRegistry:
 
         Raises the errors of `by_id`.
         """
-        return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest", -1)
+        return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest")
 
-    def _load(self, path: str, schema_id: int) -> RegisteredSchema:
+    def _load(self, path: str) -> RegisteredSchema:
         response = self._connection.get(path)
         references: dict[tuple[str, int], tuple[str, str] | None] = {}
         try:
             self._refer(response, references)
         except UnknownSchemaError as error:
             raise SchemaRegistryError(f"{path} refers to what is not there: {error}") from error
-        known = response.get("id", schema_id)
-        kind = response.get("schemaType", "AVRO")
-        return RegisteredSchema(known if isinstance(known, int) else -1, str(kind), _text(path, response),
-                                tuple(reference for reference in references.values() if reference))  # fmt: skip
+        loaded = tuple(reference for reference in references.values() if reference)
+        return RegisteredSchema(str(response.get("schemaType", "AVRO")), _text(path, response), loaded)
 
     def _refer(self, response: Mapping[str, Any], loaded: dict[tuple[str, int], tuple[str, str] | None]) -> None:
         """Add the schemas that a schema refers to, each after the schemas that it needs itself.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -56,25 +57,22 @@ class WriterSchemas(Generic[T]):
             writer = self._cache.get(number)
             if writer is None and unknown < _MAX_UNKNOWN:
                 try:
-                    writer = self._cache[number] = self._parsed(named.name(number), self._registered(named, number))
+                    writer = self._cache[number] = self._load(named.guids.get(number, number))
                 except UnknownSchemaError as error:
                     unknown += 1
                     writer = str(error)
             writers[number] = _NOT_REQUESTED if writer is None else writer
         return writers
 
-    def _parsed(self, name: str, schema: RegisteredSchema) -> T | str:
+    def _load(self, schema_id: int | UUID) -> T | str:
+        schema = self._registry.by_id(schema_id)
         if schema.kind != self._kind:
-            return f"schema {name} is of the format {schema.kind[:20]}, not {self._kind}"
+            return f"schema {schema_id} is of the format {schema.kind[:20]}, not {self._kind}"
         try:
             parsed = self._parse(schema)
         except ConfigurationError as error:
-            return f"schema {name}: {error}"
-        return f"schema {name} {parsed}" if isinstance(parsed, str) else parsed
-
-    def _registered(self, named: NamedSchemas, number: int) -> RegisteredSchema:
-        guid = named.guids.get(number)
-        return self._registry.by_id(number) if guid is None else self._registry.by_guid(guid)
+            return f"schema {schema_id}: {error}"
+        return f"schema {schema_id} {parsed}" if isinstance(parsed, str) else parsed
 
 
 class NamingDecoder(ValueDecoder, Generic[T]):
