@@ -27,9 +27,6 @@ _SNAPSHOT_RECORD = 3
 _ID_BYTES = 16
 _LISTED_VALUES = 1 << 14
 
-# Places in the kernel's state: its position, the offset after the batches that it has read, the number of values found.
-_AT, _NEXT_OFFSET, _COUNT = range(3)
-
 
 @kernel
 def _is_wanted(data: Any, at: Int, stop: Int, topic_ids: Any) -> Any:
@@ -111,9 +108,12 @@ def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count
 
 
 @kernel
-def _scan(data: Any, topic_ids: Any, max_batch: Int, places: Any, state: Any) -> None:
-    """Scan whole batches from `state[_AT]` on, up to a batch that is cut off or must be read by `read_values`."""
-    at, count = state[_AT], 0
+def _scan(data: Any, at: Int, topic_ids: Any, max_batch: Int, places: Any) -> Any:
+    """Scan whole batches from `at` on, up to a batch that is cut off or must be read by `read_values`.
+
+    Returns the position after the batches, the offset after them, and the number of rows in `places`.
+    """
+    at, next_offset, count = np.int64(at), np.int64(0), np.int64(0)
     while data.shape[0] - at >= header.HEADER_SIZE:
         length = load_int32(data, at + header.LENGTH_AT)
         end = at + header.LENGTH_END + length
@@ -123,9 +123,9 @@ def _scan(data: Any, topic_ids: Any, max_batch: Int, places: Any, state: Any) ->
         more = _scan_batch(data, at, end, topic_ids, places, count)
         if more < 0:
             break
-        state[_NEXT_OFFSET] = load_int64(data, at) + load_int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
+        next_offset = load_int64(data, at) + load_int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
         at, count = end, more
-    state[_AT], state[_COUNT] = at, count
+    return at, next_offset, count
 
 
 def scan_values(
@@ -137,17 +137,14 @@ def scan_values(
     """
     pairs = sorted(np.frombuffer(topic_id, ">i8").tolist() for topic_id in topic_ids)
     sorted_ids = np.array(pairs, np.int64).reshape(-1, 2)
-    raw, places = np.frombuffer(data, np.uint8), np.empty((_LISTED_VALUES, 3), np.int64)
-    state = np.zeros(3, np.int64)
+    raw, places, at = np.frombuffer(data, np.uint8), np.empty((_LISTED_VALUES, 3), np.int64), 0
     while True:
-        begin = int(state[_AT])
-        _scan(raw, sorted_ids, limits.batch.most, places, state)
-        at, next_offset, count = state.tolist()
-        if at > begin:
+        end, next_offset, count = _scan(raw, at, sorted_ids, limits.batch.most, places)
+        if end > at:
             listed = places[:count].tolist()
             yield next_offset, ((offset, bytes(data[place : place + size])) for offset, place, size in listed)
-        first = next(read_values(memoryview(data)[at:], limits), None)
+        first = next(read_values(memoryview(data)[end:], limits), None)
         if first is None:
             return
         yield first
-        state[_AT] = at + header.LENGTH_END + int.from_bytes(data[at + 8 : at + 12], "big")
+        at = end + header.LENGTH_END + int.from_bytes(data[end + header.LENGTH_AT : end + header.LENGTH_END], "big")

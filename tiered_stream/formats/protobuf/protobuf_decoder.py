@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, message_factory
-from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from tiered_stream.errors import CorruptDataError
@@ -104,8 +104,11 @@ def _is_zero(value: Any) -> bool:
 
 
 def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
-    if field.enum_type is not None:
-        return _symbol_of(field.enum_type)
+    enum = field.enum_type
+    if enum is not None:
+        names = symbols(enum)
+        # Java has this name for a number without a name.
+        return lambda number: names.get(number, f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}")
     if field.message_type is not None:
         is_time = time_type(field.message_type) is not None
         return (lambda time: _microseconds(field, time)) if is_time else _struct_of(field.message_type, kind)
@@ -115,12 +118,6 @@ def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
         case FieldDescriptor.CPPTYPE_UINT64:
             return lambda number: number - (1 << 64) if number >> 63 else number
     return lambda value: value
-
-
-def _symbol_of(enum: EnumDescriptor) -> _Convert:
-    """Return a function from an enum's number to its name, or to Java's name for a number without a name."""
-    names = symbols(enum)
-    return lambda number: names.get(number, f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}")
 
 
 def _microseconds(field: FieldDescriptor, time: Message) -> int:
