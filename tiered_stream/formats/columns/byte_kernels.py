@@ -81,7 +81,7 @@ def from_zigzag(value: Any) -> Int:
 @inlined
 def load_double(data: Any, at: Int) -> Any:
     """Return the little-endian double at a position."""
-    return load_uint64_le(data, at).view(np.float64)
+    return np.uint64(load_uint64_le(data, at)).view(np.float64)
 
 
 @inlined
