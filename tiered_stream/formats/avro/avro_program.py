@@ -309,7 +309,7 @@ def _encoded_number(kind: Primitive, value: Any) -> bytes | None:
 
 
 def _fits(content: bytes, decimal: Decimal) -> bool:
-    return abs(int.from_bytes(content, signed=True)) < 10**decimal.precision
+    return bool(abs(int.from_bytes(content, signed=True)) < 10**decimal.precision)
 
 
 def _varint(number: int) -> bytes:

@@ -119,8 +119,8 @@ def has_duplicate_key(columns: Any, node: Int, first: Int, key_table: Any) -> An
         size *= 2
     if size >= key_table.shape[0]:
         return True
-    for place in range(size):
-        key_table[place] = -1
+    for entry in range(size):
+        key_table[entry] = -1
     for slot in range(first, last):
         at, length = _key(columns, node, slot)
         place = np.int64(hash_bytes(columns[1], at, at + length, np.uint64(key_table[key_table.shape[0] - 1]))) & (

@@ -71,7 +71,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
         rows = np.flatnonzero(names_first)
         for _, at in grouped(numbers[rows]):
             self._refuse_others(messages, rows[at], (0,))
-        for row in np.flatnonzero(has_prefix & ~names_first):
+        for row in np.flatnonzero(has_prefix & ~names_first).tolist():
             indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:]) if numbers[row] >= 0 else ((), 0)
             messages.sizes[row] = PREFIX_SIZE + size if size else 0
             self._refuse_others(messages, np.array([row]), indexes if size else None)

@@ -172,7 +172,8 @@ class RowFormat:
 
 def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
     """Return the format that `RowFormat.to_json` has written, with the properties `registry`."""
-    return replace(_from_json(RowFormat, orjson.loads(text)), registry=registry)
+    written: RowFormat = _from_json(RowFormat, orjson.loads(text))
+    return replace(written, registry=registry)
 
 
 _type_hints = cache(get_type_hints)
@@ -184,7 +185,7 @@ def _from_json(kind: Any, value: Any) -> Any:
         return None
     if get_origin(kind) is UnionType:  # of a type and None
         kind = get_args(kind)[0]
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         kinds = _type_hints(kind)
         return kind(**{name: _from_json(kinds[name], part) for name, part in value.items()})
     if get_origin(kind) is tuple:
