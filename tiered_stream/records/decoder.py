@@ -198,22 +198,17 @@ class RecordBatchDecoder:
         """
         located, missing = 0, TARGET_BYTES
         for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & header.CODEC_MASK != 0):
-            count = self._unpack(view, run, unpacked, missing) if packed else self._locate_plain(run, missing)
+            if packed:
+                count = self._unpack(view, run, unpacked, missing)
+            else:
+                end = run[0, kernels.RECORDS_START] + missing
+                count = min(int(np.searchsorted(run[:, kernels.RECORDS_END], end)) + 1, len(run))
+            self._check_counts(run[:count])
             located += count
             missing -= _record_bytes(run[:count])
             if count < len(run) or missing <= 0:
                 break
         return located
-
-    def _locate_plain(self, batches: Table, target_bytes: int) -> int:
-        """Do what `_locate_records` does, for uncompressed batches and up to `target_bytes` of records."""
-        sizes = batches[:, kernels.SIZE] - header.HEADER_SIZE
-        located = batches[: int(np.searchsorted(np.cumsum(sizes), target_bytes)) + 1]
-        ends = located[:, kernels.POSITION] + located[:, kernels.SIZE]
-        located[:, kernels.RECORDS_START] = ends - sizes[: len(located)]
-        located[:, kernels.RECORDS_END], located[:, kernels.UNPACKED] = ends, 0
-        self._check_counts(located)
-        return len(located)
 
     def _check_counts(self, located: Table) -> None:
         """Check the record counts of batches whose records are located, against their sizes and the limit."""
@@ -248,7 +243,6 @@ class RecordBatchDecoder:
                     break
         if places:  # NumPy cannot infer the width of an empty list
             batches[: len(places), kernels.RECORDS_START :] = places
-            self._check_counts(batches[: len(places)])
         return len(places)
 
     def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: DecompressedRecords) -> int:

@@ -25,7 +25,8 @@ SMALLEST_BATCH = min(header.SMALLEST.values())
 POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, MAGIC = range(9)
 # Lowest offset that a legacy message set may hold. The set's own offset is the offset of its last message.
 LOWEST_OFFSET = LAST_OFFSET_DELTA
-# Columns that the caller fills: where the records begin and end, and whether in `unpacked` or in the raw data.
+# Where the records begin and end, and whether in `unpacked` or in the raw data. The caller fills these columns for
+# compressed batches and legacy message sets.
 RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
 BATCH_COLUMNS = 12
 
@@ -158,6 +159,7 @@ def scan_batches(
             batch[BASE_TIMESTAMP] = load_int64(data, at + header.BASE_TIMESTAMP_AT)
             batch[MAX_TIMESTAMP] = load_int64(data, at + header.MAX_TIMESTAMP_AT)
             batch[COUNT] = load_int32(data, at + header.COUNT_AT)
+            batch[RECORDS_START], batch[RECORDS_END], batch[UNPACKED] = at + header.HEADER_SIZE, at + size, 0
             last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
             state[NEXT_OFFSET] = last_offset + 1
             is_listed = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset and batch[COUNT] > 0
