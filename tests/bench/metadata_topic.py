@@ -36,7 +36,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
 )
 from tiered_stream.model import TopicPartition
 from tiered_stream.records import header
-from tiered_stream.records.crc_kernels import crc
+from tiered_stream.records.intrinsics import crc32c
 
 FIRST, AGAIN = "the segments of a topic, at first", "the same, by what was kept"
 _MAY_TAKE = {FIRST: 15.0, AGAIN: 1.0}
@@ -123,7 +123,7 @@ def _big(numbers: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, np.dtype[n
 @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
 def _sum_up(batches: Any, sums: Any) -> None:
     for index in range(len(batches)):
-        sums[index] = crc(batches[index], header.ATTRIBUTES_AT, batches.shape[1])
+        sums[index] = crc32c(batches[index], header.ATTRIBUTES_AT, batches.shape[1])
 
 
 def fill_metadata_topic(broker: KafkaBroker, cluster: Cluster) -> None:

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.records import hash_kernels
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
-from tiered_stream.records.hashed_columns import HASHED
-from tiered_stream.records.row_hash import row_hashes
+from tiered_stream.records.row_hash import HASHED, row_hashes
 
 Row = dict[str, Any]
 

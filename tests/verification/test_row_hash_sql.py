@@ -14,8 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
-from tiered_stream.records.hashed_columns import HASHED, row_hash_sql
-from tiered_stream.records.row_hash import row_hashes
+from tiered_stream.records.row_hash import HASHED, row_hash_sql, row_hashes
 
 ROWS = 6_000
 LENGTHS = (*range(42), *range(60, 70), 127, 128, 255, 256, 1_000, 65_537)

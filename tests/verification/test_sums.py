@@ -14,8 +14,7 @@ from tests.archives import planned
 from tests.delta.archive import ODD, everything, options
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.records.hashed_columns import BUCKET, HASHED
-from tiered_stream.records.row_hash import Numbers, bucket_sums, row_hashes
+from tiered_stream.records.row_hash import BUCKET, HASHED, Numbers, bucket_sums, row_hashes
 from tiered_stream.verification import sums
 from tiered_stream.verification.hashing import Hashing
 from tiered_stream.verification.sums import hashed_split, together

@@ -14,7 +14,7 @@ from tests.stack.topics import create_tiered_topic, wait_until_tiered
 from tiered_stream import land, verify
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.records.hashed_columns import BUCKET
+from tiered_stream.records.row_hash import BUCKET
 from tiered_stream.verification.verify_report import Kind, PartitionReport, VerifyReport
 
 pytestmark = pytest.mark.slow

@@ -10,36 +10,37 @@ import pyarrow as pa
 
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError, UnsupportedDataError
 from tiered_stream.formats.columns.decoded import ValueDecoder
-from tiered_stream.formats.columns.schema_growth import adopted
+from tiered_stream.formats.columns.schema_growth import grown
 from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Envelope, Evolution, Format
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_from_text, schema_to_text
 
 if TYPE_CHECKING:
     from tiered_stream.formats.registry.registry_connection import RegistrySettings
-    from tiered_stream.formats.registry.schema_ids import NamingDecoder
     from tiered_stream.formats.registry.schema_registry import RegisteredSchema
 
 _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
 """Names of the record headers that name the schemas of keys and values (Confluent: `SchemaId`)."""
 
 
-def open_decoder(how: RowFormat, name: str) -> ValueDecoder | None:
-    """Return the decoder of keys or values (`name`) for a row format, or None if their bytes stay as they are.
+def open_decoder(row_format: RowFormat, name: str) -> ValueDecoder | None:
+    """Return the decoder of keys or values (`name` is `key` or `value`), or None if their format is binary.
 
-    The schema must be known. If values name their schemas in a registry, the decoder is a `NamingDecoder`.
+    The schema must be in the row format.
 
     Raises:
         ConfigurationError: the schema is invalid, or no table can have its types.
     """
-    part = how.key if name == KEY else how.value
+    part = row_format.key if name == KEY else row_format.value
     try:
-        evolution = Evolution.NONE if name == KEY else how.evolution
-        return _open_registered(part, how, name, evolution) if part.registered else _open(part, how, evolution)
+        evolution = Evolution.NONE if name == KEY else row_format.evolution
+        if part.registered:
+            return _open_registered(part, row_format, name, evolution)
+        return _open(part, row_format, evolution)
     except UnsupportedDataError as error:
         raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
 
 
-def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecoder | None:
+def _open(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> ValueDecoder | None:
     match part.format:
         case Format.BINARY:
             return None
@@ -48,15 +49,10 @@ def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecode
 
             return TextDecoder()
         case Format.JSON:
-            from tiered_stream.formats.json.json_decoder import JsonDecoder
+            from tiered_stream.formats.json.json_widening import json_decoder
 
-            kind = pa.struct(list(schema_from_text(part.schema)))
-            if evolution is not Evolution.WIDEN:
-                return JsonDecoder(kind, how.zone)
-            from tiered_stream.formats.json.json_widening import WideningJsonDecoder
-
-            column = _as_in_table(part, how)
-            return WideningJsonDecoder(kind if column is None else adopted(kind, column, add=False), how.zone)
+            kind = _json_kind(part, row_format, evolution)
+            return json_decoder(kind, row_format.zone, widens=evolution is Evolution.WIDEN)
         case Format.AVRO:
             from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 
@@ -67,19 +63,20 @@ def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecode
             return ProtobufDecoder(b64decode(part.schema), part.message)
 
 
-def _open_registered(part: PartFormat, how: RowFormat, name: str, evolution: Evolution) -> NamingDecoder:
-    header, registry = _HEADERS[name], _registry_of(how)
-    column = _as_in_table(part, how) if evolution is Evolution.WIDEN else None
+def _open_registered(part: PartFormat, row_format: RowFormat, name: str, evolution: Evolution) -> ValueDecoder:
+    header, registry = _HEADERS[name], _registry_of(row_format)
     match part.format:
         case Format.JSON:
-            from tiered_stream.formats.registry.registry_json import JsonTarget, RegistryJsonDecoder
+            from tiered_stream.formats.registry.registry_json import RegistryJsonDecoder
 
-            kind = pa.struct(list(schema_from_text(part.schema)))
-            kind = kind if column is None else adopted(kind, column, add=False)
-            return RegistryJsonDecoder(registry, JsonTarget(kind, how.zone, part.message, evolution), header=header)
+            kind = _json_kind(part, row_format, evolution)
+            return RegistryJsonDecoder(
+                registry, kind, row_format.zone, record=part.message, evolution=evolution, header=header
+            )
         case Format.AVRO:
             from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
 
+            column = _as_in_table(part, row_format) if evolution is Evolution.WIDEN else None
             return RegistryDecoder(
                 registry, part.schema, part.references, header=header, evolution=evolution, column=column
             )
@@ -90,22 +87,31 @@ def _open_registered(part: PartFormat, how: RowFormat, name: str, evolution: Evo
     raise ConfigurationError(f"the format {part.format.value} has no schemas in a registry")
 
 
-def _as_in_table(part: PartFormat, how: RowFormat) -> pa.DataType | None:
-    """Return the type that whole values have according to the table's columns, or None if it is not known."""
-    if part.kind is None or how.envelope is Envelope.NONE:
+def _json_kind(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> pa.StructType:
+    """Return the type of a JSON format's schema; with Evolution.WIDEN, with wider number types of the table."""
+    kind = pa.struct(list(schema_from_text(part.schema)))
+    column = _as_in_table(part, row_format) if evolution is Evolution.WIDEN else None
+    return kind if column is None else grown(kind, column, add=False, widen=True)
+
+
+def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
+    """Return the type of whole values, in their envelope, by the table's columns; None if the columns are unknown."""
+    if part.kind is None or row_format.envelope is Envelope.NONE:
         return part.kind
     row = pa.struct([("before", part.kind), ("after", part.kind)])
     return pa.struct([*row, ("payload", row)])
 
 
-def _registry_of(how: RowFormat) -> RegistrySettings:
+def _registry_of(row_format: RowFormat) -> RegistrySettings:
     from tiered_stream.formats.registry.registry_connection import RegistrySettings
 
-    return RegistrySettings.parse(how.registry, REGISTRY_PREFIX)
+    return RegistrySettings.parse(row_format.registry, REGISTRY_PREFIX)
 
 
-def with_registered(part: PartFormat, how: RowFormat, subject: str) -> PartFormat:
-    """Return the format with the subject's newest schema, if a registry has the schemas and none is set yet.
+def with_registered(part: PartFormat, row_format: RowFormat, subject: str) -> PartFormat:
+    """Return the format with the subject's newest schema in the registry.
+
+    The format is returned unchanged if its schemas are not in a registry, or if it has a schema.
 
     Raises:
         SchemaRegistryError: the registry does not return the schema.
@@ -116,32 +122,32 @@ def with_registered(part: PartFormat, how: RowFormat, subject: str) -> PartForma
     from tiered_stream.formats.registry.schema_registry import schema_registry
 
     try:
-        found = schema_registry(_registry_of(how)).latest(subject)
+        schema = schema_registry(_registry_of(row_format)).latest(subject)
     except UnknownSchemaError as error:
         raise UnknownSchemaError(
             f"{error}; if writers use another subject, set ingest.value.subject.name.strategy or ingest.value.subject "
             "(of keys: ingest.key.…)"
         ) from error
-    if found.kind != part.format.value.upper():
+    if schema.kind != part.format.value.upper():
         raise ConfigurationError(
-            f"the newest schema of {subject!r} in the registry is of the format {found.kind[:20]}, and the setting "
+            f"the newest schema of {subject!r} in the registry is of the format {schema.kind[:20]}, and the setting "
             f"says {part.format.value}: correct the format"
         )
     try:
-        return _with_schema(part, found)
+        return _with_schema(part, schema)
     except ConfigurationError as error:
         raise ConfigurationError(f"the newest schema of {subject!r} in the registry: {error}") from error
 
 
-def _with_schema(part: PartFormat, found: RegisteredSchema) -> PartFormat:
+def _with_schema(part: PartFormat, schema: RegisteredSchema) -> PartFormat:
     if part.format is Format.AVRO:
-        return replace(part, schema=found.text, references=tuple(text for _, text in found.references))
+        return replace(part, schema=schema.text, references=tuple(text for _, text in schema.references))
     if part.format is Format.JSON:
         from tiered_stream.formats.json.json_schema import json_schema_kind
 
         return replace(
-            part, schema=schema_to_text(pa.schema(list(json_schema_kind(found.text, dict(found.references)))))
+            part, schema=schema_to_text(pa.schema(list(json_schema_kind(schema.text, dict(schema.references)))))
         )
     from tiered_stream.formats.registry.registry_protobuf import registered_descriptors
 
-    return replace(part, schema=b64encode(registered_descriptors(found)).decode())
+    return replace(part, schema=b64encode(registered_descriptors(schema)).decode())

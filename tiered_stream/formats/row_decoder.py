@@ -13,7 +13,6 @@ from tiered_stream.formats.columns.conform import conform
 from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.columns.schema_growth import grown, mark_grown
 from tiered_stream.formats.open_decoder import open_decoder
-from tiered_stream.formats.registry.schema_ids import NamingDecoder
 from tiered_stream.formats.rows.envelope import unwrapped
 from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, OnDecodeError
@@ -30,7 +29,10 @@ _Failures = dict[int, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Result for a batch of records. Each record is in `rows` or in `dead`, unless the user's function left it out."""
+    """Rows and dead letters of a batch of records.
+
+    Each record is in `rows` or in `dead`, unless the user's function left it out.
+    """
 
     rows: pa.RecordBatch
     """Rows with the table's columns and hidden columns (`kafka_columns`)."""
@@ -41,11 +43,11 @@ class DecodedRows:
 class RowDecoder:
     """Decoder of records for one table, used by one thread. Raises ConfigurationError as `open_decoder` does."""
 
-    def __init__(self, how: RowFormat) -> None:
-        self._how = how
-        self._decoders = {name: open_decoder(how, name) for name in (KEY, VALUE)}
-        self._rules = RowRules(how.rules, how.written)
-        self._transform = UserTransform(how.transform) if how.transform else None
+    def __init__(self, row_format: RowFormat) -> None:
+        self._row_format = row_format
+        self._decoders = {name: open_decoder(row_format, name) for name in (KEY, VALUE)}
+        self._rules = RowRules(row_format.rules, row_format.written)
+        self._transform = UserTransform(row_format.transform) if row_format.transform else None
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
         """Decode records of one partition, which are in offset order.
@@ -57,11 +59,11 @@ class RowDecoder:
             TableError: the user's function failed, or returned something other than it promised.
         """
         failures: _Failures = {}
-        key = self._part(self._how.key, KEY, records, failures)
-        value = self._part(self._how.value, VALUE, records, failures)
-        if failures and self._how.on_error is OnDecodeError.FAIL:
+        key = self._part(self._row_format.key, KEY, records, failures)
+        value = self._part(self._row_format.value, VALUE, records, failures)
+        if failures and self._row_format.on_error is OnDecodeError.FAIL:
             raise _error(records, failures)
-        if self._how.on_error is OnDecodeError.NULL:
+        if self._row_format.on_error is OnDecodeError.NULL:
             failures = {}
         rows = self._assembled(records, key, value)
         if failures:
@@ -69,28 +71,25 @@ class RowDecoder:
             alive[list(failures)] = False
             rows = rows.filter(pa.array(alive))
         if self._transform is not None and rows.num_rows:
-            rows = self._transform.apply(rows, self._how.written)
+            rows = self._transform.apply(rows, self._row_format.written)
         rows = self._within_rules(records, rows, failures)
         return DecodedRows(rows, _dead_letters(records, failures) if failures else None)
 
     def _part(self, part: PartFormat, name: str, records: pa.RecordBatch, failures: _Failures) -> pa.Array:
-        """Return the decoded keys or values with the table's type, and add failures.
+        """Return the decoded keys or values with the table's type, and add the records that fail to `failures`.
 
-        With `ingest.schemaEvolution`, new fields stay in the type.
+        With `ingest.schemaEvolution`, the type also has fields that the table does not have yet.
         """
         decoder = self._decoders[name]
         values = records.column(name)
         if decoder is None:
             return values
-        if isinstance(decoder, NamingDecoder) and part.reads_headers:
-            found = decoder.decode(values, records.column(HEADERS))
-        else:
-            found = decoder.decode(values)
-        column, reasons = found.column, dict(found.reasons)
-        if name == VALUE and self._how.envelope is Envelope.DEBEZIUM:
+        decoded = decoder.decode(values, records.column(HEADERS) if part.reads_headers else None)
+        column, reasons = decoded.column, dict(decoded.reasons)
+        if name == VALUE and self._row_format.envelope is Envelope.DEBEZIUM:
             column, foreign = unwrapped(column)
             reasons |= foreign
-        kind, evolution = part.kind, self._how.evolution
+        kind, evolution = part.kind, self._row_format.evolution
         if name == VALUE and evolution is not Evolution.NONE:
             kind = grown(kind, column.type, widen=evolution is Evolution.WIDEN)
         conformed, misfit = conform(column, kind)
@@ -111,17 +110,19 @@ class RowDecoder:
             whole = key if source.part == KEY else value
             return whole if source.field is None else pc.struct_field(whole, [source.field])
 
-        layout = list(self._how.layout(kind))
+        layout = list(self._row_format.layout(kind))
         arrays = [column(source) for _, source in layout]
         schema = pa.schema([field for field, _ in layout])
-        return pa.RecordBatch.from_arrays(arrays, schema=schema if kind == self._how.value.kind else mark_grown(schema))
+        return pa.RecordBatch.from_arrays(
+            arrays, schema=schema if kind == self._row_format.value.kind else mark_grown(schema)
+        )
 
     def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
-        """Return the rows that the table accepts.
+        """Return the rows that the table accepts, and add the records of other rows to `failures`.
 
-        The records of all other rows become failures, with all rows of the record.
+        If one row of a record is not accepted, all rows of the record are left out.
         """
-        if not self._how.rules:
+        if not self._row_format.rules:
             return rows
         rows, broken = self._rules.apply(rows)
         if not broken:
@@ -130,7 +131,7 @@ class RowDecoder:
         of_records = records.column(OFFSET).to_numpy()
         for row, reason in broken.items():
             failures.setdefault(int(np.searchsorted(of_records, offsets[row])), (ROW, reason))
-        if self._how.on_error is not OnDecodeError.DEAD_LETTER:
+        if self._row_format.on_error is not OnDecodeError.DEAD_LETTER:
             raise _error(records, failures)
         return rows.filter(pa.array(~np.isin(offsets, offsets[list(broken)])))
 
@@ -147,13 +148,13 @@ def _error(records: pa.RecordBatch, failures: _Failures) -> UndecodableRecordErr
 
 def _dead_letters(records: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
     slots = sorted(failures)
-    dead = records.take(pa.array(slots, pa.int64()))
+    dead_records = records.take(pa.array(slots, pa.int64()))
     names = [name for name in DEAD_LETTER_SCHEMA.names if name in records.schema.names]
-    columns = {name: dead.column(name) for name in names}
+    columns = {name: dead_records.column(name) for name in names}
     columns["failed"] = pa.array([failures[slot][0] for slot in slots], pa.string())
     columns["reason"] = pa.array([failures[slot][1] for slot in slots], pa.string())
-    made = [columns.get(each.name, pa.nulls(len(slots), each.type)) for each in DEAD_LETTER_SCHEMA]
-    return pa.RecordBatch.from_arrays(made, schema=DEAD_LETTER_SCHEMA)
+    arrays = [columns.get(field.name, pa.nulls(len(slots), field.type)) for field in DEAD_LETTER_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=DEAD_LETTER_SCHEMA)
 
 
 def table_view(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,9 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", HEADERS_TYPE)])
 
 
 def record_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:
-    """Return the schema of every `pyarrow.RecordBatch` that is yielded. `columns=None` means all columns.
+    """Return the schema of the Arrow batches that hold records, with all columns or only with those in `columns`.
 
-    Spark requires exactly this schema.
+    The types and their order are those of Spark's `kafka` source, which Spark requires exactly.
     """
     whole = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
     return whole if columns is None else pa.schema([whole.field(name) for name in columns])
@@ -52,9 +51,9 @@ def _ends(rows: int) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BytesBuffers:
-    """Buffers for `rows` byte strings with at most `size` bytes in total.
+    """Arrow buffers of a column for `rows` byte strings with at most `size` bytes in total.
 
-    Fresh pages that are never written take no memory.
+    Buffers that are larger than needed take no more memory, because only pages that are written take memory.
     """
 
     ends: np.ndarray[Any, Any]
@@ -77,9 +76,9 @@ class BytesBuffers:
 
 @dataclass(frozen=True, slots=True)
 class HeaderBuffers:
-    """Buffers for at most `most` headers of `rows` records.
+    """Arrow buffers of the column `headers` for `rows` records, which have at most `max_headers` headers in total.
 
-    Keys and values of the headers have room for `size` bytes each.
+    All keys together may have `size` bytes, and all values together too.
     """
 
     ends: np.ndarray[Any, Any]
@@ -89,8 +88,8 @@ class HeaderBuffers:
     values: BytesBuffers
 
     @classmethod
-    def allocate(cls, rows: int, most: int, size: int) -> HeaderBuffers:
-        keys, values = BytesBuffers.allocate(most, size), BytesBuffers.allocate(most, size)
+    def allocate(cls, rows: int, max_headers: int, size: int) -> HeaderBuffers:
+        keys, values = BytesBuffers.allocate(max_headers, size), BytesBuffers.allocate(max_headers, size)
         return cls(_ends(rows), _bitmap(rows), np.zeros(1, np.int64), keys, values)
 
     def columns(self) -> tuple[Any, ...]:
@@ -121,9 +120,10 @@ def _valid_text(array: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RecordBuffers:
-    """Buffers for `rows` records that take `size` bytes uncompressed, with at most `key_size` bytes of keys.
+    """Arrow buffers of all columns for `rows` records.
 
-    `headers` is the maximum number of headers; -1 leaves headers out.
+    The records take `size` bytes uncompressed, and their keys at most `key_size` bytes. `headers` is the maximum number
+    of headers of all records; -1 leaves headers out.
     """
 
     offsets: np.ndarray[Any, Any]
@@ -149,14 +149,14 @@ class RecordBuffers:
         return *fixed, self.keys.columns(), self.values.columns(), self.headers.columns()
 
     def record_batches(
-        self, topic: str, partition: int, rows: int, schema: pa.Schema, most: int
+        self, topic: str, partition: int, rows: int, schema: pa.Schema, max_rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the first `rows` records as Arrow batches of at most `most` rows, with the columns of `schema`."""
-        same = {"topic": partial(repeated_text, topic), "partition": partial(repeated_int32, partition)}
-        repeated = {name: same[name](min(rows, most)) for name in schema.names if name in same}
-        arrays = {name: self._array(name, rows) for name in schema.names if name not in same}
-        for start in range(0, rows, most):
-            size = min(most, rows - start)
+        """Yield the first `rows` records as Arrow batches of at most `max_rows` rows, with the columns of `schema`."""
+        longest = min(rows, max_rows)
+        repeated = {"topic": repeated_text(topic, longest), "partition": repeated_int32(partition, longest)}
+        arrays = {name: self._array(name, rows) for name in schema.names if name not in repeated}
+        for start in range(0, rows, max_rows):
+            size = min(max_rows, rows - start)
             columns = [
                 repeated[name].slice(0, size) if name in repeated else arrays[name].slice(start, size)
                 for name in schema.names

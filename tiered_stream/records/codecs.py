@@ -70,11 +70,11 @@ _CODECS: dict[int, tuple[str, Callable[[memoryview, Buffer], int]]] = {
 }
 
 
-class Unpacked:
-    """One buffer of about `size` bytes for the decompressed records of several batches, one after the other.
+class DecompressedRecords:
+    """Buffer of about `size` bytes that holds the decompressed records of several batches, one batch after the other.
 
-    The buffer is allocated when the first batch is appended. It grows, up to the limit, only for the first batch, so
-    that memory never holds two copies of a batch.
+    The buffer is allocated when the first batch is appended. It grows, up to `limit` bytes, only for the first batch.
+    So no batch is copied into a larger buffer.
     """
 
     def __init__(self, size: int, limit: Limit) -> None:
@@ -84,7 +84,9 @@ class Unpacked:
         self.used = 0
 
     def append(self, codec: int, packed: memoryview) -> tuple[int, int] | None:
-        """Decompress `packed`; return its (start, end) in `data()`, or None if no room is left after earlier batches.
+        """Decompress a batch's records; return their start and end in `data()`.
+
+        Returns None if the records do not fit behind those of earlier batches.
 
         Raises:
             CorruptDataError: `packed` is not valid data of its codec.

@@ -26,7 +26,7 @@ from numba.core import caching
 
 from tiered_stream.process.private_folder import is_private_and_writable, user_cache_folder
 
-_RECORDS = ("kernels", "crc_kernels", "value_scan", "legacy", "hash_kernels", "header", "intrinsics")
+_RECORDS = ("kernels", "value_scan", "legacy", "hash_kernels", "header", "intrinsics")
 _FORMATS = (
     "columns.column_kernels", "columns.byte_kernels", "json.double_kernels", "json.json_text_kernels",
     "json.json_kernels", "avro.avro_kernels", "protobuf.protobuf_kernels",
@@ -48,7 +48,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @cache
 def kernel_key(*modules: str) -> str:
-    """Return a name for the machine code of `modules` on this machine: 32 hexadecimal digits."""
+    """Return 32 hexadecimal digits that name the machine code of `modules`.
+
+    They differ if the modules' source, numba, Python or the CPU differ.
+    """
     cpu = (llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten())
     parts = (*map(_source, modules), numba.__version__.encode(), sys.version.encode(), repr(cpu).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
@@ -84,7 +87,7 @@ def cache_folder(key: str) -> Path | None:
 
 
 class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
-    """Cache locator that makes numba keep compiled functions of this package in `cache_folder`."""
+    """numba's cache locator for the functions of this package, which keeps their machine code in `cache_folder`."""
 
     def __init__(self, function: Callable[..., Any], key: str, folder: Path) -> None:
         self._function = function
@@ -127,7 +130,9 @@ def inlined(function: _Function) -> _Function:
 
 @cache
 def release_compiler() -> None:
-    """Remove the compiler's code from this process's memory, once: 50 MiB, most of which only loading kernels needs.
+    """Give the memory of the compiler's code back to the system, once in a process.
+
+    This code has 50 MiB, and most of it is needed only to load kernels.
 
     The code is pages of a file that are never written to. A page that is needed again comes back from the page cache.
     """
@@ -154,10 +159,10 @@ def _compiled(function: _Function, forceinline: bool) -> _Function:
     if _ContentLocator not in caching.CacheImpl._locator_classes:
         caching.CacheImpl._locator_classes.insert(0, _ContentLocator)
     # numba refuses to cache a function if there is no folder for its code.
-    kept = cache_folder(kernel_key(*KERNELS)) is not None
+    is_cached = cache_folder(kernel_key(*KERNELS)) is not None
     # `_nrt=False` turns off reference counts, because the kernels allocate nothing. Counts are atomic, and each call
     # that passes a tuple of arrays changes them. Without counts a record takes a sixth of the time.
-    compiled: _Function = numba.njit(cache=kept, nogil=True, error_model="numpy", _nrt=False, forceinline=forceinline)(
-        function
-    )
+    compiled: _Function = numba.njit(
+        cache=is_cached, nogil=True, error_model="numpy", _nrt=False, forceinline=forceinline
+    )(function)
     return compiled

@@ -13,19 +13,10 @@ import pyarrow as pa
 from tiered_stream.errors import CorruptDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import AbortedTransaction
-from tiered_stream.records import kernels
+from tiered_stream.records import header, kernels
 from tiered_stream.records.arrow import RecordBuffers, record_schema
-from tiered_stream.records.codecs import Buffer, Unpacked
-from tiered_stream.records.header import (
-    CODEC_MASK,
-    HEADER_SIZE,
-    LENGTH_AT,
-    LENGTH_END,
-    MAGIC,
-    MAGIC_AT,
-    SMALLEST_RECORD,
-    START,
-)
+from tiered_stream.records.codecs import Buffer, DecompressedRecords
+from tiered_stream.records.legacy import decode_messages, locate_messages
 from tiered_stream.records.memory import allocate
 from tiered_stream.records.part_bounds import PartBounds
 
@@ -50,16 +41,14 @@ _FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
 _LEAST_KEY_BYTES = 1 << 20
 """Minimum number of bytes reserved for keys: to save less is not worth another Arrow batch."""
 
-_RECORDS = "the batch's records"
-
 Table = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class RecordBatchDecoder:
-    """Decoder of one partition's log, which is fed from the start of a batch on.
+    """Decoder of one partition's log to Arrow batches, which is fed with the log's bytes from the start of a batch on.
 
     It drops records outside `[start_offset, end_offset)`, control records, and records of `aborted` transactions.
-    `columns` are the columns to make; None means all.
+    `bounds` are checked if they are given. `columns` are the columns of the Arrow batches; None means all.
     """
 
     def __init__(
@@ -77,7 +66,9 @@ class RecordBatchDecoder:
         self._check_crcs = check_crcs
         self._bounds = bounds
         self._max_rows = max_rows
-        intervals = sorted({(each.producer_id, each.first_offset, each.last_offset) for each in aborted})
+        intervals = sorted(
+            {(transaction.producer_id, transaction.first_offset, transaction.last_offset) for transaction in aborted}
+        )
         self._aborted = np.array(intervals, np.int64).reshape(-1, 3)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._pending = bytearray()
@@ -89,7 +80,9 @@ class RecordBatchDecoder:
         return int(self._state[kernels.NEXT_OFFSET])
 
     def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """Yield the records of all batches that `data` completes, in offset order, at most `max_rows` an Arrow batch.
+        """Yield the records of all record batches that end in `data`, in offset order.
+
+        An Arrow batch has at most `max_rows` rows. A record batch that is cut off waits for the next call.
 
         Raises:
             CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it lies outside `bounds`; names partition
@@ -100,7 +93,7 @@ class RecordBatchDecoder:
         view = memoryview(data)
         if self._pending:
             # Copy only the bytes that complete the pending batch. The other bytes are decoded where they are.
-            missing, checked = self._bytes_missing(view), len(self._pending) > MAGIC_AT
+            missing, checked = self._bytes_missing(view), len(self._pending) > header.MAGIC_AT
             self._pending += view[:missing]
             if missing > len(view) and checked:
                 return
@@ -112,14 +105,14 @@ class RecordBatchDecoder:
             yield from self._feed(view)
 
     def _bytes_missing(self, data: memoryview) -> int:
-        """Return how many of the following bytes belong to the pending batch, which is incomplete.
+        """Return how many of the bytes that follow the pending batch complete it; they may be more than `data` has.
 
         Returns `len(data)` if the batch's size is not known yet, or is invalid.
         """
-        head = self._pending[:LENGTH_END] + bytes(data[:LENGTH_END])
-        if len(head) < LENGTH_END:
+        head = self._pending[: header.LENGTH_END] + bytes(data[: header.LENGTH_END])
+        if len(head) < header.LENGTH_END:
             return len(data)
-        size = LENGTH_END + int.from_bytes(head[LENGTH_AT:LENGTH_END], "big", signed=True)
+        size = header.LENGTH_END + int.from_bytes(head[header.LENGTH_AT : header.LENGTH_END], "big", signed=True)
         missing = size - len(self._pending)
         return missing if missing > 0 else len(data)
 
@@ -128,7 +121,7 @@ class RecordBatchDecoder:
             size = min(len(data) // kernels.SMALLEST_BATCH + 1, LISTED_BATCHES)
             table: Table = allocate(size, np.int64, kernels.BATCH_COLUMNS)
             raw, is_first = np.frombuffer(data, np.uint8), self.next_offset == 0
-            found = kernels.scan_batches(
+            count = kernels.scan_batches(
                 raw, self._start_offset, self._end_offset, self._limits.batch.maximum, self._aborted, table,
                 self._state,
             )  # fmt: skip
@@ -139,16 +132,16 @@ class RecordBatchDecoder:
                 break
             if self._bounds is not None:
                 if is_first:
-                    base_offset, _, magic = START.unpack_from(data)
+                    base_offset, _, magic = header.START.unpack_from(data)
                     self._bounds.check_first(base_offset, magic)
                 self._bounds.check_next(self.next_offset)
-            for legacy, batches in _runs(table[:found], table[:found, kernels.MAGIC] < MAGIC):
+            for legacy, batches in _runs(table[:count], table[:count, kernels.MAGIC] < header.MAGIC):
                 yield from self._decode(data, raw, batches, legacy)
             data = data[consumed:]
         self._pending += data
 
     def finish(self) -> None:
-        """Check that the log did not end too early; called when no more bytes come.
+        """Check that the log ended with a whole batch, after the caller has fed its last byte.
 
         Raises:
             CorruptDataError: the last batch is cut off, or the part does not end where `bounds` say.
@@ -173,25 +166,19 @@ class RecordBatchDecoder:
                 self._limits.batch.check(value, "the batch's length")
             if error == kernels.TOO_MANY_HEADERS:
                 self._limits.record_headers.check(value, "the headers of a record")
-            if error == kernels.TOO_MANY_RECORDS:
-                self._limits.batch_records.check(value, _RECORDS)
             raise CorruptDataError(kernels.ERROR_TEXTS[error])
 
     def _decode(self, data: memoryview, raw: Buffer, batches: Table, legacy: bool) -> Iterator[pa.RecordBatch]:
-        """Yield the records of `batches`, some batches at a time.
+        """Yield the records of `batches`, about `TARGET_BYTES` of records at a time.
 
         All batches are legacy message sets, or all are magic 2.
         """
-        if legacy:
-            # Imported here because legacy message sets are rare, and only they need xxhash.
-            from tiered_stream.records.legacy import decode_messages as decode
-        else:
-            decode = kernels.decode_records
-            if self._check_crcs:
-                kernels.check_crcs(raw, batches, self._state)
-                self._raise_error(data)
+        if self._check_crcs and not legacy:
+            kernels.check_crcs(raw, batches, self._state)
+            self._raise_error(data)
+        decode = decode_messages if legacy else kernels.decode_records
         while len(batches):
-            unpacked = Unpacked(min(8 * len(data), TARGET_BYTES), self._limits.decompressed_batch)
+            unpacked = DecompressedRecords(min(8 * len(data), TARGET_BYTES), self._limits.decompressed_batch)
             if legacy:
                 located = batches[: self._locate_messages(data, raw, batches, unpacked)]
             else:
@@ -204,42 +191,52 @@ class RecordBatchDecoder:
             batches = batches[len(located) :]
             del unpacked
 
-    def _locate_records(self, view: memoryview, batches: Table, unpacked: Unpacked) -> int:
-        """Write into `batches` where their records lie, up to `TARGET_BYTES` of records; return how many batches."""
+    def _locate_records(self, view: memoryview, batches: Table, unpacked: DecompressedRecords) -> int:
+        """Write the positions of the records into the table `batches`, for up to `TARGET_BYTES` of records.
+
+        Returns the number of batches for which it did so.
+        """
         located, missing = 0, TARGET_BYTES
-        for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & CODEC_MASK != 0):
-            count = self._unpack(view, run, unpacked, missing) if packed else self._locate_plain(view, run, missing)
+        for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & header.CODEC_MASK != 0):
+            if packed:
+                count = self._unpack(view, run, unpacked, missing)
+            else:
+                end = run[0, kernels.RECORDS_START] + missing
+                count = min(int(np.searchsorted(run[:, kernels.RECORDS_END], end)) + 1, len(run))
+            self._check_counts(run[:count])
             located += count
             missing -= _record_bytes(run[:count])
             if count < len(run) or missing <= 0:
                 break
         return located
 
-    def _locate_plain(self, view: memoryview, batches: Table, target_bytes: int) -> int:
-        """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return how many batches."""
-        count = kernels.locate_records(batches, self._limits.batch_records.maximum, target_bytes, self._state)
-        self._raise_error(view)
-        return int(count)
+    def _check_counts(self, located: Table) -> None:
+        """Check the record counts of batches whose records are located, against their sizes and the limit."""
+        counts, sizes = located[:, kernels.COUNT], located[:, kernels.RECORDS_END] - located[:, kernels.RECORDS_START]
+        wrong = (counts * header.SMALLEST_RECORD > sizes) | (counts > self._limits.batch_records.maximum)
+        for at in np.flatnonzero(wrong).tolist():
+            with naming(partial(self._name, int(located[at, kernels.BASE_OFFSET]))):
+                if counts[at] * header.SMALLEST_RECORD > sizes[at]:
+                    raise CorruptDataError("its bytes cannot be the batch's records: there are too few for their count")
+                self._limits.batch_records.check(int(counts[at]), "the batch's records")
 
-    def _unpack(self, view: memoryview, batches: Table, unpacked: Unpacked, target_bytes: int) -> int:
-        """Decompress `batches` into `unpacked` and write into the table where their records lie.
+    def _unpack(self, view: memoryview, batches: Table, unpacked: DecompressedRecords, target_bytes: int) -> int:
+        """Decompress batches into `unpacked`, and write the positions of their records into the table `batches`.
 
-        Stops after `target_bytes`, or when `unpacked` has no room for the next batch. Returns how many batches it
-        decompressed.
+        Stops after `target_bytes`, or when `unpacked` has no room for the next batch. Returns the number of batches
+        that were decompressed.
         """
         places: list[tuple[int, int, bool]] = []
         offset = -1
-        columns = [kernels.POSITION, kernels.SIZE, kernels.ATTRIBUTES, kernels.BASE_OFFSET, kernels.COUNT]
+        columns = [kernels.POSITION, kernels.SIZE, kernels.ATTRIBUTES, kernels.BASE_OFFSET]
         with naming(lambda: self._name(offset)):
-            for position, size, attributes, base_offset, count in batches[:, columns].tolist():
+            for position, size, attributes, base_offset in batches[:, columns].tolist():
                 offset = base_offset
-                place = unpacked.append(attributes & CODEC_MASK, view[position + HEADER_SIZE : position + size])
+                packed = view[position + header.HEADER_SIZE : position + size]
+                place = unpacked.append(attributes & header.CODEC_MASK, packed)
                 if place is None:
                     break
                 start, end = place
-                if count * SMALLEST_RECORD > end - start:
-                    raise CorruptDataError(kernels.ERROR_TEXTS[kernels.TOO_SHORT])
-                self._limits.batch_records.check(count, _RECORDS)
                 places.append((start, end, True))
                 target_bytes -= end - start
                 if target_bytes <= 0:
@@ -248,13 +245,11 @@ class RecordBatchDecoder:
             batches[: len(places), kernels.RECORDS_START :] = places
         return len(places)
 
-    def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> int:
-        """Write into `batches`, which are legacy message sets, where their messages lie; return how many sets.
+    def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: DecompressedRecords) -> int:
+        """Write the positions of the messages of legacy sets into the table `batches`; return the number of sets.
 
         Stops after `TARGET_BYTES`, or when `unpacked` has no room for the next set.
         """
-        from tiered_stream.records.legacy import locate_messages
-
         total = 0
         for located, batch in enumerate(batches):
             with naming(partial(self._name, int(batch[kernels.BASE_OFFSET]))):
@@ -268,7 +263,7 @@ class RecordBatchDecoder:
     def _decode_unit(
         self, decode: Callable[..., int], data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the next records of `batches`, as many as one unit holds."""
+        """Yield the next records of `batches`, as many as one unit holds (`UNIT_ROWS`, `UNIT_BYTES`)."""
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)
         rows = min(int(rest[:, kernels.COUNT].sum()), kernels.UNIT_ROWS)
@@ -307,12 +302,12 @@ def compile_kernels(more: bytes = b"") -> pa.RecordBatch:
     return row
 
 
-def _runs(batches: Table, marked: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[bool, Table]]:
-    """Yield (mark, batches) for each run of consecutive batches with the same mark, in order."""
-    edges = [0, *(np.flatnonzero(np.diff(marked)) + 1).tolist(), len(batches)]
+def _runs(batches: Table, flags: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[bool, Table]]:
+    """Yield (flag, batches) for each run of consecutive batches with equal flags, in order."""
+    edges = [0, *(np.flatnonzero(np.diff(flags)) + 1).tolist(), len(batches)]
     for start, end in pairwise(edges):
         if start < end:
-            yield bool(marked[start]), batches[start:end]
+            yield bool(flags[start]), batches[start:end]
 
 
 def _record_bytes(batches: Table) -> int:

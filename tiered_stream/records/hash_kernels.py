@@ -15,12 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils
-from numba.core import types as numba_types
-from numba.extending import intrinsic
 
 from tiered_stream.records.compiled import Int, kernel
+from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 
 _SEED = np.uint64(42)
 _P1 = np.uint64(0x9E3779B185EBCA87)
@@ -29,34 +26,8 @@ _P3 = np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
 
-# Bits of `columns` in `hash_rows`.
+# Bits of `columns` in `hash_rows`, in the order of `row_hash.HASHED`.
 TIMESTAMP, KEY, VALUE, HEADERS = 1, 2, 4, 8
-
-
-def _load(bits: int) -> Any:
-    """Return a compiled function (data, at) that loads the unsigned integer of `bits` bits at byte `at`, as uint64.
-
-    The integer may lie at any byte: no alignment is needed.
-    """
-
-    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-    def load(typing_context: Any, data: Any, at: Any) -> Any:
-        signature = numba_types.uint64(data, at)
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            place = cgutils.pointer_add(builder, array.data, arguments[1])
-            number = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()), align=1)
-            return number if bits == 64 else builder.zext(number, ir.IntType(64))
-
-        return signature, generate
-
-    return load
-
-
-_load64 = _load(64)
-_load32 = _load(32)
-_load8 = _load(8)
 
 
 @kernel
@@ -111,8 +82,8 @@ def _stripes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
     """Hash the whole stripes of 32 bytes between `at` and `stop`, at least one."""
     one, two, three, four = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
     while stop - at >= 32:
-        one, two = _round(one, _load64(data, at)), _round(two, _load64(data, at + 8))
-        three, four = _round(three, _load64(data, at + 16)), _round(four, _load64(data, at + 24))
+        one, two = _round(one, load_uint64_le(data, at)), _round(two, load_uint64_le(data, at + 8))
+        three, four = _round(three, load_uint64_le(data, at + 16)), _round(four, load_uint64_le(data, at + 24))
         at += 32
     value = _rotated(one, np.uint64(1)) + _rotated(two, np.uint64(7))
     value += _rotated(three, np.uint64(12)) + _rotated(four, np.uint64(18))
@@ -120,7 +91,8 @@ def _stripes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
 
 
 @kernel
-def _hash_bytes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
+def hash_bytes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
+    """Return the `xxhash64` of the bytes from `at` to `stop` with a seed (uint64), as a uint64."""
     size = stop - at
     value = seed + _P5
     if size >= 32:
@@ -128,13 +100,13 @@ def _hash_bytes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
         at += size - size % 32
     value += np.uint64(size)
     while stop - at >= 8:
-        value = _with_word(value, _load64(data, at))
+        value = _with_word(value, load_uint64_le(data, at))
         at += 8
     if stop - at >= 4:
-        value = _with_half(value, _load32(data, at))
+        value = _with_half(value, load_uint32_le(data, at))
         at += 4
     while at < stop:
-        value = _rotated(value ^ _load8(data, at) * _P5, np.uint64(11)) * _P1
+        value = _rotated(value ^ np.uint64(data[at]) * _P5, np.uint64(11)) * _P1
         at += 1
     return _mixed(value)
 
@@ -158,12 +130,12 @@ def _hash_cell(column: Any, row: Int, seed: Any) -> Any:
     ends, first_row, values, bits, first_bit = column
     if _is_null(bits, first_bit + row):
         return seed
-    return _hash_bytes(values, np.int64(ends[first_row + row]), np.int64(ends[first_row + row + 1]), seed)
+    return hash_bytes(values, np.int64(ends[first_row + row]), np.int64(ends[first_row + row + 1]), seed)
 
 
 @kernel
 def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
-    """Hash the null mark of the row's value (1 if null, else 0), and then the value."""
+    """Hash whether the row's value is null (as the integer 1 or 0), and then the value."""
     _, _, _, bits, first_bit = column
     return _hash_cell(column, row, _hash_int(np.int64(_is_null(bits, first_bit + row)), seed))
 
@@ -187,10 +159,10 @@ def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def hash_rows(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any, columns: Int, hashes: Any) -> Int:
-    """Write a hash (int64) for each of `offsets` into `hashes`; return the number of rows hashed.
+    """Write a hash (int64) for each of `offsets` into `hashes`; return the number of rows that were hashed.
 
-    The number is lower than the number of rows if a row exceeds its buffers. `columns` has a bit for each column that
-    is hashed after the offset. A null mark is hashed before each key, value and header value.
+    Hashing stops at a row that exceeds a buffer. `columns` has a bit for each column that is hashed after the offset.
+    Before each key, value and header value, a 1 is hashed if it is null, else a 0.
     """
     for row in range(offsets.shape[0]):
         value = _hash_long(offsets[row], _SEED)

@@ -17,8 +17,7 @@ import numpy as np
 
 from tiered_stream.records import header
 from tiered_stream.records.compiled import Int, inlined, kernel
-from tiered_stream.records.crc_kernels import crc_is_right
-from tiered_stream.records.intrinsics import copy_bytes, load_int16, load_int32, load_int64
+from tiered_stream.records.intrinsics import copy_bytes, crc32c, load_int16, load_int32, load_int64
 
 SMALLEST_BATCH = min(header.SMALLEST.values())
 
@@ -26,14 +25,14 @@ SMALLEST_BATCH = min(header.SMALLEST.values())
 POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, MAGIC = range(9)
 # Lowest offset that a legacy message set may hold. The set's own offset is the offset of its last message.
 LOWEST_OFFSET = LAST_OFFSET_DELTA
-# Columns that the caller fills: where the records begin and end, and whether in `unpacked` or in the raw data.
+# Where the records begin and end, and whether in `unpacked` or in the raw data. The caller fills these columns for
+# compressed batches and legacy message sets.
 RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
 BATCH_COLUMNS = 12
 
 # Results of the kernels in `state[ERROR]`. MORE means that the remaining records did not fit into the buffers.
 OK, BAD_LENGTH, BAD_MAGIC, BAD_COUNT, BAD_ORDER, BAD_RECORD, BAD_OFFSET, BAD_TIMESTAMP, BAD_HEADERS = range(9)
-BAD_CRC, TOO_SHORT = range(9, 11)
-TOO_LARGE, TOO_MANY_HEADERS, TOO_MANY_RECORDS, MORE = range(11, 15)
+BAD_CRC, TOO_LARGE, TOO_MANY_HEADERS, MORE = range(9, 13)
 ERROR_TEXTS = {
     BAD_LENGTH: "the batch's length is impossible",
     BAD_MAGIC: "the batch's magic byte is none of 0, 1, 2",
@@ -44,7 +43,6 @@ ERROR_TEXTS = {
     BAD_TIMESTAMP: "a record's timestamp does not fit into microseconds",
     BAD_HEADERS: "a record's headers do not fit into it",
     BAD_CRC: "the batch's CRC-32C is wrong",
-    TOO_SHORT: "its bytes cannot be the batch's records: there are too few for their count",
 }
 
 # Places in `state`, by which the kernels return results.
@@ -88,9 +86,10 @@ def varint(data: Any, at: Int, stop: Int) -> Any:
 
 @kernel
 def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
-    """Return whether an interval (producer id, first, last) in `aborted` holds `offset`.
+    """Return whether a producer's transaction that contains `offset` was aborted.
 
-    `aborted` is sorted, and the intervals of one producer do not overlap.
+    The rows of `aborted` are (producer id, first offset, last offset), sorted. The intervals of a producer do not
+    overlap.
     """
     low, high = 0, aborted.shape[0]
     while low < high:
@@ -133,74 +132,62 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 def scan_batches(
     data: Any, start_offset: Int, end_offset: Int, max_batch_size: Int, aborted: Any, batches: Any, state: Any
 ) -> Int:
-    """List the whole batches in `data` that have wanted records, as many as `batches` has rows; return their number.
+    """Write into `batches` the batches in `data` that have records to return; return the number of these batches.
+
+    Scanning stops at a batch that is cut off or malformed, and when the table is full.
 
     Not listed are control batches, batches outside [start_offset, end_offset), and transactional batches that `aborted`
     covers. `state[NEXT_OFFSET]` is the lowest base offset that the next batch may have. `state[CONSUMED]` is the
     position after the last batch that was scanned.
     """
-    at, found = np.int64(0), 0
+    at, count = np.int64(0), 0
     state[ERROR] = OK
-    while data.shape[0] - at > header.MAGIC_AT and found < batches.shape[0]:
+    while data.shape[0] - at > header.MAGIC_AT and count < batches.shape[0]:
         size = _frame(data, at, max_batch_size, state)
         if size <= 0:
             break
-        batch = batches[found]
+        batch = batches[count]
         batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, load_int64(data, at)
         batch[MAGIC] = data[at + header.MAGIC_AT]
         if batch[MAGIC] < 2:
             # A legacy message set states only the offset of its last message, so its first offset is unknown here.
             batch[LOWEST_OFFSET], state[NEXT_OFFSET] = state[NEXT_OFFSET], batch[BASE_OFFSET] + 1
-            wanted = batch[BASE_OFFSET] >= start_offset and batch[LOWEST_OFFSET] < end_offset
+            is_listed = batch[BASE_OFFSET] >= start_offset and batch[LOWEST_OFFSET] < end_offset
         else:
             batch[ATTRIBUTES] = load_int16(data, at + header.ATTRIBUTES_AT)
             batch[LAST_OFFSET_DELTA] = load_int32(data, at + header.LAST_OFFSET_DELTA_AT)
             batch[BASE_TIMESTAMP] = load_int64(data, at + header.BASE_TIMESTAMP_AT)
             batch[MAX_TIMESTAMP] = load_int64(data, at + header.MAX_TIMESTAMP_AT)
             batch[COUNT] = load_int32(data, at + header.COUNT_AT)
+            batch[RECORDS_START], batch[RECORDS_END], batch[UNPACKED] = at + header.HEADER_SIZE, at + size, 0
             last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
             state[NEXT_OFFSET] = last_offset + 1
-            wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset and batch[COUNT] > 0
-            wanted = wanted and batch[ATTRIBUTES] & header.CONTROL_BIT == 0
-            if wanted and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT and aborted.shape[0] > 0:
-                wanted = not _is_aborted(load_int64(data, at + header.PRODUCER_ID_AT), batch[BASE_OFFSET], aborted)
-        found += wanted
+            is_listed = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset and batch[COUNT] > 0
+            is_listed = is_listed and batch[ATTRIBUTES] & header.CONTROL_BIT == 0
+            if is_listed and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT and aborted.shape[0] > 0:
+                is_listed = not _is_aborted(load_int64(data, at + header.PRODUCER_ID_AT), batch[BASE_OFFSET], aborted)
+        count += is_listed
         at += size
     state[CONSUMED] = at
-    return found
+    return count
+
+
+@kernel
+def crc_is_right(data: Any, at: Int, end: Int) -> Any:
+    """Return whether the batch in `data[at:end]`, of magic 2, has the CRC-32C that its header states."""
+    crc = load_int32(data, at + header.CRC_AT) & 0xFFFFFFFF
+    return crc == crc32c(data, at + header.ATTRIBUTES_AT, end)
 
 
 @kernel
 def check_crcs(data: Any, batches: Any, state: Any) -> None:
-    """Set BAD_CRC in `state` for the first of `batches`, all of magic 2, whose CRC-32C is wrong."""
+    """Check the CRC-32C of `batches`, all of magic 2; set BAD_CRC in `state` and stop at the first wrong one."""
     state[ERROR] = OK
     for index in range(batches.shape[0]):
         at = batches[index, POSITION]
         if not crc_is_right(data, at, at + batches[index, SIZE]):
             state[ERROR], state[ERROR_POSITION] = BAD_CRC, at
             break
-
-
-@kernel
-def locate_records(batches: Any, most_records: Int, target_bytes: Int, state: Any) -> Int:
-    """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return the number of batches."""
-    located, total, state[ERROR] = 0, np.int64(0), OK
-    while located < batches.shape[0] and total < target_bytes:
-        batch = batches[located]
-        size = batch[SIZE] - header.HEADER_SIZE
-        if batch[COUNT] * header.SMALLEST_RECORD > size:
-            state[ERROR] = TOO_SHORT
-        elif batch[COUNT] > most_records:
-            state[ERROR], state[ERROR_VALUE] = TOO_MANY_RECORDS, batch[COUNT]
-        if state[ERROR] != OK:
-            state[ERROR_POSITION] = batch[POSITION]
-            break
-        batch[RECORDS_START] = batch[POSITION] + header.HEADER_SIZE
-        batch[RECORDS_END] = batch[POSITION] + batch[SIZE]
-        batch[UNPACKED] = 0
-        total += size
-        located += 1
-    return located
 
 
 @inlined
@@ -229,7 +216,7 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append the bytes whose varint length is at `at` to a column, as `append_bytes` does."""
+    """Read a varint length at `at`, and append the bytes after it as `append_bytes` does; return the same."""
     size, at = varint(data, at, stop)
     return append_bytes(column, index, data, at, size, stop)
 
@@ -284,9 +271,9 @@ def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_he
 def _decode_batch(
     batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, max_headers: Int, state: Any
 ) -> Any:
-    """Append a batch's records with offsets in [start_offset, end_offset).
+    """Append a batch's records with offsets in [start_offset, end_offset), from row `row` of `columns` on.
 
-    Returns the next row, and OK, MORE or an error.
+    Returns the row after the last record, and OK, MORE or an error as in `decode_records`.
     """
     offsets, timestamps, timestamp_types = columns[0], columns[1], columns[2]
     at, batch_end = batch[RECORDS_START] if state[RECORD] == 0 else state[AT], batch[RECORDS_END]

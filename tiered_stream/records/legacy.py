@@ -23,24 +23,16 @@ import xxhash
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.limits import Limit
-from tiered_stream.records import kernels
-from tiered_stream.records.codecs import Buffer, Unpacked
+from tiered_stream.records import header, kernels
+from tiered_stream.records.codecs import Buffer, DecompressedRecords
 from tiered_stream.records.compiled import Int, kernel
-from tiered_stream.records.header import (
-    CODEC_MASK,
-    LENGTH_AT,
-    LENGTH_END,
-    MAGIC_AT,
-    SMALLEST,
-    TIMESTAMP_TYPE_BIT,
-)
 from tiered_stream.records.intrinsics import load_int32, load_int64
 from tiered_stream.records.kernels import append_bytes
 
 _CRC_AT, _ATTRIBUTES_AT, _TIMESTAMP_AT = 12, 17, 18
 _KEY_AT = (18, 26)
 """Position of the key length in a message, by magic."""
-_SMALLEST = (SMALLEST[0], SMALLEST[1])
+_SMALLEST = (header.SMALLEST[0], header.SMALLEST[1])
 _LZ4 = 3
 _SIZE = struct.Struct(">i")
 
@@ -49,25 +41,32 @@ _ADDED_OFFSET, _SET_TIMESTAMP = kernels.MAX_TIMESTAMP, kernels.BASE_TIMESTAMP
 
 
 def locate_messages(
-    view: memoryview, raw: Buffer, batch: np.ndarray[Any, Any], unpacked: Unpacked, check_crc: bool, most: Limit
+    view: memoryview,
+    raw: Buffer,
+    batch: np.ndarray[Any, Any],
+    unpacked: DecompressedRecords,
+    check_crc: bool,
+    max_messages: Limit,
 ) -> bool:
-    """Write into `batch`, a message set, where its messages lie; if it is compressed, they lie in `unpacked`.
+    """Write the positions of the messages of one set into `batch`, its row of the table.
 
-    Returns False if `unpacked` has no room for a compressed set.
+    If the set is compressed, its messages are decompressed into `unpacked`. Returns False if it has no room for them.
 
     Raises:
         CorruptDataError: the bytes are not a message set.
-        DataLimitError: the set decompresses to more than the limit, or has more than `most` messages.
+        DataLimitError: the set decompresses to more than the limit, or has more than `max_messages` messages.
         UnsupportedDataError: the set has an unknown codec.
     """
     start, end = int(batch[kernels.POSITION]), int(batch[kernels.POSITION] + batch[kernels.SIZE])
     message, magic = view[start:end], int(batch[kernels.MAGIC])
     if len(message) < _SMALLEST[magic]:
         raise CorruptDataError(f"a message of {len(message)} bytes cannot be")
-    if check_crc and zlib.crc32(message[MAGIC_AT:]) != int.from_bytes(message[_CRC_AT:MAGIC_AT], "big"):
+    if check_crc and zlib.crc32(message[header.MAGIC_AT :]) != int.from_bytes(
+        message[_CRC_AT : header.MAGIC_AT], "big"
+    ):
         raise CorruptDataError("the message's CRC is wrong")
     attributes = message[_ATTRIBUTES_AT]
-    codec, data = attributes & CODEC_MASK, raw
+    codec, data = attributes & header.CODEC_MASK, raw
     if codec:
         place = unpacked.append(codec, _compressed(message, magic, codec))
         if place is None:
@@ -78,7 +77,7 @@ def locate_messages(
     added = offset - last if magic == 1 else 0
     if count == 0 or added < 0 or first + added < batch[kernels.LOWEST_OFFSET] or last + added > offset:
         raise CorruptDataError("its messages do not fit into the set, or their offsets not between those around it")
-    most.check(count, "the messages of a set")
+    max_messages.check(count, "the messages of a set")
     batch[kernels.RECORDS_START :] = start, end, codec != 0
     batch[kernels.ATTRIBUTES], batch[kernels.COUNT], batch[_ADDED_OFFSET] = attributes, count, added
     batch[_SET_TIMESTAMP] = int.from_bytes(message[_TIMESTAMP_AT : _KEY_AT[1]], "big", signed=True) if magic else -1
@@ -117,12 +116,12 @@ def _measure(data: Any, start: Int, end: Int, compressed: bool) -> Any:
     """
     at, count, first, last = np.int64(start), np.int64(0), np.int64(0), np.int64(-1)
     while at < end:
-        if end - at < _SMALLEST[0] or data[at + MAGIC_AT] > 1:
+        if end - at < _SMALLEST[0] or data[at + header.MAGIC_AT] > 1:
             return np.int64(0), first, last
-        size = LENGTH_END + load_int32(data, at + LENGTH_AT)
+        size = header.LENGTH_END + load_int32(data, at + header.LENGTH_AT)
         offset = load_int64(data, at)
-        nested = compressed and (data[at + _ATTRIBUTES_AT] & CODEC_MASK) != 0
-        if nested or offset <= last or size < _SMALLEST[data[at + MAGIC_AT]] or size > end - at:
+        nested = compressed and (data[at + _ATTRIBUTES_AT] & header.CODEC_MASK) != 0
+        if nested or offset <= last or size < _SMALLEST[data[at + header.MAGIC_AT]] or size > end - at:
             return np.int64(0), first, last
         if count == 0:
             first = offset
@@ -145,17 +144,17 @@ def _decode_set(
 ) -> Any:
     offsets, timestamps, timestamp_types, keys, values, headers = columns
     at = batch[kernels.RECORDS_START] if state[kernels.RECORD] == 0 else state[kernels.AT]
-    appended = batch[kernels.MAGIC] == 1 and (batch[kernels.ATTRIBUTES] & TIMESTAMP_TYPE_BIT) != 0
+    appended = batch[kernels.MAGIC] == 1 and (batch[kernels.ATTRIBUTES] & header.TIMESTAMP_TYPE_BIT) != 0
     used = state[kernels.USED]
     for number in range(state[kernels.RECORD], batch[kernels.COUNT]):
-        stop = at + LENGTH_END + load_int32(data, at + LENGTH_AT)
+        stop = at + header.LENGTH_END + load_int32(data, at + header.LENGTH_AT)
         offset = load_int64(data, at) + batch[_ADDED_OFFSET]
         if start_offset <= offset < end_offset:
             full = row == offsets.shape[0] or (used + stop - at > kernels.UNIT_BYTES and row > 0)
             if full:
                 state[kernels.AT], state[kernels.RECORD], state[kernels.USED] = at, number, used
                 return row, kernels.MORE
-            timestamp, kind, magic = np.int64(-1), np.int64(-1), data[at + MAGIC_AT]
+            timestamp, kind, magic = np.int64(-1), np.int64(-1), data[at + header.MAGIC_AT]
             if magic == 1:
                 timestamp = batch[_SET_TIMESTAMP] if appended else load_int64(data, at + _TIMESTAMP_AT)
                 kind = np.int64(appended)
@@ -183,7 +182,10 @@ def decode_messages(
     raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, max_headers: Int,
     state: Any,
 ) -> Int:  # fmt: skip
-    """Decode message sets that `locate_messages` has found; arguments and result are as in `kernels.decode_records`."""
+    """Write messages of sets into Arrow's buffers, as `kernels.decode_records` does for records.
+
+    `locate_messages` has filled the rows of `batches`.
+    """
     row, error, state[kernels.USED] = np.int64(0), kernels.OK, 0
     for index in range(state[kernels.BATCH], batches.shape[0]):
         batch = batches[index]

@@ -19,14 +19,21 @@ def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> n
     are never written take no memory.
     """
     count = rows * (1 if columns is None else columns)
-    found = np.frombuffer(pa.allocate_buffer(max(1, count) * np.dtype(kind).itemsize), kind)[:count]
-    return found if columns is None else found.reshape(rows, columns)
+    array = np.frombuffer(pa.allocate_buffer(max(1, count) * np.dtype(kind).itemsize), kind)[:count]
+    return array if columns is None else array.reshape(rows, columns)
+
+
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a read-only view of an array, for a kernel, which would be compiled again for writable arrays."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def first(numbers: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
-    """Return the first `count` numbers, as a view, or as a copy if most of the array's memory would be unused."""
+    """Return the first `count` numbers: a view, or a copy if more than three quarters of the array are not used."""
     if _IDLE * count >= len(numbers):
         return numbers[:count]
-    found = allocate(count, numbers.dtype.type)
-    found[:] = numbers[:count]
-    return found
+    array = allocate(count, numbers.dtype.type)
+    array[:] = numbers[:count]
+    return array

@@ -14,7 +14,7 @@ from tiered_stream.records.header import MAGIC
 
 @dataclass(frozen=True, slots=True)
 class PartBounds:
-    """Bounds for the offsets of the batches in a segment part. Methods raise CorruptDataError on a fault.
+    """Bounds for the offsets of the batches in a segment part. Methods raise CorruptDataError if a batch is outside.
 
     No batch has an offset below `lowest` or above `highest`. The first batch begins at offset `first` or before it;
     None means that this is not checked. The offset after the last batch lies from `following[0]` to `following[1]`,

@@ -1,4 +1,9 @@
-"""64-bit hashes of the rows of an Arrow batch, equal to the hashes of `hashed_columns.row_hash_sql` in Spark SQL."""
+"""64-bit hashes of rows, of an Arrow batch and as an expression of Spark SQL, which gives the same hashes.
+
+A row's hash is `xxhash64` over its offset and then the `HASHED` columns in this order. `xxhash64` skips nulls, so a key
+with a null value would have the hash of a null key with a value of the same bytes. A null mark before key and value
+tells the two apart. Null headers and an empty list of headers have the same hash, because they are the same in Kafka.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +14,23 @@ import numpy as np
 import pyarrow as pa
 
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.records import hash_kernels as kernels
 from tiered_stream.records.arrow import HEADERS_TYPE
-from tiered_stream.records.hashed_columns import BUCKET_BITS, HASHED
+from tiered_stream.records.memory import read_only
 
-_BITS = {
-    "timestamp": kernels.TIMESTAMP, "key": kernels.KEY, "value": kernels.VALUE, "headers": kernels.HEADERS,
-}  # fmt: skip
+_SQL = {
+    "timestamp": "timestamp",
+    "key": "key IS NULL, key",
+    "value": "value IS NULL, value",
+    "headers": "transform(headers, header -> struct(header.key, header.value IS NULL, header.value))",
+}
+HASHED = tuple(_SQL)
 
+BUCKET_BITS = 16
+BUCKET = 1 << BUCKET_BITS
+"""Number of offsets in a bucket, in which row hashes are summed up. A bucket starts at a multiple of this number."""
 
-def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Make an array read-only and return it.
-
-    Some of Arrow's buffers are read-only and some are not; numba would compile the kernels again for each mixture.
-    """
-    array.setflags(write=False)
-    return array
-
-
-_NO_BYTES = _read_only(np.zeros(0, np.uint8))
-_NO_ENDS = _read_only(np.zeros(0, np.int32))
+_NO_BYTES = read_only(np.zeros(0, np.uint8))
+_NO_ENDS = read_only(np.zeros(0, np.int32))
 _NOTHING = (_NO_ENDS, 0, _NO_BYTES, _NO_BYTES, 0)
 _NO_HEADERS = ((_NO_ENDS, 0, _NO_ENDS, _NO_BYTES, 0), _NOTHING, _NOTHING)
 
@@ -36,6 +38,11 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_ROWS = 131_072
 """Number of rows in one Arrow batch that is hashed."""
+
+
+def row_hash_sql(columns: Collection[str]) -> str:
+    """Return the Spark SQL expression for a row's hash over its offset and the `HASHED` columns in `columns`."""
+    return f"xxhash64({', '.join(('offset', *(_SQL[name] for name in HASHED if name in columns)))})"
 
 
 def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
@@ -46,25 +53,29 @@ def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
     Raises:
         CorruptDataError: a column's buffers do not hold all its rows.
     """
+    # Imported here, because numba takes half a second to import, and Spark's driver needs only the expression.
+    from tiered_stream.records.hash_kernels import hash_rows
+
     assert set(columns) <= set(HASHED)
     hashes: Numbers = np.empty(rows.num_rows, np.int64)
-    wanted = sum(_BITS[column] for column in columns)
+    column_bits = sum(1 << HASHED.index(column) for column in columns)
     headers = _headers(rows["headers"]) if "headers" in columns else _NO_HEADERS
-    done = kernels.hash_rows(
+    hashed = hash_rows(
         numbers(rows["offset"]), numbers(rows["timestamp"]), _bytes(rows["key"]), _bytes(rows["value"]), headers,
-        wanted, hashes,
+        column_bits, hashes,
     )  # fmt: skip
-    if done != rows.num_rows:
-        raise CorruptDataError(f"row {done} of an Arrow batch of {rows.num_rows} does not fit into the batch's buffers")
+    if hashed != rows.num_rows:
+        where = f"row {hashed} of an Arrow batch of {rows.num_rows}"
+        raise CorruptDataError(f"{where} does not fit into the batch's buffers")
     return hashes
 
 
 def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
-    """Return four arrays: buckets, and for each bucket its number of rows and the two sums of its rows' hashes.
+    """Return four arrays with one entry for each bucket that has rows.
 
-    The rows must be in offset order. The first sum is over the upper 32 bits of the hashes, the second over the lower
-    32 bits. These sums do not overflow, and may be added up in any order. Unlike an exclusive or, they show that a row
-    occurs three times.
+    They are the bucket's number, its number of rows, the sum of the upper 32 bits of its rows' hashes, and the sum of
+    the lower 32 bits. The rows must be in offset order. The sums do not overflow, and may be added up in any order.
+    Unlike an exclusive or, they show that a row occurs three times.
     """
     if not len(offsets):
         return offsets, offsets, offsets, offsets
@@ -79,16 +90,16 @@ def numbers(column: pa.Array) -> Numbers:
     """Return a column of 64-bit numbers or timestamps without nulls as an array over the column's own memory."""
     assert column.type.bit_width == 64
     assert not column.null_count
-    return _read_only(np.frombuffer(column.buffers()[1], np.int64))[column.offset : column.offset + len(column)]
+    return read_only(np.frombuffer(column.buffers()[1], np.int64))[column.offset : column.offset + len(column)]
 
 
 def _buffer(column: pa.Array, index: int, kind: type[np.generic]) -> np.ndarray[Any, Any]:
     buffer = column.buffers()[index]
-    return _read_only(np.zeros(0, kind) if buffer is None or not buffer.size else np.frombuffer(buffer, kind))
+    return read_only(np.zeros(0, kind) if buffer is None or not buffer.size else np.frombuffer(buffer, kind))
 
 
 def _bytes(column: pa.Array) -> tuple[Any, ...]:
-    """Return a column of bytes or text as the tuple that the kernels take."""
+    """Return a column of bytes or text as the kernels take it: (ends, first row, bytes, validity bits, first bit)."""
     assert pa.types.is_binary(column.type) or pa.types.is_string(column.type)
     bits = _buffer(column, 0, np.uint8) if column.null_count else _NO_BYTES
     return _buffer(column, 1, np.int32), column.offset, _buffer(column, 2, np.uint8), bits, column.offset
@@ -100,5 +111,5 @@ def _headers(column: pa.Array) -> tuple[Any, ...]:
     keys, values = _bytes(column.values.field(0)), _bytes(column.values.field(1))
     bits = _buffer(column, 0, np.uint8) if column.null_count else _NO_BYTES
     # The kernel checks that the ends of lists do not exceed this array's length, which is the number of headers.
-    each = keys[0][keys[1] + 1 :]
-    return (_buffer(column, 1, np.int32), column.offset, each, bits, column.offset), keys, values
+    header_slots = keys[0][keys[1] + 1 :]
+    return (_buffer(column, 1, np.int32), column.offset, header_slots, bits, column.offset), keys, values

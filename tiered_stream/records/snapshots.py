@@ -53,7 +53,7 @@ class ProducerState:
 
 def open_transactions(producers: Iterable[ProducerState]) -> list[tuple[int, int]]:
     """Return (producer id, first offset) of each transaction that is open at the segment's end."""
-    firsts = ((each.producer_id, each.current_txn_first_offset) for each in producers)
+    firsts = ((producer.producer_id, producer.current_txn_first_offset) for producer in producers)
     return [(producer_id, first) for producer_id, first in firsts if first is not None]
 
 
@@ -78,7 +78,10 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
         raise CorruptDataError(f"leader epoch checkpoint: {lines[1][:20]} entries announced, {len(lines) - 2} there")
     entries: list[tuple[int, int]] = []
     for line in lines[2:]:
-        epoch, offset = _epoch_entry(line)
+        match = _EPOCH_LINE.fullmatch(line)
+        if match is None:
+            raise CorruptDataError(f"leader epoch checkpoint: {line[:40]!r} is not an epoch and an offset")
+        epoch, offset = int(match[1]), int(match[2])
         if entries and (epoch <= entries[-1][0] or offset < entries[-1][1]):
             before, start = entries[-1]
             raise CorruptDataError(
@@ -104,20 +107,9 @@ def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:
         raise CorruptDataError("producer snapshot: its checksum does not fit")
     if count < 0 or len(data) != _HEADER.size + count * _PRODUCER.size:
         raise CorruptDataError(f"producer snapshot: {count} entries announced in {len(data)} bytes")
-    return tuple(
-        _producer_state(producer_id, epoch, last_offset, first_offset)
-        for producer_id, epoch, _, last_offset, _, _, _, first_offset in _PRODUCER.iter_unpack(data[_HEADER.size :])
-    )
-
-
-def _epoch_entry(line: str) -> tuple[int, int]:
-    match = _EPOCH_LINE.fullmatch(line)
-    if match is None:
-        raise CorruptDataError(f"leader epoch checkpoint: {line[:40]!r} is not an epoch and an offset")
-    return int(match[1]), int(match[2])
-
-
-def _producer_state(producer_id: int, epoch: int, last_offset: int, first: int) -> ProducerState:
-    if first < -1:
-        raise CorruptDataError(f"producer snapshot: producer {producer_id} has a transaction from offset {first}")
-    return ProducerState(producer_id, epoch, last_offset, None if first == -1 else first)
+    producers = []
+    for producer_id, epoch, _, last_offset, _, _, _, first in _PRODUCER.iter_unpack(data[_HEADER.size :]):
+        if first < -1:
+            raise CorruptDataError(f"producer snapshot: producer {producer_id} has a transaction from offset {first}")
+        producers.append(ProducerState(producer_id, epoch, last_offset, None if first == -1 else first))
+    return tuple(producers)

@@ -14,8 +14,9 @@ def aborted_in_fetched(
 ) -> tuple[AbortedTransaction, ...]:
     """Return offset intervals of the aborted transactions that a Fetch response lists as (producer id, first offset).
 
-    `data` is the response's record batches, the last perhaps cut off. A transaction ends at the producer's next marker,
-    which is a control batch. If `data` has no marker for it, the transaction lasts beyond `data`, to `end_offset`.
+    `data` are the response's record batches; the last batch may be cut off. A transaction ends at the producer's next
+    marker, which is a control batch. If `data` has no marker for it, the transaction lasts beyond `data`, to
+    `end_offset`.
 
     Raises:
         CorruptDataError: the bytes are not a sequence of batches.
@@ -26,12 +27,12 @@ def aborted_in_fetched(
     for offset, producer_id in control_batches(data):
         markers.setdefault(producer_id, []).append(offset)
     return tuple(
-        AbortedTransaction(producer_id, first, _following(markers.get(producer_id, ()), first, end_offset))
+        AbortedTransaction(producer_id, first, _next_marker(markers.get(producer_id, ()), first, end_offset))
         for producer_id, first in aborted
     )
 
 
-def _following(markers: Sequence[int], first: int, end_offset: int) -> int:
+def _next_marker(markers: Sequence[int], first: int, end_offset: int) -> int:
     """Return the first of the ascending `markers` that is after `first`, or `end_offset` if there is none."""
     at = bisect_right(markers, first)
     return markers[at] if at < len(markers) else end_offset

@@ -19,22 +19,21 @@ import numpy as np
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.records import header
 from tiered_stream.records.compiled import Int, kernel
-from tiered_stream.records.crc_kernels import crc_is_right
 from tiered_stream.records.intrinsics import load_int32, load_int64
-from tiered_stream.records.kernels import MAX_OFFSET, varint
+from tiered_stream.records.kernels import MAX_OFFSET, crc_is_right, varint
 from tiered_stream.records.values import Value, read_values
 
 _SNAPSHOT_RECORD = 3
 _ID_BYTES = 16
-_MOST_FOUND = 1 << 14
-
-# Places in the kernel's state: its position, the offset after the batches that it has read, the number of values found.
-_AT, _NEXT_OFFSET, _FOUND = range(3)
+_LISTED_VALUES = 1 << 14
 
 
 @kernel
-def _is_wanted(data: Any, at: Int, stop: Int, wanted: Any) -> Any:
-    """Return whether the value may be about a wanted topic; `wanted` has the sorted topic ids as pairs of int64."""
+def _is_wanted(data: Any, at: Int, stop: Int, topic_ids: Any) -> Any:
+    """Return whether the value between `at` and `stop` may be about one of the topics.
+
+    `topic_ids` are the topics' ids, each as two int64, sorted.
+    """
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return True
     if data[at + 1] == _SNAPSHOT_RECORD:
@@ -50,14 +49,14 @@ def _is_wanted(data: Any, at: Int, stop: Int, wanted: Any) -> Any:
     high, low, partition = load_int64(data, at), load_int64(data, at + 8), load_int32(data, at + _ID_BYTES)
     if (high == 0 and low == 0) or partition < 0 or data[at + _ID_BYTES + 4] != 0:
         return True
-    first, last = 0, wanted.shape[0]
+    first, last = 0, topic_ids.shape[0]
     while first < last:
         middle = (first + last) // 2
-        if wanted[middle, 0] < high or (wanted[middle, 0] == high and wanted[middle, 1] < low):
+        if topic_ids[middle, 0] < high or (topic_ids[middle, 0] == high and topic_ids[middle, 1] < low):
             first = middle + 1
         else:
             last = middle
-    return first < wanted.shape[0] and wanted[first, 0] == high and wanted[first, 1] == low
+    return first < topic_ids.shape[0] and topic_ids[first, 0] == high and topic_ids[first, 1] == low
 
 
 @kernel
@@ -71,8 +70,10 @@ def _short_varint(data: Any, at: Int, stop: Int) -> Any:
 
 
 @kernel
-def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: Int) -> Int:
-    """Append the batch's values that may be wanted to `found`; return the new number of values in `found`.
+def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count: Int) -> Int:
+    """Append the batch's values that may be about the topics to `places`; return the new number of rows in `places`.
+
+    A row of `places` is (offset of the record, position of its value, size of its value).
 
     Returns -1 if the batch must be read by `read_values`.
     """
@@ -82,12 +83,13 @@ def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: In
         return np.int64(-1)
     if attributes & header.CONTROL_BIT:
         return np.int64(count)
-    if attributes & header.CODEC_MASK or count + records > found.shape[0]:
+    if attributes & header.CODEC_MASK or count + records > places.shape[0]:
         return np.int64(-1)
     at += header.HEADER_SIZE
     for _ in range(records):
         size, at = _short_varint(data, at, end)
-        if at < 0 or size < 1 or size > end - at:
+        # kafka-python, by which `read_values` reads, reads the attributes as a varint.
+        if at < 0 or size < 1 or size > end - at or data[at] > 127:
             return np.int64(-1)
         stop = at + size
         _, at = _short_varint(data, at + 1, stop)
@@ -96,31 +98,34 @@ def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: In
         if at < 0 or not 0 <= delta <= last_delta or size > stop - at:
             return np.int64(-1)
         size, at = _short_varint(data, at + max(size, 0), stop)
-        if at < 0 or max(size, 0) >= stop - at:
+        if at < 0 or at + max(size, 0) != stop - 1 or data[stop - 1] != 0:  # it has headers
             return np.int64(-1)
-        if size >= 0 and _is_wanted(data, at, at + size, wanted):
-            found[count, 0], found[count, 1], found[count, 2] = base_offset + delta, at, size
+        if size >= 0 and _is_wanted(data, at, at + size, topic_ids):
+            places[count, 0], places[count, 1], places[count, 2] = base_offset + delta, at, size
             count += 1
         at = stop
-    return np.int64(count)
+    return np.int64(count if at == end else -1)
 
 
 @kernel
-def _scan(data: Any, wanted: Any, max_batch: Int, found: Any, state: Any) -> None:
-    """Scan whole batches from `state[_AT]` on, up to a batch that is cut off or must be read by `read_values`."""
-    at, count = state[_AT], 0
+def _scan(data: Any, at: Int, topic_ids: Any, max_batch: Int, places: Any) -> Any:
+    """Scan whole batches from `at` on, up to a batch that is cut off or must be read by `read_values`.
+
+    Returns the position after the batches, the offset after them, and the number of rows in `places`.
+    """
+    at, next_offset, count = np.int64(at), np.int64(0), np.int64(0)
     while data.shape[0] - at >= header.HEADER_SIZE:
         length = load_int32(data, at + header.LENGTH_AT)
         end = at + header.LENGTH_END + length
         smallest = header.HEADER_SIZE - header.LENGTH_END
         if not smallest <= length <= max_batch or end > data.shape[0] or data[at + header.MAGIC_AT] != header.MAGIC:
             break
-        more = _scan_batch(data, at, end, wanted, found, count)
+        more = _scan_batch(data, at, end, topic_ids, places, count)
         if more < 0:
             break
-        state[_NEXT_OFFSET] = load_int64(data, at) + load_int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
+        next_offset = load_int64(data, at) + load_int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
         at, count = end, more
-    state[_AT], state[_FOUND] = at, count
+    return at, next_offset, count
 
 
 def scan_values(
@@ -128,20 +133,18 @@ def scan_values(
 ) -> Iterator[tuple[int, Iterator[Value]]]:
     """Yield what `read_values` yields, several batches at a time, without values that are surely about other topics.
 
-    `topic_ids` are the wanted topics. Raises the errors of `read_values`.
+    `topic_ids` are the ids of the wanted topics. Raises the errors of `read_values`.
     """
-    wanted = np.array(sorted(np.frombuffer(each, ">i8").tolist() for each in topic_ids), np.int64).reshape(-1, 2)
-    raw, found = np.frombuffer(data, np.uint8), np.empty((_MOST_FOUND, 3), np.int64)
-    state = np.zeros(3, np.int64)
+    pairs = sorted(np.frombuffer(topic_id, ">i8").tolist() for topic_id in topic_ids)
+    sorted_ids = np.array(pairs, np.int64).reshape(-1, 2)
+    raw, places, at = np.frombuffer(data, np.uint8), np.empty((_LISTED_VALUES, 3), np.int64), 0
     while True:
-        begin = int(state[_AT])
-        _scan(raw, wanted, limits.batch.maximum, found, state)
-        at, next_offset, count = state.tolist()
-        if at > begin:
-            places = found[:count].tolist()
-            yield next_offset, ((offset, bytes(data[place : place + size])) for offset, place, size in places)
-        first = next(read_values(memoryview(data)[at:], limits), None)
+        end, next_offset, count = _scan(raw, at, sorted_ids, limits.batch.maximum, places)
+        if end > at:
+            listed = places[:count].tolist()
+            yield next_offset, ((offset, bytes(data[place : place + size])) for offset, place, size in listed)
+        first = next(read_values(memoryview(data)[end:], limits), None)
         if first is None:
             return
         yield first
-        state[_AT] = at + header.LENGTH_END + int.from_bytes(data[at + 8 : at + 12], "big")
+        at = end + header.LENGTH_END + int.from_bytes(data[end + header.LENGTH_AT : end + header.LENGTH_END], "big")

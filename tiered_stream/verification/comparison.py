@@ -18,7 +18,7 @@ from pyspark.sql import functions as sql
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.records.hashed_columns import BUCKET, BUCKET_BITS, row_hash_sql
+from tiered_stream.records.row_hash import BUCKET, BUCKET_BITS, row_hash_sql
 from tiered_stream.verification.hashing import HASHES, HASHING, SUMS, Hashing
 from tiered_stream.verification.scope import Bounds, Scope, VerifiedTable, narrowed
 from tiered_stream.verification.sums_source import SOURCE

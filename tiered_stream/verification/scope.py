@@ -31,7 +31,7 @@ from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.types import Queries
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges
-from tiered_stream.records.hashed_columns import HASHED
+from tiered_stream.records.row_hash import HASHED
 from tiered_stream.spark.source import spark_schema
 
 NO_END = 2**63 - 1

@@ -33,8 +33,7 @@ from tiered_stream.plan.batch import batch_offsets
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.process.cores import usable_cores
 from tiered_stream.read.split_reader import SplitReader
-from tiered_stream.records.hashed_columns import BUCKET, HASHED
-from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
+from tiered_stream.records.row_hash import BATCH_ROWS, BUCKET, HASHED, Numbers, bucket_sums, numbers, row_hashes
 from tiered_stream.verification.storage_report import Kind, PartitionComparison, StorageDifference, StorageReport
 
 _UNREADABLE = (

@@ -19,7 +19,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.parsing import parse_subscription
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.records.hashed_columns import HASHED
+from tiered_stream.records.row_hash import HASHED
 from tiered_stream.spark.session import register_source
 from tiered_stream.spark.source import register
 from tiered_stream.verification.comparison import Compared, Sides, compare, first_differences, table_ends

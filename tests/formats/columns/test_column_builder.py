@@ -134,7 +134,7 @@ def test_room_is_made_for_rows_that_take_more_than_those_before() -> None:
 
 
 def test_a_row_that_takes_too_much_memory_is_null_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_builder, "MOST_MEMORY", 1 << 20)
+    monkeypatch.setattr(column_builder, "MAX_MEMORY", 1 << 20)
     kind = pa.struct([("text", pa.string())])
     rows = [{"text": "x" * size} for size in (1, 1 << 20, 500_000, 2)]
     column, too_large = written(kind, rows)

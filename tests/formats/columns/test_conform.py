@@ -9,7 +9,7 @@ import pytest
 
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.formats.columns.conform import conform
-from tiered_stream.formats.columns.schema_growth import adopted, grown, joined
+from tiered_stream.formats.columns.schema_growth import grown, joined
 
 A, B = pa.field("a", pa.int32()), pa.field("b", pa.string())
 LISTS = pa.list_(pa.field("element", pa.struct([A])))
@@ -87,6 +87,6 @@ def test_a_type_grows_into_wider_ones_where_that_is_wanted() -> None:
 
 def test_a_tables_wider_type_is_adopted() -> None:
     wide = pa.struct([pa.field("a", pa.int64()), B])
-    assert adopted(pa.struct([A]), wide) == wide
-    assert adopted(pa.struct([A]), wide, add=False) == pa.struct([("a", pa.int64())])
-    assert adopted(pa.struct([B]), pa.struct([pa.field("b", pa.int32())])) == pa.struct([B])
+    assert grown(pa.struct([A]), wide, widen=True) == wide
+    assert grown(pa.struct([A]), wide, add=False, widen=True) == pa.struct([("a", pa.int64())])
+    assert grown(pa.struct([B]), pa.struct([pa.field("b", pa.int32())]), widen=True) == pa.struct([B])

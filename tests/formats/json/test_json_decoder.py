@@ -20,7 +20,7 @@ from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.formats.columns import column_builder
 from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.json.exact_json import ExactJson
-from tiered_stream.formats.json.json_decoder import TOO_LARGE, JsonDecoder
+from tiered_stream.formats.json.json_decoder import JsonDecoder
 from tiered_stream.formats.json.json_kernels import append_documents
 
 LONGS = pa.struct([("x", pa.int64()), ("y", pa.int64())])
@@ -253,13 +253,19 @@ def test_the_kernel_is_compiled_once_wherever_the_values_lie() -> None:
     assert len(append_documents.signatures) == 1
 
 
+@pytest.mark.parametrize("value", [b"\0\2", b"\0", b"\0\0\2\2", b"\xff\1"])
+def test_bytes_that_begin_no_value_are_no_container(value: bytes) -> None:
+    found, reasons = decoded(LONGS, [b'{"x":1,"y":2}', b'{"x":' + value + b',"y":3}', b'{"x":5,"y":6}'])
+    assert found == [{"x": 1, "y": 2}, None, {"x": 5, "y": 6}] and list(reasons) == [1]
+
+
 def test_a_value_that_takes_too_much_memory_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_builder, "MOST_MEMORY", 1 << 20)
+    monkeypatch.setattr(column_builder, "MAX_MEMORY", 1 << 20)
     kind = pa.struct([("x", pa.list_(pa.field("element", pa.struct([(f"f{at}", pa.int64()) for at in range(50)]))))])
     huge = b'{"x":[' + b",".join([b"{}"] * 10_000) + b"]}"
     found, reasons = decoded(kind, [b'{"x":[{}]}', huge, b'{"x":[]}'])
     assert [row and len(row["x"]) for row in found] == [1, None, 0]
-    assert reasons == {1: TOO_LARGE}
+    assert reasons == {1: column_builder.TOO_LARGE}
 
 
 def test_timestamps_without_a_zone_are_in_the_sessions() -> None:

@@ -224,7 +224,7 @@ def test_a_registry_that_knows_no_guids_is_an_error_that_says_so(registry: Scrip
 
 
 def test_garbage_is_no_flood_of_requests(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_schemas, "_MOST_UNKNOWN", 5)
+    monkeypatch.setattr(writer_schemas, "_MAX_UNKNOWN", 5)
     register(registry, 1000, "int")
     good = [framed(1000, varint(1))] * 2
     decoded = decode(decoder(registry, "int"), *good, *(framed(each, b"") for each in range(50)))

@@ -13,13 +13,12 @@ from tests.formats.registry.test_schema_ids import HEADER, ONE, with_guid
 from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.formats.columns.decoded import Decoded
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.registry_json import JsonTarget, RegistryJsonDecoder
+from tiered_stream.formats.registry.registry_json import RegistryJsonDecoder
 from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.records.arrow import HEADERS_TYPE
 
 KIND = pa.struct([("a", pa.int64()), ("b", pa.string())])
-TARGET = JsonTarget(KIND)
 
 
 @pytest.fixture
@@ -43,9 +42,10 @@ def framed(schema_id: int, text: str) -> bytes:
 
 def decode(
     registry: ScriptedRegistry, *values: bytes | None, headers: list[bytes | None] | None = None,
-    target: JsonTarget = TARGET,
+    kind: pa.StructType = KIND, record: str = "", evolution: Evolution = Evolution.NONE,
 ) -> Decoded:  # fmt: skip
-    decoder = RegistryJsonDecoder(RegistrySettings.parse({"url": registry.url}), target, header=HEADER)
+    settings = RegistrySettings.parse({"url": registry.url})
+    decoder = RegistryJsonDecoder(settings, kind, record=record, evolution=evolution, header=HEADER)
     column = headers and pa.array([each and [{"key": HEADER, "value": each}] for each in headers], HEADERS_TYPE)
     decoded = decoder.decode(pa.array(values, pa.binary()), column)
     decoded.column.validate(full=True)
@@ -86,21 +86,19 @@ def test_what_is_no_document_of_a_schema_gets_a_reason(registry: ScriptedRegistr
 
 def test_documents_of_another_record_are_no_rows(registry: ScriptedRegistry) -> None:
     registry.schemas[4] = schema_of("Payment", a="integer")
-    target = JsonTarget(KIND, record="Order")
-    decoded = decode(registry, framed(4, '{"a":1}'), framed(1, '{"a":2}'), target=target)
+    decoded = decode(registry, framed(4, '{"a":1}'), framed(1, '{"a":2}'), record="Order")
     assert decoded.column.to_pylist() == [None, {"a": 2, "b": None}]
     assert decoded.reasons == {0: "schema 4 is of 'Payment', not 'Order'"}
 
 
 @pytest.mark.parametrize("evolution", [Evolution.ADD, Evolution.WIDEN])
 def test_a_column_grows_by_the_fields_of_writers_schemas(registry: ScriptedRegistry, evolution: Evolution) -> None:
-    target = JsonTarget(KIND, evolution=evolution)
-    decoded = decode(registry, framed(1, '{"a":1}'), framed(2, '{"a":2,"c":0.5}'), target=target)
+    decoded = decode(registry, framed(1, '{"a":1}'), framed(2, '{"a":2,"c":0.5}'), evolution=evolution)
     assert decoded.column.to_pylist() == [{"a": 1, "b": None, "c": None}, {"a": 2, "b": None, "c": 0.5}]
     assert decode(registry, framed(2, '{"a":2,"c":0.5}')).column.to_pylist() == [{"a": 2, "b": None}]
 
 
 def test_numbers_of_documents_widen_a_given_type(registry: ScriptedRegistry) -> None:
-    target = JsonTarget(pa.struct([("a", pa.int32())]), evolution=Evolution.WIDEN)
-    decoded = decode(registry, framed(1, '{"a":1}'), framed(1, '{"a":5000000000}'), target=target)
+    values = framed(1, '{"a":1}'), framed(1, '{"a":5000000000}')
+    decoded = decode(registry, *values, kind=pa.struct([("a", pa.int32())]), evolution=Evolution.WIDEN)
     assert [row["a"] for row in decoded.column.to_pylist()] == [1, 5_000_000_000]

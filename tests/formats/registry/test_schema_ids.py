@@ -88,4 +88,4 @@ def test_records_of_a_slice_have_their_own_headers() -> None:
 
 def test_no_more_of_a_header_is_kept_than_may_say_something() -> None:
     found = named(SchemaIds(HEADER), [b"x"], [[(HEADER, with_guid(ONE, bytes(100_000)))]])
-    assert len(found.behind[0]) < 512
+    assert len(found.header_rests[0]) < 512

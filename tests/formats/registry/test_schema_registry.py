@@ -110,9 +110,9 @@ def test_a_reference_to_nothing_is_no_unknown_id(registry: ScriptedRegistry) -> 
 
 def test_the_latest_schema_of_a_subject_is_asked_for_anew(registry: ScriptedRegistry) -> None:
     asking = client(registry.url)
-    for schema_id in (5, 6):
-        registry.versions["t-value", "latest"] = {"id": schema_id, "schema": "x"}
-        assert asking.latest("t-value").id == schema_id
+    for text in ("x", "y"):
+        registry.versions["t-value", "latest"] = {"schema": text}
+        assert asking.latest("t-value").text == text
     with pytest.raises(UnknownSchemaError, match="/subjects/other"):
         asking.latest("other")
 
@@ -145,7 +145,7 @@ def test_an_answer_that_drips_is_given_up(answer: tuple[bytes, bytes], monkeypat
 
 
 def test_an_answer_that_never_ends_is_given_up(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_connection, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(registry_connection, "_MAX_BYTES", 1000)
     monkeypatch.setattr(registry_connection, "_ROUNDS", 1)
     registry.schemas[1] = {"schema": "x" * 2000}
     with pytest.raises(SchemaRegistryUnavailableError, match="does not come to an end"):

@@ -32,7 +32,7 @@ def read_names(data: bytes) -> None:
     assert NONE <= in_front < 1 << 31 and named.sizes.tolist() == [0, PREFIX_SIZE if in_front >= 0 else 0, 0]
     # What other records have makes no difference to one.
     assert named.guids[good].bytes == GOOD[1:]
-    for rest in (*named.behind, data):
+    for rest in (*named.header_rests, data):
         indexes, size = message_indexes(rest)
         assert 0 <= size <= len(rest) and len(indexes) <= 64 and bool(size) == bool(indexes)
 

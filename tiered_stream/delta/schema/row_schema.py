@@ -31,7 +31,7 @@ from tiered_stream.delta.settings.row_settings import (
     row_settings,
 )
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.columns.schema_growth import adopted, grown, joined
+from tiered_stream.formats.columns.schema_growth import grown, joined
 from tiered_stream.formats.json.json_schema import json_schema_kind
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.rows.envelope import unwrapped_type
@@ -209,14 +209,15 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
     kinds = {column.name.lower(): column.type for column in table}
     key, value = row_format.key, row_format.value
     if key.kind is not None and KEY in kinds:
-        key = replace(key, kind=adopted(key.kind, kinds[KEY]))
+        key = replace(key, kind=grown(key.kind, kinds[KEY], widen=True))
     if value.kind is not None and row_format.struct_column is None and pa.types.is_struct(value.kind):
         columns = [
-            (column.name, adopted(column.type, kinds.get(column.name.lower(), column.type))) for column in value.kind
+            (column.name, grown(column.type, kinds.get(column.name.lower(), column.type), widen=True))
+            for column in value.kind
         ]
         value = replace(value, kind=pa.struct(columns))
     elif value.kind is not None and (name := (row_format.struct_column or VALUE).lower()) in kinds:
-        value = replace(value, kind=adopted(value.kind, kinds[name]))
+        value = replace(value, kind=grown(value.kind, kinds[name], widen=True))
     return replace(row_format, key=key, value=value)
 
 

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
 from tiered_stream.formats.avro import avro_kernels as kernels
-from tiered_stream.formats.avro.avro_program import AvroProgram, avro_program
-from tiered_stream.formats.avro.avro_schema import MOST_DEPTH, AvroType, parse_avro_schema
+from tiered_stream.formats.avro.avro_program import AvroProgram
+from tiered_stream.formats.avro.avro_schema import MAX_DEPTH, AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
-from tiered_stream.formats.columns.byte_kernels import hash_room
+from tiered_stream.formats.columns.byte_kernels import key_hash_table
 from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.column_builder import TOO_LARGE, ColumnBuilder, Columns
-from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
-
-_POWERS = np.array([divmod(10**digits, 1 << 64) for digits in range(39)], np.uint64)
+from tiered_stream.formats.columns.column_builder import ColumnBuilder
+from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, SlicesDecoder
 
 
-class AvroDecoder:
-    """Decoder of values that were all written with one schema."""
+class AvroReader(SlicesDecoder):
+    """Decoder of values that were written with one schema, to a column with the type of the reader's schema.
+
+    The constructor raises the errors of `AvroDecoder`.
+    """
+
+    def __init__(self, writer: AvroType, reader: AvroType) -> None:
+        self.kind = arrow_type(reader)
+        self._builder = ColumnBuilder(self.kind)
+        self._program = AvroProgram(writer, reader, self._builder)
+        self._arguments = self._program.kernel_arguments()
+        self._room = np.zeros((MAX_DEPTH + 2, kernels.STACK_COLUMNS), np.int64), key_hash_table(self._builder.has_maps)
+
+    def read(self, slices: ByteSlices) -> Decoded:
+        column, errors, reasons = self._builder.decoded(slices, kernels.decode_values, self._arguments, self._room)
+        for row in np.flatnonzero(errors).tolist():
+            reasons[row] = self._program.reason(int(errors[row]))[:REASON_SIZE]
+        return Decoded(column, reasons)
+
+
+class AvroDecoder(AvroReader):
+    """Decoder of values that were all written with one schema, which is given as text."""
 
     def __init__(self, schema: str, reader: str | None = None) -> None:
         """Prepare to decode values of `schema`, as values of `reader` if it is given (Spark: the option `avroSchema`).
@@ -29,47 +45,8 @@ class AvroDecoder:
             ConfigurationError: a schema is invalid, or values of `schema` cannot be read as values of `reader`.
             UnsupportedDataError: no column can have the schema's type.
         """
-        written = parse_avro_schema(schema)
-        self._reader = AvroReader(written, written if reader is None else parse_avro_schema(reader))
-
-    @property
-    def kind(self) -> pa.DataType:
-        return self._reader.kind
-
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        return self._reader.read(ByteSlices.of(values))
-
-
-class AvroReader:
-    """Reader of values of the schema `written` as values of `wanted`.
-
-    The constructor raises the errors of `AvroDecoder`.
-    """
-
-    def __init__(self, written: AvroType, wanted: AvroType) -> None:
-        self.kind = arrow_type(wanted)
-        self._builder = ColumnBuilder(self.kind)
-        self._program = avro_program(written, wanted, self._builder)
-        self._stack = np.zeros((MOST_DEPTH + 2, kernels.STACK_COLUMNS), np.int64)
-        self._seen = hash_room(self._builder.has_maps)
-
-    def read(self, slices: ByteSlices) -> Decoded:
-        errors = np.zeros(len(slices), np.int64)
-        program = self._program
-        given = slices.kernel_arguments(), (program.operations, program.table, program.texts, _POWERS)
-        room = self._stack, self._seen, errors
-
-        def write(columns: Columns, row: int) -> int:
-            return int(kernels.decode_values(*given, row, columns, *room))
-
-        column, too_large = self._builder.build(len(slices), write)
-        reasons = _reasons(program, errors)
-        return Decoded(column, {**reasons, **dict.fromkeys(too_large, TOO_LARGE)})
-
-
-def _reasons(program: AvroProgram, errors: np.ndarray[Any, Any]) -> dict[int, str]:
-    return {int(row): program.reason(int(errors[row]) % 256, int(errors[row]) // 256)[:REASON_SIZE]
-            for row in np.flatnonzero(errors)}  # fmt: skip
+        writer = parse_avro_schema(schema)
+        super().__init__(writer, writer if reader is None else parse_avro_schema(reader))
 
 
 def compile_kernels() -> None:

@@ -10,8 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from tiered_stream.formats.columns.byte_kernels import double_of, float_at, has_key_twice, is_utf8, little_endian
+from tiered_stream.formats.columns.byte_kernels import (
+    from_zigzag,
+    has_duplicate_key,
+    is_utf8,
+    load_double,
+    load_float,
+    unsigned_varint,
+)
 from tiered_stream.formats.columns.column_kernels import (
+    NO_ROOM,
+    NULL_VALUE,
     SLOTS,
     append_bool,
     append_bytes,
@@ -21,17 +30,16 @@ from tiered_stream.formats.columns.column_kernels import (
     append_long,
     append_null,
     append_struct,
-    truncate,
+    end_row,
 )
 from tiered_stream.records.compiled import Int, inlined, kernel
 
-# Operations that read a number or bytes. STRUCT, NULL and SET_... read no bytes: they write a struct, a null or a
-# default.
+# Operations that read a number or bytes. STRUCT and NULL read no bytes: they write a struct or a null.
 BOOL, LONG, NUMBER, FLOAT, DOUBLE, BYTES, FIXED, DECIMAL, ENUM, STRUCT, NULL = range(11)
-SET_BOOL, SET_LONG, SET_DOUBLE, SET_BYTES, SET_DECIMAL, SET_LIST = range(11, 17)
 # Operations that decide what comes next: LIST starts a list, NEXT follows an item, UNION reads a branch, JUMP continues
-# elsewhere, FAIL rejects a branch that cannot be read, DONE ends the value.
-LIST, NEXT, UNION, JUMP, FAIL, DONE = range(17, 23)
+# elsewhere, FAIL rejects a branch that cannot be read, DEFAULT continues with the bytes of a default, RESUME returns
+# to the value's bytes after that, DONE ends the value.
+LIST, NEXT, UNION, JUMP, FAIL, DEFAULT, RESUME, DONE = range(11, 19)
 
 # Columns of the operations. A, B and C mean, by operation:
 #   LONG          A: whether an int is written. B: factor.
@@ -40,18 +48,19 @@ LIST, NEXT, UNION, JUMP, FAIL, DONE = range(17, 23)
 #   FIXED         A: size.
 #   DECIMAL       A: precision. B: size, or -1 if the length is written before the bytes.
 #   ENUM, UNION   A: position in the table. B: number of entries.
-#   LIST          A: operation after the list. B: least size of an item. C: node of a map's keys, or -1.
+#   LIST          A: operation after the list. B: whether each item takes bytes. C: node of a map's keys, or -1.
 #   JUMP          A: operation to continue with.
 #   FAIL          A: number of the mismatch.
-#   SET_...       A, B: the value's bits, or place and size of its bytes in the texts.
+#   DEFAULT       A: position of its bytes in the texts. B: their number.
 OPERATION, NODE, A, B, C = range(5)
 
 # Columns of the stack, which has a row for each list that is being read.
 AT, LEFT, BLOCK_END, FIRST = range(4)
 STACK_COLUMNS = 4
 
+# The first two are negated results of `unsigned_varint`. FULL: the columns have no room.
 END_OF_VALUE, BAD_NUMBER, BAD_BOOL, BAD_SIZE, BAD_COUNT, BAD_BLOCK, BAD_BRANCH, BAD_SYMBOL, BAD_TEXT = range(1, 10)
-BAD_DECIMAL, BAD_TIMESTAMP, SAME_KEY, TRAILING, MISMATCH, NO_ROOM = range(10, 16)
+BAD_DECIMAL, BAD_TIMESTAMP, DUPLICATE_KEY, TRAILING, MISMATCH, FULL = range(10, 16)
 ERROR_TEXTS = {
     END_OF_VALUE: "the bytes end within it",
     BAD_NUMBER: "a number is longer than its type",
@@ -64,28 +73,19 @@ ERROR_TEXTS = {
     BAD_TEXT: "a string is not UTF-8",
     BAD_DECIMAL: "a decimal has more digits than its precision",
     BAD_TIMESTAMP: "a timestamp does not fit into microseconds",
-    SAME_KEY: "a map has a key twice, or more than a million keys",
+    DUPLICATE_KEY: "a map has a key twice, or more than a million keys",
     TRAILING: "there are bytes after its end",
 }
 
-MOST_EMPTY_ITEMS = 1 << 16
+MAX_EMPTY_ITEMS = 1 << 16
 """Maximum number of list items without any bytes in one value."""
 
 
 @inlined
 def _varint(data: Any, at: Int, stop: Int) -> Any:
     """Read a zigzag varint of at most 64 bits; return its value and the position after it, or a negated error."""
-    value, shift = np.uint64(0), np.uint64(0)
-    while at < stop:
-        part = np.uint64(data[at])
-        at += 1
-        if shift == 63 and part > 1:
-            return np.int64(0), np.int64(-BAD_NUMBER)
-        value |= (part & np.uint64(0x7F)) << shift
-        if part < 128:
-            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), np.int64(at)
-        shift += np.uint64(7)
-    return np.int64(0), np.int64(-END_OF_VALUE)
+    value, at = unsigned_varint(data, at, stop)
+    return from_zigzag(value), at
 
 
 @inlined
@@ -108,12 +108,12 @@ def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
         if value > (2**63 - 1) // 1000 or value < -((2**63 - 1) // 1000):
             return np.int64(-BAD_TIMESTAMP)
         value *= operation[B]
-    return at if append_long(columns, node, value) else np.int64(-NO_ROOM)
+    return at if append_long(columns, node, value) else np.int64(-FULL)
 
 
 @inlined
 def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
-    """Append a float or a double (4 or 8 bytes, little endian), or an integer as one; return the position after it."""
+    """Append a float, a double, or an integer that the column has as one of these; return the position after it."""
     kind, node, value = operation[OPERATION], operation[NODE], 0.0
     if kind == NUMBER:
         number, at = _integer(data, at, stop, operation[A])
@@ -124,14 +124,17 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
         size = 4 if kind == FLOAT else 8
         if stop - at < size:
             return np.int64(-END_OF_VALUE)
-        value = float_at(data, at) if kind == FLOAT else double_of(little_endian(data, at, 8))
+        value = load_float(data, at) if kind == FLOAT else load_double(data, at)
         at += size
-    return at if node < 0 or append_double(columns, node, value) else np.int64(-NO_ROOM)
+    return at if node < 0 or append_double(columns, node, value) else np.int64(-FULL)
 
 
 @inlined
 def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
-    """Return where bytes begin and end. If `size` is -1, their length is read first, at `at`."""
+    """Return the start and the end of `size` bytes at `at`, or twice a negated error.
+
+    If `size` is -1, their length is read first, at `at`.
+    """
     if size < 0:
         size, at = _varint(data, at, stop)
         if at < 0:
@@ -149,7 +152,7 @@ def _bytes(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
         return end
     if not fixed and operation[A] and not is_utf8(data, at, end):
         return np.int64(-BAD_TEXT)
-    return end if append_bytes(columns, node, data, at, end - at) else np.int64(-NO_ROOM)
+    return end if append_bytes(columns, node, data, at, end - at) else np.int64(-FULL)
 
 
 @kernel
@@ -173,14 +176,14 @@ def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns
         low = low << np.uint64(8) | np.uint64(data[index])
     if end - at >= 16 and (high ^ sign) >> np.uint64(63):
         return np.int64(-BAD_DECIMAL)
-    most, other = high ^ sign, low ^ sign
+    upper, lower = high ^ sign, low ^ sign
     if sign:  # a negative number's complement is its absolute value minus one
-        other += np.uint64(1)
-        most += np.uint64(other == 0)
+        lower += np.uint64(1)
+        upper += np.uint64(lower == 0)
     power = powers[operation[A]]
-    if most > power[0] or (most == power[0] and other >= power[1]):
+    if upper > power[0] or (upper == power[0] and lower >= power[1]):
         return np.int64(-BAD_DECIMAL)
-    return end if append_decimal(columns, node, np.int64(high), low) else np.int64(-NO_ROOM)
+    return end if append_decimal(columns, node, np.int64(high), low) else np.int64(-FULL)
 
 
 @inlined
@@ -196,11 +199,11 @@ def _enum(data: Any, at: Int, stop: Int, operation: Any, table: Any, texts: Any,
         return at
     if table[row] < 0:
         return np.int64(-BAD_SYMBOL)
-    return at if append_bytes(columns, node, texts, table[row], table[row + 1]) else np.int64(-NO_ROOM)
+    return at if append_bytes(columns, node, texts, table[row], table[row + 1]) else np.int64(-FULL)
 
 
 @kernel
-def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) -> Int:
+def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: Int) -> Int:
     """Begin a list's next block: set its item count and its end in `frame`; return the position after the block's head.
 
     The count is 0 after the last block. The end is -1 if the block does not state its size.
@@ -220,33 +223,33 @@ def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) ->
         frame[BLOCK_END] = at + size
         count = -count
     # The smallest int64 stays negative when it is negated.
-    if count < 0 or count > ((stop - at) // least if least else MOST_EMPTY_ITEMS - empty):
+    if count < 0 or count > (stop - at if takes_bytes else MAX_EMPTY_ITEMS - empty):
         return np.int64(-BAD_COUNT)
     frame[LEFT] = count
     return at
 
 
 @kernel
-def _close_list(operation: Any, columns: Any, first: Int, seen: Any) -> Int:
-    """Write a list after its last item; return 0 or an error."""
+def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int:
+    """Append a list, or a map, to its node after its last item; return 0 or an error."""
     if operation[NODE] < 0:
         return np.int64(0)
-    if operation[C] >= 0 and has_key_twice(columns, operation[C], first, seen):
-        return np.int64(SAME_KEY)
-    return np.int64(0 if append_list(columns, operation[NODE]) else NO_ROOM)
+    if operation[C] >= 0 and has_duplicate_key(columns, operation[C], first, key_table):
+        return np.int64(DUPLICATE_KEY)
+    return np.int64(0 if append_list(columns, operation[NODE]) else FULL)
 
 
 @kernel
-def _list(data: Any, at: Int, stop: Int, here: Int, operations: Any, columns: Any, stack: Any, seen: Any) -> Any:
-    """Begin a list, or continue it after an item; return the position and the next operation.
+def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: Any, stack: Any, key_table: Any) -> Any:
+    """Begin a list (LIST), or continue it after an item (NEXT); return the position and the next operation.
 
-    The stack's first row has the number of open lists, and the number of items without any bytes so far.
+    The stack's first row has the number of open lists, and the number of the value's items without any bytes so far.
     """
     depth = stack[0, AT]
-    if operations[here, OPERATION] == LIST:
+    if operations[index, OPERATION] == LIST:
         depth += 1
-        key = operations[here, C]
-        stack[depth, AT], stack[depth, LEFT], stack[depth, BLOCK_END] = here, 0, -1
+        key = operations[index, C]
+        stack[depth, AT], stack[depth, LEFT], stack[depth, BLOCK_END] = index, 0, -1
         stack[depth, FIRST] = columns[0][key, SLOTS] if key >= 0 else 0
     else:
         stack[depth, LEFT] -= 1
@@ -257,12 +260,12 @@ def _list(data: Any, at: Int, stop: Int, here: Int, operations: Any, columns: An
     if frame[LEFT] == 0:
         at = _block(data, at, stop, listed[B], frame, stack[0, LEFT])
         if at < 0:
-            return at, here
+            return at, index
         if listed[B] == 0:
             stack[0, LEFT] += frame[LEFT]
         if frame[LEFT] == 0:
             stack[0, AT] = depth - 1
-            error = _close_list(listed, columns, frame[FIRST], seen)
+            error = _close_list(listed, columns, frame[FIRST], key_table)
             return (-error if error else at), listed[A]
     return at, opened + 1
 
@@ -279,15 +282,10 @@ def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
 
 
 @inlined
-def _number(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
-    kind, node = operation[OPERATION], operation[NODE]
-    if kind == LONG:
-        return _long(data, at, stop, operation, columns)
-    if kind != BOOL:
-        return _double(data, at, stop, operation, columns)
+def _bool(data: Any, at: Int, stop: Int, node: Int, columns: Any) -> Int:
     if at >= stop or data[at] > 1:
         return np.int64(-END_OF_VALUE if at >= stop else -BAD_BOOL)
-    return at + 1 if node < 0 or append_bool(columns, node, data[at] == 1) else np.int64(-NO_ROOM)
+    return at + 1 if node < 0 or append_bool(columns, node, data[at] == 1) else np.int64(-FULL)
 
 
 @inlined
@@ -295,87 +293,71 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
     """Run an operation that is neither a list nor a union; return the position after the bytes that it reads."""
     _, table, texts, powers = program
     kind, node = operation[OPERATION], operation[NODE]
+    if kind == BOOL:
+        return _bool(data, at, stop, node, columns)
+    if kind == LONG:
+        return _long(data, at, stop, operation, columns)
     if kind <= DOUBLE:
-        return _number(data, at, stop, operation, columns)
+        return _double(data, at, stop, operation, columns)
     if kind <= FIXED:
         return _bytes(data, at, stop, operation, columns)
     if kind == ENUM:
         return _enum(data, at, stop, operation, table, texts, columns)
     if kind == DECIMAL:
         return _decimal(data, at, stop, operation, powers, columns)
-    if node < 0 or _set(operation, texts, columns):
+    if node < 0 or (append_struct(columns, node) if kind == STRUCT else append_null(columns, node)):
         return at
-    return np.int64(-NO_ROOM)
+    return np.int64(-FULL)
 
 
 @kernel
-def _set(operation: Any, texts: Any, columns: Any) -> Any:
-    """Write a struct, a null or a default, for which no bytes are read; return whether there was room."""
-    kind, node, value = operation[OPERATION], operation[NODE], operation[A]
-    if kind == STRUCT:
-        return append_struct(columns, node)
-    if kind == NULL:
-        return append_null(columns, node)
-    if kind == SET_BOOL:
-        return append_bool(columns, node, value != 0)
-    if kind == SET_LONG:
-        return append_long(columns, node, value)
-    if kind == SET_DOUBLE:
-        return append_double(columns, node, double_of(value))
-    if kind == SET_BYTES:
-        return append_bytes(columns, node, texts, value, operation[B])
-    if kind == SET_DECIMAL:
-        return append_decimal(columns, node, value, np.uint64(operation[B]))
-    return append_list(columns, node)
-
-
-@kernel
-def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, seen: Any) -> Any:
-    """Read one value by the program; return 0 or an error, and the number of the last operation."""
-    operations, table, _, _ = program
-    after = np.int64(0)
+def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, key_table: Any) -> Int:
+    """Read one value by the program; return 0, NO_ROOM, or an error plus 256 times the number of the last operation."""
+    operations, table, texts, _ = program
+    source, end, resume_at = data, stop, at
+    index = next_index = np.int64(0)
     stack[0, AT] = stack[0, LEFT] = 0
     while at >= 0:
-        here = after
-        operation = operations[here]
+        index = next_index
+        operation = operations[index]
         kind = operation[OPERATION]
-        after = here + 1
+        next_index = index + 1
         if kind < LIST:
-            at = _simple(data, at, stop, operation, program, columns)
+            at = _simple(source, at, end, operation, program, columns)
         elif kind <= NEXT:
-            at, after = _list(data, at, stop, here, operations, columns, stack, seen)
+            at, next_index = _list(source, at, end, index, operations, columns, stack, key_table)
         elif kind == UNION:
-            at, after = _branch(data, at, stop, operation, table)
+            at, next_index = _branch(source, at, end, operation, table)
         elif kind == JUMP:
-            after = operation[A]
+            next_index = operation[A]
         elif kind == FAIL:
             at = np.int64(-MISMATCH)
+        elif kind == DEFAULT:
+            resume_at, at = at, operation[A]
+            source, end = texts, at + operation[B]
+        elif kind == RESUME:
+            source, end, at = data, stop, resume_at
+        elif at == stop:
+            return np.int64(0)
         else:
-            return np.int64(0) if at == stop else np.int64(TRAILING), here
-    return -at, here
+            at = np.int64(-TRAILING)
+    return np.int64(NO_ROOM) if at == -FULL else 256 * index - at
 
 
 @kernel
-def decode_values(slices: Any, program: Any, first: Int, columns: Any, stack: Any, seen: Any, errors: Any) -> Int:
-    """Append values from row `first` on, until the columns have no room; return the row after the last appended value.
+def decode_values(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
+    """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
 
     `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (operations, table,
     texts, powers of ten). A value that cannot be decoded becomes null, and `errors[row]` its error plus 256 times the
     number of the operation.
     """
     data, starts, stops, valid = slices
+    stack, key_table = room
     for row in range(first, starts.shape[0]):
-        error, where = np.int64(0), np.int64(0)
+        result = np.int64(NULL_VALUE)
         if valid[row]:
-            error, where = _value(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, stack, seen)
-        if error == NO_ROOM:
-            truncate(columns, row - first)
-            return row
-        errors[row] = 0
-        if error or not valid[row]:
-            truncate(columns, row - first)
-            if not append_null(columns, 0):
-                truncate(columns, row - first)
-                return row
-            errors[row] = error + 256 * where
+            result = _value(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, stack, key_table)
+        if not end_row(columns, row, first, result, errors):
+            return np.int64(row)
     return np.int64(starts.shape[0])

@@ -13,10 +13,8 @@ number or plain bytes.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -41,128 +39,119 @@ from tiered_stream.formats.avro.avro_schema import (
 from tiered_stream.formats.avro.avro_types import single_type
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 
-_MOST_OPERATIONS = 100_000
+_MAX_OPERATIONS = 100_000
 """Maximum number of operations that are emitted, with the discarded ones: a union's branch may be tried many times."""
 
 _SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
 _NULL = Primitive("null")
-
-
-@dataclass(frozen=True, slots=True)
-class AvroProgram:
-    """Program of the kernel: `operations`, `table` and `texts`.
-
-    `paths` has the field path of each operation, and `mismatches` the texts of types that cannot be read.
-    """
-
-    operations: np.ndarray[Any, Any]
-    table: np.ndarray[Any, Any]
-    texts: np.ndarray[Any, Any]
-    paths: Sequence[str]
-    mismatches: Sequence[str]
-
-    def reason(self, error: int, operation: int) -> str:
-        """Return why a value could not be decoded, from the kernel's `error` and `operation`."""
-        path = self.paths[operation] or "the value"
-        if error == kernels.MISMATCH:
-            return f"{path}: {self.mismatches[self.operations[operation, kernels.A]]}"
-        return f"{path}: {kernels.ERROR_TEXTS[error]}"
+_POWERS = np.array([divmod(10**digits, 1 << 64) for digits in range(39)], np.uint64)
+"""Powers of ten, as upper and lower 64 bits."""
 
 
 class _MismatchError(Exception):
     """Error of a writer's type whose values cannot be read as the reader's type."""
 
 
-def avro_program(written: AvroType, wanted: AvroType, builder: ColumnBuilder) -> AvroProgram:
-    """Return the program that reads values of `written` into the builder's columns, which have the type of `wanted`.
+class AvroProgram:
+    """Program that reads values of one schema into the columns of another.
 
-    Raises:
-        ConfigurationError: values of `written` cannot be read as values of `wanted`.
+    `paths` has the field path of each operation, and `mismatches` the texts of types that cannot be read.
     """
-    compiler = _Compiler(builder)
-    try:
-        compiler.read(written, wanted, 0, "")
-    except _MismatchError as error:
-        raise ConfigurationError(f"values of the writer's schema cannot be read as the reader's: {error}") from None
-    compiler.emit(kernels.DONE, -1, "")
-    return AvroProgram(
-        np.array(compiler.operations, np.int64), np.array(compiler.table or [0], np.int64),
-        np.frombuffer(bytes(compiler.texts) or b"\0", np.uint8), compiler.paths, compiler.mismatches,
-    )  # fmt: skip
 
+    def __init__(self, writer: AvroType, reader: AvroType, builder: ColumnBuilder) -> None:
+        """Compile the program for values of `writer` and the builder's columns, which have the type of `reader`.
 
-class _Compiler:
-    def __init__(self, builder: ColumnBuilder) -> None:
+        Raises:
+            ConfigurationError: values of `writer` cannot be read as values of `reader`.
+        """
         self.operations: list[list[int]] = []
         self.paths: list[str] = []
         self.table: list[int] = []
         self.texts = bytearray()
         self.mismatches: list[str] = []
-        self._left = _MOST_OPERATIONS
+        self._left = _MAX_OPERATIONS
         self._builder = builder
+        try:
+            self.read(writer, reader, 0, "")
+        except _MismatchError as error:
+            raise ConfigurationError(f"values of the writer's schema cannot be read as the reader's: {error}") from None
+        self.emit(kernels.DONE, -1, "")
+
+    def kernel_arguments(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """Return the program as the kernel takes it: (operations, table, texts, powers of ten)."""
+        texts = np.frombuffer(bytes(self.texts) or b"\0", np.uint8)
+        return np.array(self.operations, np.int64), np.array(self.table or [0], np.int64), texts, _POWERS
+
+    def reason(self, error: int) -> str:
+        """Return why a value could not be decoded, from the kernel's error, which also names the operation."""
+        operation, error = divmod(error, 256)
+        path = self.paths[operation] or "the value"
+        if error == kernels.MISMATCH:
+            return f"{path}: {self.mismatches[self.operations[operation][kernels.A]]}"
+        return f"{path}: {kernels.ERROR_TEXTS[error]}"
 
     def emit(self, operation: int, node: int, path: str, a: int = 0, b: int = 0, c: int = -1) -> list[int]:
         self._left -= 1
         if self._left < 0:
-            raise ConfigurationError(f"to read an Avro schema takes more than {_MOST_OPERATIONS} operations")
+            raise ConfigurationError(f"to read an Avro schema takes more than {_MAX_OPERATIONS} operations")
         row = [operation, node, a, b, c]
         self.operations.append(row)
         self.paths.append(path)
         return row
 
-    def read(self, written: AvroType, wanted: AvroType, node: int, path: str) -> None:
-        """Emit the operations that read a value of `written` as `wanted` into a node. The node -1 skips the value."""
-        if isinstance(written, Union):
-            self._written_union(written, wanted, node, path)
+    def read(self, writer: AvroType, reader: AvroType, node: int, path: str) -> None:
+        """Emit the operations that read a value of `writer` as `reader` into a node. The node -1 skips the value."""
+        if isinstance(writer, Union):
+            self._writer_union(writer, reader, node, path)
             return
-        if isinstance(wanted, Union):
-            self._wanted_union(written, wanted, node, path)
+        if isinstance(reader, Union):
+            self._reader_union(writer, reader, node, path)
             return
-        match written, wanted:
+        match writer, reader:
             case Primitive(), Primitive():
-                self._primitive(written, wanted, node, path)
-            case Fixed(), Fixed() if wanted.is_called(written) and written.size == wanted.size:
-                _check_logical(written, wanted, path)
-                self._bytes(wanted, written.size, node, path)
-            case Enum(), Enum() if wanted.is_called(written):
-                self._enum(written, wanted, node, path)
+                self._primitive(writer, reader, node, path)
+            case Fixed(), Fixed() if reader.is_called(writer) and writer.size == reader.size:
+                _check_logical(writer, reader, path)
+                self._bytes(reader, writer.size, node, path)
+            case Enum(), Enum() if reader.is_called(writer):
+                self._enum(writer, reader, node, path)
             case Record(), Record():
-                self._record(written, wanted, node, path)
+                self._record(writer, reader, node, path)
             case Array(), Array():
-                (item,) = self._below(node, 1)
-                start = self.emit(kernels.LIST, node, path, b=_least_size(written.items))
-                self.read(written.items, wanted.items, item, f"{path}[]")
+                (item,) = self._children(node, 1)
+                start = self.emit(kernels.LIST, node, path, b=_takes_bytes(writer.items))
+                self.read(writer.items, reader.items, item, f"{path}[]")
                 self._end_list(start, path)
             case Map(), Map():
-                self._map(written, wanted, node, path)
+                self._map(writer, reader, node, path)
             case _:
-                raise _mismatch(written, wanted, path)
+                raise _mismatch(writer, reader, path)
 
-    def _below(self, node: int, count: int) -> Iterator[int]:
+    def _children(self, node: int, count: int) -> Iterator[int]:
         return iter(list(self._builder.children(node))) if node >= 0 else repeat(-1, count)
 
     def _end_list(self, start: list[int], path: str) -> None:
         self.emit(kernels.NEXT, -1, path)
         start[kernels.A] = len(self.operations)
 
-    def _map(self, written: Map, wanted: Map, node: int, path: str) -> None:
-        (entries,) = self._below(node, 1)
-        key, value = self._below(entries, 2)
-        start = self.emit(kernels.LIST, node, path, b=1 + _least_size(written.values), c=key)
+    def _map(self, writer: Map, reader: Map, node: int, path: str) -> None:
+        (entries,) = self._children(node, 1)
+        key, value = self._children(entries, 2)
+        start = self.emit(kernels.LIST, node, path, b=1, c=key)
         self.emit(kernels.STRUCT, entries, path)
         self.emit(kernels.BYTES, key, f"{path}, a key", a=1)
-        self.read(written.values, wanted.values, value, f"{path}[]")
+        self.read(writer.values, reader.values, value, f"{path}[]")
         self._end_list(start, path)
 
-    def _written_union(self, written: Union, wanted: AvroType, node: int, path: str) -> None:
-        at, count = len(self.table), len(written.branches)
+    def _writer_union(self, writer: Union, reader: AvroType, node: int, path: str) -> None:
+        at, count = len(self.table), len(writer.branches)
         self.emit(kernels.UNION, -1, path, a=at, b=count)
         self.table += [0] * count
         ends = []
-        for index, branch in enumerate(written.branches):
+        for index, branch in enumerate(writer.branches):
             self.table[at + index] = start = len(self.operations)
             try:
-                self.read(branch, wanted, node, path)
+                self.read(branch, reader, node, path)
             except _MismatchError as error:
                 del self.operations[start:], self.paths[start:]
                 self.emit(kernels.FAIL, -1, path, a=len(self.mismatches))
@@ -171,59 +160,59 @@ class _Compiler:
         for end in ends:
             end[kernels.A] = len(self.operations)
 
-    def _wanted_union(self, written: AvroType, wanted: Union, node: int, path: str) -> None:
-        if written == _NULL and wanted.is_nullable:
+    def _reader_union(self, writer: AvroType, reader: Union, node: int, path: str) -> None:
+        if writer == _NULL and reader.is_nullable:
             self.emit(kernels.NULL, node, path)
             return
-        one = single_type(wanted)
+        one = single_type(reader)
         if one is not None:
-            self.read(written, one, node, path)
+            self.read(writer, one, node, path)
             return
-        members = list(self._below(node, len(wanted.values)))
+        members = list(self._children(node, len(reader.values)))
         start = len(self.operations)
-        for chosen in _candidates(written, wanted.values):
+        for chosen in _candidates(writer, reader.values):
             with suppress(_MismatchError):
                 self.emit(kernels.STRUCT, node, path)
-                for index, (member, branch) in enumerate(zip(members, wanted.values, strict=True)):
+                for index, (member, branch) in enumerate(zip(members, reader.values, strict=True)):
                     if index == chosen:
-                        self.read(written, branch, member, path)
+                        self.read(writer, branch, member, path)
                     else:
                         self.emit(kernels.NULL, member, path)
                 return
             del self.operations[start:], self.paths[start:]
-        raise _mismatch(written, wanted, path)
+        raise _mismatch(writer, reader, path)
 
-    def _primitive(self, written: Primitive, wanted: Primitive, node: int, path: str) -> None:
-        _check_logical(written, wanted, path)
-        match written.kind, wanted.kind:
+    def _primitive(self, writer: Primitive, reader: Primitive, node: int, path: str) -> None:
+        _check_logical(writer, reader, path)
+        match writer.kind, reader.kind:
             case ("int", "int" | "long") | ("long", "long"):
-                self.emit(kernels.LONG, node, path, a=written.kind == "int", b=_factor(written, wanted))
+                self.emit(kernels.LONG, node, path, a=writer.kind == "int", b=_factor(writer, reader))
             case "int" | "long", "float" | "double":
-                self.emit(kernels.NUMBER, node, path, a=written.kind == "int", b=wanted.kind == "float")
+                self.emit(kernels.NUMBER, node, path, a=writer.kind == "int", b=reader.kind == "float")
             case ("float", "float" | "double") | ("double", "double") | ("boolean", "boolean") | ("null", "null"):
-                self.emit(_SIMPLE[written.kind], node, path)
+                self.emit(_SIMPLE[writer.kind], node, path)
             case "bytes" | "string", "bytes" | "string":
-                self._bytes(wanted, -1, node, path)
+                self._bytes(reader, -1, node, path)
             case _:
-                raise _mismatch(written, wanted, path)
+                raise _mismatch(writer, reader, path)
 
-    def _bytes(self, wanted: Primitive | Fixed, size: int, node: int, path: str) -> None:
+    def _bytes(self, reader: Primitive | Fixed, size: int, node: int, path: str) -> None:
         """Emit the operation that reads `size` bytes. If `size` is -1, the length is read first."""
-        if isinstance(wanted.logical, Decimal):
-            self.emit(kernels.DECIMAL, node, path, a=wanted.logical.precision, b=size)
+        if isinstance(reader.logical, Decimal):
+            self.emit(kernels.DECIMAL, node, path, a=reader.logical.precision, b=size)
         elif size >= 0:
             self.emit(kernels.FIXED, node, path, a=size)
         else:
-            self.emit(kernels.BYTES, node, path, a=wanted == Primitive("string") and node >= 0)
+            self.emit(kernels.BYTES, node, path, a=reader == Primitive("string") and node >= 0)
 
-    def _enum(self, written: Enum, wanted: Enum, node: int, path: str) -> None:
+    def _enum(self, writer: Enum, reader: Enum, node: int, path: str) -> None:
         """Emit the operation that reads an enum, and add its symbols to the table.
 
         The table has position and length of each symbol's text, and (-1, 0) for a symbol that the reader does not know.
         """
-        self.emit(kernels.ENUM, node, path, a=len(self.table), b=len(written.symbols))
-        for symbol in written.symbols:
-            known = symbol if symbol in wanted.symbols else wanted.default
+        self.emit(kernels.ENUM, node, path, a=len(self.table), b=len(writer.symbols))
+        for symbol in writer.symbols:
+            known = symbol if symbol in reader.symbols else reader.default
             self.table += (-1, 0) if known is None else self._text(known.encode())
 
     def _text(self, content: bytes) -> tuple[int, int]:
@@ -231,163 +220,154 @@ class _Compiler:
         self.texts += content
         return at, len(content)
 
-    def _record(self, written: Record, wanted: Record, node: int, path: str) -> None:
+    def _record(self, writer: Record, reader: Record, node: int, path: str) -> None:
         self.emit(kernels.STRUCT, node, path)
-        nodes = dict(zip((field.name for field in wanted.fields), self._below(node, len(wanted.fields)), strict=False))
-        sources = field_sources(wanted, written)
-        targets = {sources[field.name]: field for field in wanted.fields if field.name in sources}
-        for field in written.fields:
+        nodes = dict(
+            zip((field.name for field in reader.fields), self._children(node, len(reader.fields)), strict=False)
+        )
+        sources = field_sources(reader, writer)
+        targets = {sources[field.name]: field for field in reader.fields if field.name in sources}
+        for field in writer.fields:
             target = targets.get(field.name)
             below = f"{path}.{field.name}" if path else field.name
             if target is None:
                 self.read(field.type, field.type, -1, below)
             else:
                 self.read(field.type, target.type, nodes[target.name], below)
-        for field in wanted.fields:
+        for field in reader.fields:
             if field.name not in sources:
                 self._default(field, nodes[field.name], f"{path}.{field.name}" if path else field.name)
 
     def _default(self, field: Field, node: int, path: str) -> None:
+        """Emit the operations that read a field's default, as a value whose bytes are in the texts."""
         if field.default is NO_DEFAULT:
             raise _MismatchError(f"{path}: the writer has no such field, and it has no default")
         if node >= 0:
-            self._constant(field.type, field.default, node, path)
-
-    def _constant(self, wanted: AvroType, value: Any, node: int, path: str) -> None:
-        """Emit the operations that write a default, which is JSON (Avro specification, "Complex Types, Records")."""
-        match wanted, value:
-            case Union(), _:
-                self._constant_of_union(wanted, value, node, path)
-            case Primitive("string"), str():
-                self.emit(kernels.SET_BYTES, node, path, *self._text(value.encode()))
-            case Enum(), str() if value in wanted.symbols:
-                self.emit(kernels.SET_BYTES, node, path, *self._text(value.encode()))
-            case ((Primitive("bytes") | Fixed()), str()) if all(ord(each) < 256 for each in value):
-                self._constant_bytes(wanted, value.encode("latin-1"), node, path)
-            case (Array(), list()) | (Map(), dict()):
-                self._constant_list(wanted, value, node, path)
-            case Record(), dict():
-                self.emit(kernels.STRUCT, node, path)
-                for field, below in zip(wanted.fields, self._below(node, 0), strict=True):
-                    own = value.get(field.name, field.default)
-                    if own is NO_DEFAULT:
-                        raise _no_default(value, path)
-                    self._constant(field.type, own, below, path)
-            case Primitive(), _:
-                self._constant_number(wanted, value, node, path)
-            case _:
-                raise _no_default(value, path)
-
-    def _constant_number(self, wanted: Primitive, value: Any, node: int, path: str) -> None:
-        match wanted, value:
-            case Primitive("null"), None:
-                self.emit(kernels.NULL, node, path)
-            case Primitive("boolean"), bool():
-                self.emit(kernels.SET_BOOL, node, path, a=value)
-            case Primitive("int" | "long"), int() if not isinstance(value, bool):
-                number = value * _factor(wanted, wanted)
-                if not -(bound := 1 << (31 if wanted.kind == "int" else 63)) <= number < bound:
-                    raise _no_default(value, path)
-                self.emit(kernels.SET_LONG, node, path, a=number)
-            case Primitive("float" | "double"), int() | float() if not isinstance(value, bool):
-                real = float(np.float32(value)) if wanted.kind == "float" else float(value)
-                (bits,) = struct.unpack("<q", struct.pack("<d", real))
-                self.emit(kernels.SET_DOUBLE, node, path, a=bits)
-            case _:
-                raise _no_default(value, path)
-
-    def _constant_bytes(self, wanted: AvroType, value: bytes, node: int, path: str) -> None:
-        if isinstance(wanted, Fixed) and len(value) != wanted.size:
-            raise _no_default(value, path)
-        if isinstance(wanted, Primitive | Fixed) and isinstance(wanted.logical, Decimal):
-            number = int.from_bytes(value, signed=True)
-            if abs(number) >= 10**wanted.logical.precision:
-                raise _no_default(value, path)
-            high, low = struct.unpack(">qq", number.to_bytes(16, signed=True))
-            self.emit(kernels.SET_DECIMAL, node, path, a=high, b=low)
-        else:
-            self.emit(kernels.SET_BYTES, node, path, *self._text(value))
-
-    def _constant_list(self, wanted: AvroType, value: Any, node: int, path: str) -> None:
-        (item,) = self._below(node, 1)
-        if isinstance(wanted, Array):
-            for each in value:
-                self._constant(wanted.items, each, item, path)
-        elif isinstance(wanted, Map):
-            keys, values = self._below(item, 2)
-            for key, each in value.items():
-                self.emit(kernels.STRUCT, item, path)
-                self.emit(kernels.SET_BYTES, keys, path, *self._text(key.encode()))
-                self._constant(wanted.values, each, values, path)
-        self.emit(kernels.SET_LIST, node, path)
-
-    def _constant_of_union(self, wanted: Union, value: Any, node: int, path: str) -> None:
-        """Emit a union's default as a value of the first branch that it fits; since Avro 1.12 it may fit any branch."""
-        start = len(self.operations)
-        for branch in wanted.branches:
-            with suppress(_MismatchError):
-                if branch == _NULL or single_type(wanted) is not None:
-                    self._constant(single_type(wanted) or branch if branch != _NULL else branch, value, node, path)
-                    return
-                self.emit(kernels.STRUCT, node, path)
-                for member, each in zip(self._below(node, 0), wanted.values, strict=True):
-                    if each is branch:
-                        self._constant(each, value, member, path)
-                    else:
-                        self.emit(kernels.NULL, member, path)
-                return
-            del self.operations[start:], self.paths[start:]
-        raise _no_default(value, path)
+            self.emit(kernels.DEFAULT, -1, path, *self._text(_encoded(field.type, field.default, path)))
+            self.read(field.type, field.type, node, path)
+            self.emit(kernels.RESUME, -1, path)
 
 
-def _candidates(written: AvroType, branches: Sequence[AvroType]) -> Iterator[int]:
-    """Yield the positions of the branches to try: first the same type or name, then all branches in order."""
-    name = getattr(written, "name", None)
-    if isinstance(written, Primitive):
-        yield from (at for at, each in enumerate(branches)
-                    if isinstance(each, Primitive) and each.kind == written.kind)  # fmt: skip
-    else:
-        yield from (at for at, each in enumerate(branches) if getattr(each, "name", None) == name
-                    and type(each) is type(written))  # fmt: skip
-    yield from range(len(branches))
+def _encoded(kind: AvroType, value: Any, path: str) -> bytes:
+    """Return a default as the bytes of a value of the type `kind`.
+
+    Defaults are JSON (Avro specification, "Complex Types, Records"). Raises _MismatchError if this one is none of the
+    type.
+    """
+    content: bytes | None = None
+    match kind, value:
+        case Union(), _:
+            # The default is of the first branch that it fits. Since Avro 1.12 it may fit any branch.
+            for number, branch in enumerate(kind.branches):
+                with suppress(_MismatchError):
+                    return _varint(number) + _encoded(branch, value, path)
+        case Array(), list():
+            return _block([_encoded(kind.items, item, path) for item in value])
+        case Map(), dict():
+            return _block([_sized(key.encode()) + _encoded(kind.values, item, path) for key, item in value.items()])
+        case Record(), dict():
+            items = [(field.type, value.get(field.name, field.default)) for field in kind.fields]
+            if all(item is not NO_DEFAULT for _, item in items):
+                return b"".join(_encoded(field_type, item, path) for field_type, item in items)
+        case _, str():
+            content = _encoded_text(kind, value)
+        case Primitive(), _:
+            content = _encoded_number(kind, value)
+    if content is None:
+        raise _MismatchError(f"{path}: {str(value)[:40]!r} is no default of its type")
+    return content
 
 
-def _factor(written: Primitive, wanted: Primitive) -> int:
+def _encoded_text(kind: AvroType, value: str) -> bytes | None:
+    match kind:
+        case Primitive("string"):
+            return _sized(value.encode())
+        case Enum() if value in kind.symbols:
+            return _varint(kind.symbols.index(value))
+        case Primitive("bytes") | Fixed() if all(ord(character) < 256 for character in value):
+            content = value.encode("latin-1")
+            if isinstance(kind.logical, Decimal) and not _fits(content, kind.logical):
+                return None
+            if isinstance(kind, Primitive):
+                return _sized(content)
+            return content if len(content) == kind.size else None
+    return None
+
+
+def _encoded_number(kind: Primitive, value: Any) -> bytes | None:
+    match kind.kind, value:
+        case "null", None:
+            return b""
+        case "boolean", bool():
+            return bytes((value,))
+        case "int" | "long", int() if not isinstance(value, bool):
+            bound = 1 << (31 if kind.kind == "int" else 63)
+            return _varint(value) if -bound <= value * _factor(kind, kind) < bound else None
+        case "float" | "double", int() | float() if not isinstance(value, bool):
+            return np.array(value, "<f4" if kind.kind == "float" else "<f8").tobytes()
+    return None
+
+
+def _fits(content: bytes, decimal: Decimal) -> bool:
+    return bool(abs(int.from_bytes(content, signed=True)) < 10**decimal.precision)
+
+
+def _varint(number: int) -> bytes:
+    bits, encoded = (number << 1) ^ (number >> 63), bytearray()
+    while bits > 127:
+        encoded.append(bits & 127 | 128)
+        bits >>= 7
+    return bytes((*encoded, bits))
+
+
+def _sized(content: bytes) -> bytes:
+    return _varint(len(content)) + content
+
+
+def _block(items: list[bytes]) -> bytes:
+    return b"".join((_varint(len(items)), *items, b"\0")) if items else b"\0"
+
+
+def _candidates(writer: AvroType, branches: Sequence[AvroType]) -> list[int]:
+    """Return the positions of the reader's branches in the order in which they are tried for the writer's type.
+
+    Branches with the same type and name come first.
+    """
+
+    def identity(node: AvroType) -> tuple[object, ...]:
+        return type(node), getattr(node, "kind", None), getattr(node, "name", None)
+
+    return sorted(range(len(branches)), key=lambda at: identity(branches[at]) != identity(writer))
+
+
+def _factor(writer: Primitive, reader: Primitive) -> int:
     """Return the factor that converts a timestamp into microseconds, the unit of columns, or 1 for other types."""
-    return 1000 if wanted.logical is not None and str(written.logical or wanted.logical).endswith("millis") else 1
+    return 1000 if reader.logical is not None and str(writer.logical or reader.logical).endswith("millis") else 1
 
 
-def _check_logical(written: Primitive | Fixed, wanted: Primitive | Fixed, path: str) -> None:
-    one, other = written.logical, wanted.logical
+def _check_logical(writer: Primitive | Fixed, reader: Primitive | Fixed, path: str) -> None:
+    one, other = writer.logical, reader.logical
     if one is None or other is None or one == other:
         return
     if not isinstance(one, Decimal) and not isinstance(other, Decimal) and one.split("-")[:-1] == other.split("-")[:-1]:
         return
-    raise _mismatch(written, wanted, path)
+    raise _mismatch(writer, reader, path)
 
 
-def _least_size(node: AvroType) -> int:
-    """Return the minimum number of bytes that a value of a type takes."""
+def _takes_bytes(node: AvroType) -> bool:
+    """Return whether each value of a type takes at least one byte."""
     match node:
-        case Primitive():
-            return {"null": 0, "float": 4, "double": 8}.get(node.kind, 1)
+        case Primitive("null"):
+            return False
         case Fixed():
-            return node.size
+            return node.size > 0
         case Record():
-            return sum(_least_size(field.type) for field in node.fields)
-        case Union():
-            return 1 + min(map(_least_size, node.branches))
-    return 1
+            return any(_takes_bytes(field.type) for field in node.fields)
+    return True
 
 
-def _mismatch(written: AvroType, wanted: AvroType, path: str) -> _MismatchError:
-    return _MismatchError(
-        f"{path or 'the value'}: {_text(written)} is written, which cannot be read as {_text(wanted)}"
-    )
-
-
-def _no_default(value: object, path: str) -> _MismatchError:
-    return _MismatchError(f"{path}: {str(value)[:40]!r} is no default of its type")
+def _mismatch(writer: AvroType, reader: AvroType, path: str) -> _MismatchError:
+    return _MismatchError(f"{path or 'the value'}: {_text(writer)} is written, which cannot be read as {_text(reader)}")
 
 
 def _text(node: AvroType) -> str:

@@ -13,7 +13,7 @@ import orjson
 
 from tiered_stream.errors import ConfigurationError
 
-MOST_TEXT, MOST_NODES, MOST_DEPTH = 4 << 20, 10_000, 64
+MAX_TEXT, MAX_NODES, MAX_DEPTH = 4 << 20, 10_000, 64
 """Limits of a schema: characters of its text, number of types in it, and levels of nesting."""
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -44,17 +44,17 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Common part of records, enums and fixed types: the full name, and the full names that the type had before."""
+    """Record, enum or fixed type. `name` is its full name, and `aliases` are its earlier full names."""
 
     name: str
     aliases: tuple[str, ...]
 
-    def is_called(self, written: Named) -> bool:
-        """Return whether values of the type `written` may be read as this type.
+    def is_called(self, writer: Named) -> bool:
+        """Return whether values of the type `writer` may be read as this type.
 
-        The last parts of both names must be equal, or this type must have the name of `written` as an alias.
+        The last parts of both names must be equal, or this type must have the name of `writer` as an alias.
         """
-        return _last(written.name) == _last(self.name) or written.name in self.aliases
+        return _last(writer.name) == _last(self.name) or writer.name in self.aliases
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +117,28 @@ class Union:
     @property
     def values(self) -> tuple[AvroType, ...]:
         """Return the branches that are not null."""
-        return tuple(each for each in self.branches if each != Primitive("null"))
+        return tuple(branch for branch in self.branches if branch != Primitive("null"))
 
 
 AvroType = Primitive | Fixed | Enum | Record | Array | Map | Union
 
 
 def parse_avro_schema(text: str, referenced: Sequence[str] = ()) -> AvroType:
-    """Return the tree of a schema, which may use the named types of the schemas in `referenced`.
+    """Return the checked tree of a schema, which may use the named types of the schemas in `referenced`.
 
     Raises:
         ConfigurationError: a text is not an Avro schema, or the schema is recursive or too large.
     """
     parser = _Parser()
-    for each in (*referenced, text):
-        found = parser.parse(_json(each), "", "the schema", 0)
-    _check_size(found)
-    return found
+    for schema in (*referenced, text):
+        tree = parser.parse(_json(schema), "", "the schema", 0)
+    _check_size(tree)
+    return tree
 
 
 def _json(text: str) -> Any:
-    if len(text) > MOST_TEXT:
-        raise ConfigurationError(f"an Avro schema of {len(text)} characters; no more than {MOST_TEXT} are read")
+    if len(text) > MAX_TEXT:
+        raise ConfigurationError(f"an Avro schema of {len(text)} characters; no more than {MAX_TEXT} are read")
     try:
         return orjson.loads(text)
     except ValueError as error:
@@ -146,13 +146,13 @@ def _json(text: str) -> Any:
 
 
 def _check_size(root: AvroType) -> None:
-    left, waiting = MOST_NODES, [(root, 0)]
+    left, waiting = MAX_NODES, [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
         left -= 1
-        if left < 0 or depth > MOST_DEPTH:
+        if left < 0 or depth > MAX_DEPTH:
             raise ConfigurationError(
-                f"an Avro schema has more than {MOST_NODES} types when written out, or more than {MOST_DEPTH} levels"
+                f"an Avro schema has more than {MAX_NODES} types when written out, or more than {MAX_DEPTH} levels"
             )
         waiting += ((child, depth + 1) for child in children(node))
 
@@ -170,16 +170,16 @@ def children(node: AvroType) -> Iterator[AvroType]:
             yield from node.branches
 
 
-def field_sources(wanted: Record, written: Record) -> dict[str, str]:
+def field_sources(reader: Record, writer: Record) -> dict[str, str]:
     """Return the writer's field from which each of the reader's fields is read, by the reader's field name.
 
     A reader's field is read from the field with its name, else from a field that has one of its aliases as name.
     """
-    left = {field.name for field in written.fields}
-    sources = {field.name: field.name for field in wanted.fields if field.name in left}
+    left = {field.name for field in writer.fields}
+    sources = {field.name: field.name for field in reader.fields if field.name in left}
     left -= set(sources)
-    for field in wanted.fields:
-        alias = next((each for each in field.aliases if each in left), None)
+    for field in reader.fields:
+        alias = next((name for name in field.aliases if name in left), None)
         if field.name not in sources and alias is not None:
             left.remove(alias)
             sources[field.name] = alias
@@ -187,40 +187,43 @@ def field_sources(wanted: Record, written: Record) -> dict[str, str]:
 
 
 class _Parser:
-    """Parser of one schema after the other, which knows the named types of earlier schemas. `where` is for errors."""
+    """Parser of several schemas, each of which may use the named types of the schemas before it.
+
+    `where` describes the place of a type in error messages.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, AvroType | None] = {}
 
-    def parse(self, found: Any, namespace: str, where: str, depth: int) -> AvroType:
-        if depth > MOST_DEPTH:
-            raise ConfigurationError(f"an Avro schema has more than {MOST_DEPTH} levels")
-        match found:
+    def parse(self, schema: Any, namespace: str, where: str, depth: int) -> AvroType:
+        if depth > MAX_DEPTH:
+            raise ConfigurationError(f"an Avro schema has more than {MAX_DEPTH} levels")
+        match schema:
             case str():
-                return Primitive(found) if found in PRIMITIVES else self._known(found, namespace, where)
+                return Primitive(schema) if schema in PRIMITIVES else self._known(schema, namespace, where)
             case list():
-                return self._union(found, namespace, where, depth)
+                return self._union(schema, namespace, where, depth)
             case dict():
-                return self._definition(found, namespace, where, depth)
-        raise _no_type(found, where)
+                return self._definition(schema, namespace, where, depth)
+        raise _no_type(schema, where)
 
-    def _definition(self, found: dict[str, Any], namespace: str, where: str, depth: int) -> AvroType:
-        match found:
+    def _definition(self, definition: dict[str, Any], namespace: str, where: str, depth: int) -> AvroType:
+        match definition:
             case {"type": "record" | "error"}:
-                return self._record(found, namespace, where, depth)
+                return self._record(definition, namespace, where, depth)
             case {"type": "enum"}:
-                return self._enum(found, namespace, where)
+                return self._enum(definition, namespace, where)
             case {"type": "fixed"}:
-                return self._fixed(found, namespace, where)
+                return self._fixed(definition, namespace, where)
             case {"type": "array", "items": items}:
                 return Array(self.parse(items, namespace, f"{where}, items", depth + 1))
             case {"type": "map", "values": values}:
                 return Map(self.parse(values, namespace, f"{where}, values", depth + 1))
             case {"type": str(kind)} if kind in PRIMITIVES:
-                return Primitive(kind, _logical(kind, found))
+                return Primitive(kind, _logical(kind, definition))
             case {"type": str() | list() | dict() as inner} if inner not in ("array", "map"):
                 return self.parse(inner, namespace, where, depth + 1)
-        raise _no_type(found, where)
+        raise _no_type(definition, where)
 
     def _known(self, name: str, namespace: str, where: str) -> AvroType:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -232,56 +235,56 @@ class _Parser:
             raise ConfigurationError(f"{where}: the Avro type {full} holds itself; recursive types have no columns")
         return known
 
-    def _union(self, found: list[Any], namespace: str, where: str, depth: int) -> Union:
-        branches = tuple(self.parse(each, namespace, f"{where}, branch {at}", depth + 1)
-                         for at, each in enumerate(found))  # fmt: skip
-        kinds = [each.name if isinstance(each, Named) else _kind(each) for each in branches]
+    def _union(self, schemas: list[Any], namespace: str, where: str, depth: int) -> Union:
+        branches = tuple(self.parse(schema, namespace, f"{where}, branch {at}", depth + 1)
+                         for at, schema in enumerate(schemas))  # fmt: skip
+        kinds = [branch.name if isinstance(branch, Named) else _kind(branch) for branch in branches]
         if not branches or "Union" in kinds or len({*kinds}) < len(kinds):
             raise ConfigurationError(f"{where}: a union is empty, or has a union or the same type twice in it: {kinds}")
         return Union(branches)
 
-    def _name(self, found: dict[str, Any], namespace: str, where: str) -> tuple[str, tuple[str, ...], str]:
+    def _name(self, definition: dict[str, Any], namespace: str, where: str) -> tuple[str, tuple[str, ...], str]:
         """Return a definition's full name, its aliases, and the namespace within the definition."""
-        name, own, aliases = found.get("name"), found.get("namespace"), found.get("aliases", [])
-        own = namespace if own is None else own
-        if not isinstance(own, str):
-            raise ConfigurationError(f"{where}: {str(own)[:100]!r} is no namespace of an Avro type")
+        name, aliases = definition.get("name"), definition.get("aliases", [])
+        namespace = namespace if definition.get("namespace") is None else definition["namespace"]
+        if not isinstance(namespace, str):
+            raise ConfigurationError(f"{where}: {str(namespace)[:100]!r} is no namespace of an Avro type")
         if not isinstance(name, str) or not _is_name(_last(name)):
-            within = f" in the namespace {own[:100]!r}" if own else ""
+            within = f" in the namespace {namespace[:100]!r}" if namespace else ""
             raise ConfigurationError(f"{where}: {str(name)[:100]!r} is no name of an Avro type{within}")
-        full = name if "." in name or not own else f"{own}.{name}"
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
         inside = full.rpartition(".")[0]
         if full in self._names or full in PRIMITIVES:
             raise ConfigurationError(f"{where}: the Avro type {full} is defined twice")
         self._names[full] = None
-        if not isinstance(aliases, list) or not all(isinstance(each, str) for each in aliases):
+        if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
             raise ConfigurationError(f"{where}: the aliases of {full} are no list of names")
-        return full, tuple(each if "." in each or not inside else f"{inside}.{each}" for each in aliases), inside
+        return full, tuple(alias if "." in alias or not inside else f"{inside}.{alias}" for alias in aliases), inside
 
-    def _record(self, found: dict[str, Any], namespace: str, where: str, depth: int) -> Record:
-        name, aliases, inside = self._name(found, namespace, where)
-        listed = found.get("fields")
-        if not isinstance(listed, list):
+    def _record(self, definition: dict[str, Any], namespace: str, where: str, depth: int) -> Record:
+        name, aliases, inside = self._name(definition, namespace, where)
+        fields = definition.get("fields")
+        if not isinstance(fields, list):
             raise ConfigurationError(f"{where}: the record {name} has no list of fields")
-        fields = tuple(self._field(each, inside, name, depth) for each in listed)
-        if len({field.name for field in fields}) < len(fields):
+        parsed = tuple(self._field(field, inside, name, depth) for field in fields)
+        if len({field.name for field in parsed}) < len(parsed):
             raise ConfigurationError(f"{where}: the record {name} has a field twice")
-        record = self._names[name] = Record(name, aliases, fields)
+        record = self._names[name] = Record(name, aliases, parsed)
         return record
 
-    def _field(self, found: Any, namespace: str, record: str, depth: int) -> Field:
-        match found:
+    def _field(self, definition: Any, namespace: str, record: str, depth: int) -> Field:
+        match definition:
             case {"name": str(name), "type": kind} if _is_name(name):
-                aliases = found.get("aliases", [])
-                if isinstance(aliases, list) and all(isinstance(each, str) for each in aliases):
+                aliases = definition.get("aliases", [])
+                if isinstance(aliases, list) and all(isinstance(alias, str) for alias in aliases):
                     read = self.parse(kind, namespace, f"{record}.{name}", depth + 1)
-                    return Field(name, tuple(aliases), read, found.get("default", NO_DEFAULT))
-        raise ConfigurationError(f"the record {record}: this is no field: {str(found)[:100]}")
+                    return Field(name, tuple(aliases), read, definition.get("default", NO_DEFAULT))
+        raise ConfigurationError(f"the record {record}: this is no field: {str(definition)[:100]}")
 
-    def _enum(self, found: dict[str, Any], namespace: str, where: str) -> Enum:
-        name, aliases, _ = self._name(found, namespace, where)
-        symbols, default = found.get("symbols"), found.get("default")
-        if not isinstance(symbols, list) or not all(isinstance(each, str) for each in symbols) or (
+    def _enum(self, definition: dict[str, Any], namespace: str, where: str) -> Enum:
+        name, aliases, _ = self._name(definition, namespace, where)
+        symbols, default = definition.get("symbols"), definition.get("default")
+        if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols) or (
             len({*symbols}) < len(symbols) or (default is not None and default not in symbols)
         ):  # fmt: skip
             raise ConfigurationError(
@@ -290,17 +293,17 @@ class _Parser:
         enum = self._names[name] = Enum(name, aliases, tuple(symbols), default)
         return enum
 
-    def _fixed(self, found: dict[str, Any], namespace: str, where: str) -> Fixed:
-        name, aliases, _ = self._name(found, namespace, where)
-        size = found.get("size")
+    def _fixed(self, definition: dict[str, Any], namespace: str, where: str) -> Fixed:
+        name, aliases, _ = self._name(definition, namespace, where)
+        size = definition.get("size")
         if type(size) is not int or not 0 <= size < 2**31:
             raise ConfigurationError(f"{where}: {size!r} is no size of the fixed type {name}")
-        fixed = self._names[name] = Fixed(name, aliases, size, _decimal(found, size))
+        fixed = self._names[name] = Fixed(name, aliases, size, _decimal(definition, size))
         return fixed
 
 
-def _no_type(found: object, where: str) -> ConfigurationError:
-    return ConfigurationError(f"{where}: this is no Avro type: {str(found)[:100]}")
+def _no_type(schema: object, where: str) -> ConfigurationError:
+    return ConfigurationError(f"{where}: this is no Avro type: {str(schema)[:100]}")
 
 
 def _kind(node: AvroType) -> str:
@@ -319,20 +322,20 @@ def _is_name(name: str) -> bool:
     return name.replace("-", "_").isidentifier()
 
 
-def _logical(kind: str, found: dict[str, Any]) -> str | Decimal | None:
-    logical = found.get("logicalType")
+def _logical(kind: str, definition: dict[str, Any]) -> str | Decimal | None:
+    logical = definition.get("logicalType")
     if kind == "bytes":
-        return _decimal(found, None)
+        return _decimal(definition, None)
     return logical if logical in NUMBERS.get(kind, ()) else None
 
 
-def _decimal(found: dict[str, Any], size: int | None) -> Decimal | None:
+def _decimal(definition: dict[str, Any], size: int | None) -> Decimal | None:
     """Return the decimal type of a definition, or None if the definition is not a valid decimal.
 
     Avro reads values of an invalid decimal as bytes (`LogicalTypes.fromSchemaIgnoreInvalid`).
     """
-    precision, scale = found.get("precision"), found.get("scale", 0)
-    if found.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:
+    precision, scale = definition.get("precision"), definition.get("scale", 0)
+    if definition.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:
         return None
     if (
         not 0 <= scale <= precision

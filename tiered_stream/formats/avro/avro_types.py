@@ -51,13 +51,13 @@ def arrow_type(node: AvroType) -> pa.DataType:
 
 def member_fields(union: Union) -> list[pa.Field]:
     """Return the fields of the struct that a union becomes, one for each branch that is not null."""
-    return [pa.field(f"member{at}", arrow_type(each)) for at, each in enumerate(union.values)]
+    return [pa.field(f"member{at}", arrow_type(branch)) for at, branch in enumerate(union.values)]
 
 
 def single_type(union: Union) -> AvroType | None:
-    """Return the one type that a union's values have in a column, or None if the union becomes a struct."""
+    """Return the type whose values hold all values of a union, or None if the union becomes a struct."""
     values = union.values
-    kinds = frozenset(each.kind for each in values if isinstance(each, Primitive))
+    kinds = frozenset(branch.kind for branch in values if isinstance(branch, Primitive))
     match len(values):
         case 0:
             return Primitive("null")

@@ -18,68 +18,70 @@ _WIDER = {
     ("int", "double"): _DOUBLE,
     ("float", "double"): _DOUBLE,
 }
-"""Type that holds all values of two types exactly, by the wanted and the written type."""
+"""Type that holds all values of two types exactly, by the reader's and the writer's type."""
 
 
-def widened(wanted: AvroType, written: AvroType, *, types: bool = False) -> AvroType:
-    """Return the reader's schema plus the fields that only the writer has, nullable, at the end of their records.
+def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroType:
+    """Return the reader's schema plus the fields that only the writer's schema has.
 
-    With `types`, a number for which the writer has a wider type gets a type that holds both. Nothing else changes.
+    These fields are nullable, and come last in their records. With `types`, a number that has a wider type in the
+    writer's schema gets a type that holds both. Nothing else changes.
     """
-    match wanted, written:
-        case Union(), _ if len(wanted.values) == 1:
-            return _in_union(wanted, widened(wanted.values[0], written, types=types))
-        case _, Union() if len(written.values) == 1:
-            return widened(wanted, written.values[0], types=types)
+    match reader, writer:
+        case Union(), _ if len(reader.values) == 1:
+            return _in_union(reader, widened(reader.values[0], writer, types=types))
+        case _, Union() if len(writer.values) == 1:
+            return widened(reader, writer.values[0], types=types)
         case Array(), Array():
-            return Array(widened(wanted.items, written.items, types=types))
+            return Array(widened(reader.items, writer.items, types=types))
         case Map(), Map():
-            return Map(widened(wanted.values, written.values, types=types))
+            return Map(widened(reader.values, writer.values, types=types))
         case Record(), Record():
-            return _wider_record(wanted, written, types=types)
+            return _wider_record(reader, writer, types=types)
         case Primitive(logical=None), Primitive(logical=None) if types:
-            return _WIDER.get((wanted.kind, written.kind), wanted)
-    return wanted
+            return _WIDER.get((reader.kind, writer.kind), reader)
+    return reader
 
 
-def raised(wanted: AvroType, column: pa.DataType) -> AvroType:
-    """Return the reader's schema with a column's wider number types, so that values that cannot fit are found early."""
-    match wanted:
-        case Union() if len(wanted.values) == 1:
-            return _in_union(wanted, raised(wanted.values[0], column))
+def with_column_numbers(reader: AvroType, column: pa.DataType | None) -> AvroType:
+    """Return the reader's schema with the wider number types that a table's column has; None stands for no column."""
+    match reader:
+        case _ if column is None:
+            return reader
+        case Union() if len(reader.values) == 1:
+            return _in_union(reader, with_column_numbers(reader.values[0], column))
         case Array() if pa.types.is_list(column):
-            return Array(raised(wanted.items, column.value_type))
+            return Array(with_column_numbers(reader.items, column.value_type))
         case Map() if pa.types.is_map(column):
-            return Map(raised(wanted.values, column.item_type))
+            return Map(with_column_numbers(reader.values, column.item_type))
         case Record() if pa.types.is_struct(column):
-            kinds = {each.name: each.type for each in column}
+            types = {field.name: field.type for field in column}
             fields = (
-                replace(field, type=raised(field.type, kinds[field.name])) if field.name in kinds else field
-                for field in wanted.fields
+                replace(field, type=with_column_numbers(field.type, types.get(field.name))) for field in reader.fields
             )
-            return replace(wanted, fields=tuple(fields))
-        case Primitive(logical=None) if widens(arrow_type(wanted), column):
-            return next((each for each in (_LONG, _DOUBLE) if arrow_type(each) == column), wanted)
-    return wanted
+            return replace(reader, fields=tuple(fields))
+        case Primitive(logical=None) if widens(arrow_type(reader), column):
+            return next((wider for wider in (_LONG, _DOUBLE) if arrow_type(wider) == column), reader)
+    return reader
 
 
-def _in_union(of: Union, inner: AvroType) -> Union:
+def _in_union(union: Union, inner: AvroType) -> Union:
     """Return a union of null and one type with `inner` in place of that type."""
-    return Union(tuple(each if each == _NULL else inner for each in of.branches))
+    return Union(tuple(branch if branch == _NULL else inner for branch in union.branches))
 
 
-def _wider_record(wanted: Record, written: Record, *, types: bool) -> Record:
-    fields, sources = {field.name: field for field in written.fields}, field_sources(wanted, written)
+def _wider_record(reader: Record, writer: Record, *, types: bool) -> Record:
+    fields, sources = {field.name: field for field in writer.fields}, field_sources(reader, writer)
     kinds = {name: fields.pop(source).type for name, source in sources.items()}
     known = [
         replace(field, type=widened(field.type, kinds[field.name], types=types)) if field.name in kinds else field
-        for field in wanted.fields
+        for field in reader.fields
     ]
     # The remaining fields are new. Delta's column names are not case-sensitive.
     names = {field.name.lower() for field in known}
     more = (field for field in fields.values() if field.name.lower() not in names)
     new = [Field(field.name, (), _nullable(field.type), None) for field in more]
-    return replace(wanted, fields=(*known, *new))
+    return replace(reader, fields=(*known, *new))
 
 
 def _nullable(kind: AvroType) -> AvroType:

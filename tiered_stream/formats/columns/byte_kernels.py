@@ -1,4 +1,4 @@
-"""Kernels for bytes that several formats use: texts, floating-point numbers, keys of maps."""
+"""Kernels for bytes that several formats use: texts, numbers, keys of maps."""
 
 from __future__ import annotations
 
@@ -9,75 +9,97 @@ import numpy as np
 
 from tiered_stream.formats.columns.column_kernels import BYTES_AT, SLOTS, VALUES_AT
 from tiered_stream.records.compiled import Int, inlined, kernel
+from tiered_stream.records.hash_kernels import hash_bytes
+from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 from tiered_stream.records.memory import allocate
 
-_MOST_KEYS = 1 << 20
+_MAX_MAP_KEYS = 1 << 20
 
 
-def hash_room(maps: bool) -> np.ndarray[Any, Any]:
-    """Return the array for `has_key_twice`: room for a hash table, and at its end a random seed.
+def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
+    """Return the array that `has_duplicate_key` works in: room for a hash table, and a random seed as the last number.
 
     The room takes memory only when it is used. Without `maps` there is only the seed.
     """
-    room = allocate((2 * _MOST_KEYS if maps else 0) + 1, np.int64)
+    room = allocate((2 * _MAX_MAP_KEYS if maps else 0) + 1, np.int64)
     # A secret seed keeps senders from choosing keys that collide in the hash table.
     room[-1] = int.from_bytes(os.urandom(7))
     return room
 
 
+@kernel
+def character_end(data: Any, at: Int, stop: Int) -> Int:
+    """Return the position after one UTF-8 sequence of two to four bytes (Unicode, table 3-7), or -1 if it is none."""
+    first = data[at]
+    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    if first < 0xC2 or first > 0xF4 or size > stop - at:
+        return np.int64(-1)
+    second = data[at + 1]
+    low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
+    high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
+    if second < low or second > high:
+        return np.int64(-1)
+    for more in range(at + 2, at + size):
+        if data[more] & 0xC0 != 0x80:
+            return np.int64(-1)
+    return at + size
+
+
 @inlined
 def is_utf8(data: Any, at: Int, stop: Int) -> Any:
     """Return whether the bytes are UTF-8, without surrogates and overlong forms."""
+    while 0 <= at < stop:
+        at = at + 1 if data[at] < 128 else character_end(data, at, stop)
+    return at >= 0
+
+
+@inlined
+def unsigned_varint(data: Any, at: Int, stop: Int) -> Any:
+    """Read a varint of at most 64 bits; return its value as a uint64, and the position after it.
+
+    The position is -1 if the varint does not end before `stop`, and -2 if it has more bits.
+    """
+    value, shift = np.uint64(0), np.uint64(0)
     while at < stop:
-        first = np.int64(data[at])
-        if first < 0x80:
-            at += 1
-            continue
-        more = 1 if 0xC2 <= first < 0xE0 else 2 if 0xE0 <= first < 0xF0 else 3 if 0xF0 <= first < 0xF5 else 4
-        if more > 3 or stop - at <= more:
-            return False
-        second = np.int64(data[at + 1])
-        low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-        high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-        if second < low or second > high:
-            return False
-        for index in range(at + 2, at + 1 + more):
-            if data[index] & 0xC0 != 0x80:
-                return False
-        at += 1 + more
-    return True
+        part = np.uint64(data[at])
+        at += 1
+        if shift == 63 and part > 1:
+            return value, np.int64(-2)
+        value |= (part & np.uint64(0x7F)) << shift
+        if part < 128:
+            return value, np.int64(at)
+        shift += np.uint64(7)
+    return value, np.int64(-1)
 
 
 @inlined
-def little_endian(data: Any, at: Int, size: Int) -> Any:
-    value = np.uint64(0)
-    for index in range(size):
-        value |= np.uint64(data[at + index]) << np.uint64(8 * index)
-    return value
+def from_zigzag(value: Any) -> Int:
+    """Return the signed integer that a uint64 encodes."""
+    return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
 
 
 @inlined
-def double_of(bits: Any) -> Any:
-    word = np.int64(bits)
-    return word.view(np.float64)
+def load_double(data: Any, at: Int) -> Any:
+    """Return the little-endian double at a position."""
+    return np.uint64(load_uint64_le(data, at)).view(np.float64)
 
 
 @inlined
-def float_at(data: Any, at: Int) -> Any:
-    bits = np.uint32(little_endian(data, at, 4))
-    return np.float64(bits.view(np.float32))
+def load_float(data: Any, at: Int) -> Any:
+    """Return the little-endian float at a position, as a double."""
+    return np.float64(np.uint32(load_uint32_le(data, at)).view(np.float32))
 
 
 @kernel
 def _key(columns: Any, node: Int, slot: Int) -> Any:
-    """Return where a key is in memory, and its length in bytes."""
-    nodes, _, ints, _, _ = columns
+    """Return the position of a map's key in the memory of the columns, and the key's size in bytes."""
+    nodes, _, ints, _ = columns
     ends = nodes[node, VALUES_AT] + slot
     return nodes[node, BYTES_AT] + ints[ends], np.int64(ints[ends + 1] - ints[ends])
 
 
 @kernel
-def _are_same(memory: Any, one: Int, other: Int, size: Int) -> Any:
+def _are_equal(memory: Any, one: Int, other: Int, size: Int) -> Any:
     index = 0
     while index < size and memory[one + index] == memory[other + index]:
         index += 1
@@ -85,35 +107,29 @@ def _are_same(memory: Any, one: Int, other: Int, size: Int) -> Any:
 
 
 @kernel
-def _hash_place(memory: Any, at: Int, size: Int, seed: Int) -> Int:
-    code = seed
-    for index in range(at, at + size):
-        code = (code ^ np.int64(memory[index])) * np.int64(0x100000001B3)
-    return code ^ code >> 29
+def has_duplicate_key(columns: Any, node: Int, first: Int, key_table: Any) -> Any:
+    """Return whether two keys from the slot `first` of a node on are equal, or whether the keys are too many to check.
 
-
-@kernel
-def has_key_twice(columns: Any, node: Int, first: Int, seen: Any) -> Any:
-    """Return whether two of the keys from the slot `first` on are equal, or whether the keys are too many to check.
-
-    `seen` has room for a hash table of slots, and after it the seed of the hash.
+    `key_table` is the array of `key_hash_table`.
     """
     last, size = columns[0][node, SLOTS], 4
     if last - first < 2:
         return False
     while size < 2 * (last - first):
         size *= 2
-    if size >= seen.shape[0]:
+    if size >= key_table.shape[0]:
         return True
-    for place in range(size):
-        seen[place] = -1
+    for entry in range(size):
+        key_table[entry] = -1
     for slot in range(first, last):
         at, length = _key(columns, node, slot)
-        place = _hash_place(columns[1], at, length, seen[seen.shape[0] - 1]) & (size - 1)
-        while seen[place] >= 0:
-            other, theirs = _key(columns, node, seen[place])
-            if theirs == length and _are_same(columns[1], at, other, length):
+        place = np.int64(hash_bytes(columns[1], at, at + length, np.uint64(key_table[key_table.shape[0] - 1]))) & (
+            size - 1
+        )
+        while key_table[place] >= 0:
+            other, theirs = _key(columns, node, key_table[place])
+            if theirs == length and _are_equal(columns[1], at, other, length):
                 return True
             place = (place + 1) & (size - 1)
-        seen[place] = slot
+        key_table[place] = slot
     return False

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tiered_stream.records.memory import read_only
+
 Array = np.ndarray[Any, Any]
 
 
@@ -51,14 +53,7 @@ class ByteSlices:
         return self.data[self.starts[row] : self.stops[row]].tobytes()
 
     def kernel_arguments(self) -> tuple[Array, ...]:
-        """Return read-only views of the arrays, because a kernel would be compiled again for writable arrays."""
-        return tuple(map(_read_only, (self.data, self.starts, self.stops, self.valid)))
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+        return tuple(map(read_only, (self.data, self.starts, self.stops, self.valid)))
 
 
 def _valid(validity: pa.Buffer | None, offset: int, size: int) -> Array:

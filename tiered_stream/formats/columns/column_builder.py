@@ -11,15 +11,16 @@ from pyarrow import types
 
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.formats.columns import column_kernels as kernels
+from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.records.memory import allocate
 
 Columns = tuple[np.ndarray[Any, Any], ...]
 
-MOST_MEMORY = 1 << 30
+MAX_MEMORY = 1 << 30
 """Maximum number of bytes in columns that are written at once. A row that needs more by itself becomes null."""
 TOO_LARGE = "the value takes too much memory"
-"""Reason of a row that needs more than `MOST_MEMORY` by itself."""
-_MOST_SLOTS = 2**31 - 2  # Arrow's offsets are int32
+"""Reason of a row that needs more than `MAX_MEMORY` by itself."""
+_MAX_SLOTS = 2**31 - 2  # Arrow's offsets are int32
 
 _SLOT_SIZES = {
     kernels.NULL: 0, kernels.BOOL: 1, kernels.LONG: 8, kernels.DOUBLE: 8, kernels.DECIMAL: 16, kernels.BYTES: 4,
@@ -34,7 +35,10 @@ _SIMPLE_KINDS: dict[pa.DataType, int] = {
 
 
 def node_kind(kind: pa.DataType) -> int:
-    """Return the kind of a column's slots. Raises UnsupportedDataError if kernels cannot write such columns."""
+    """Return the kind of node that holds values of an Arrow type (`column_kernels.NULL` to `LIST`).
+
+    Raises UnsupportedDataError if kernels cannot write the type.
+    """
     if kind in _SIMPLE_KINDS:
         return _SIMPLE_KINDS[kind]
     if types.is_signed_integer(kind) or types.is_date32(kind) or types.is_timestamp(kind) or types.is_duration(kind):
@@ -79,7 +83,10 @@ def _node_table(nodes: list[tuple[pa.Field, int, int]]) -> np.ndarray[Any, Any]:
 
 
 class ColumnBuilder:
-    """Builder of columns of one type, batch after batch. It remembers how much room the rows of a batch took."""
+    """Builder of columns of one type, one column for each batch of values.
+
+    It estimates the room for a batch from the room that earlier batches took.
+    """
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
@@ -87,7 +94,7 @@ class ColumnBuilder:
         """Field, parent node and node of the next sibling, by node."""
         self._table = _node_table(self.fields)
         kinds = self._table[:, kernels.KIND]
-        self._slot_sizes = np.array([_SLOT_SIZES[each] for each in kinds], np.int64)
+        self._slot_sizes = np.array([_SLOT_SIZES[int(slot_kind)] for slot_kind in kinds], np.int64)
         self._has_ends = (kinds == kernels.BYTES) | (kinds == kernels.LIST)
         # Slots and bytes that a row takes. All bytes, and slots below lists, are guesses.
         self._slots = np.where(_is_below_list(self._table), 4.0, 1.0)
@@ -122,11 +129,28 @@ class ColumnBuilder:
             return built[0], too_large
         return pa.concat_arrays(built or [pa.nulls(0, self.kind)]), too_large
 
+    def decoded(
+        self, slices: ByteSlices, kernel: Callable[..., int], program: tuple[Any, ...], room: tuple[Any, ...]
+    ) -> tuple[pa.Array, np.ndarray[Any, Any], dict[int, str]]:
+        """Decode values by a kernel; return their column, their errors by row (0: none), and reasons by row.
+
+        `kernel` (slices, program, row, columns, room, errors) appends rows as `write` of `build` does, and sets their
+        errors. Rows that take too much memory have a reason, and no error.
+        """
+        data, errors = slices.kernel_arguments(), np.zeros(len(slices), np.int64)
+
+        def write(columns: Columns, row: int) -> int:
+            return int(kernel(data, program, row, columns, room, errors))
+
+        column, too_large = self.build(len(slices), write)
+        errors[too_large] = 0
+        return column, errors, dict.fromkeys(too_large, TOO_LARGE)
+
     def _columns_of(self, rows: int) -> Columns:
         """Return empty columns for `rows` rows, or for as many rows as the limits of memory and slots allow."""
         memory = (self._slots * (self._slot_sizes + 1) + self._bytes).sum()
-        most = min(_MOST_SLOTS / max(self._slots.max(), self._bytes.max()), MOST_MEMORY / memory)
-        rows = max(1, min(rows, int(most)))
+        limit = min(_MAX_SLOTS / max(self._slots.max(), self._bytes.max()), MAX_MEMORY / memory)
+        rows = max(1, min(rows, int(limit)))
         slots = np.where(self._is_guess, self._slots * rows + 16, rows).astype(np.int64)
         sizes = np.where(self._bytes > 0, self._bytes * rows + 64, 0).astype(np.int64)
         return self._allocate(slots, sizes)
@@ -138,7 +162,7 @@ class ColumnBuilder:
         """
         slots = np.where(self._is_guess, 1 << 10, 1)
         sizes = np.where(self._bytes > 0, 1 << 16, 0)
-        while slots.max() < _MOST_SLOTS and sizes.max() < _MOST_SLOTS and self._memory(slots, sizes) <= MOST_MEMORY:
+        while slots.max() < _MAX_SLOTS and sizes.max() < _MAX_SLOTS and self._memory(slots, sizes) <= MAX_MEMORY:
             columns = self._allocate(slots, sizes)
             if write(columns, row) > row:
                 return self._array(columns)
@@ -153,20 +177,20 @@ class ColumnBuilder:
 
     def _allocate(self, slots: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> Columns:
         nodes = self._table.copy()
-        nodes[:, kernels.MOST_SLOTS], nodes[:, kernels.MOST_BYTES] = slots, sizes
-        pieces = np.stack([slots, (slots + self._has_ends) * self._slot_sizes, sizes])
-        ends = np.cumsum((pieces + 7) // 8 * 8).reshape(pieces.shape)
-        starts = ends - (pieces + 7) // 8 * 8
+        nodes[:, kernels.MAX_SLOTS], nodes[:, kernels.MAX_BYTES] = slots, sizes
+        lengths = np.stack([slots, (slots + self._has_ends) * self._slot_sizes, sizes])
+        ends = np.cumsum((lengths + 7) // 8 * 8).reshape(lengths.shape)
+        starts = ends - (lengths + 7) // 8 * 8
         nodes[:, kernels.VALID_AT], nodes[:, kernels.BYTES_AT] = starts[0], starts[2]
         widths = np.where(self._slot_sizes == 16, 8, np.maximum(self._slot_sizes, 1))
         nodes[:, kernels.VALUES_AT] = starts[1] // widths
         memory = allocate(int(ends[-1, -1]) // 8, np.int64)
         ints = memory.view(np.int32)
         ints[nodes[self._has_ends, kernels.VALUES_AT]] = 0
-        return nodes, memory.view(np.uint8), ints, memory, memory.view(np.float64)
+        return nodes, memory.view(np.uint8), ints, memory
 
     def _remember(self, columns: Columns) -> None:
-        nodes, _, ints, _, _ = columns
+        nodes, _, ints, _ = columns
         rows = nodes[0, kernels.SLOTS]
         more = np.where(nodes[:, kernels.LACKS] > 0, 2, 0)
         slots = np.maximum(nodes[:, kernels.SLOTS] / rows * 1.25, self._slots * more)
@@ -180,7 +204,7 @@ class ColumnBuilder:
 
         Only narrower types and bits are copied.
         """
-        nodes, memory, ints, longs, doubles = columns
+        nodes, memory, ints, longs = columns
         kind, slots = self.fields[node][0].type, int(nodes[node, kernels.SLOTS])
         at, bytes_at = int(nodes[node, kernels.VALUES_AT]), int(nodes[node, kernels.BYTES_AT])
         valid = memory[nodes[node, kernels.VALID_AT] :][:slots]
@@ -194,7 +218,7 @@ class ColumnBuilder:
             case kernels.LONG:
                 buffers.append(_buffer(longs[at:][:slots], f"i{kind.bit_width // 8}"))
             case kernels.DOUBLE:
-                buffers.append(_buffer(doubles[at:][:slots], f"f{kind.bit_width // 8}"))
+                buffers.append(_buffer(longs[at:][:slots].view(np.float64), f"f{kind.bit_width // 8}"))
             case kernels.DECIMAL:
                 buffers.append(_buffer(longs[at:][: 2 * slots], "i8"))
             case kernels.BYTES:

@@ -4,7 +4,7 @@ A schema is a table of its nodes in preorder. The root struct is node 0, a node'
 next sibling is at `nodes[node, END]`. A LIST has one child. A map is a LIST whose child is a STRUCT of key and value,
 as in Arrow.
 
-`columns` is (nodes, bytes, ints, longs, doubles): the table, and one memory seen as uint8, int32, int64 and float64.
+`columns` is (nodes, bytes, ints, longs): the table, and one memory seen as uint8, int32 and int64.
 Each node has slots, and `append_...` writes the node's next slot. Every function returns False if there is no room. A
 kernel writes one row after the other:
 
@@ -13,8 +13,8 @@ kernel writes one row after the other:
     LIST's last slot;
     `append_null` for a null or a missing value: for a STRUCT it also writes the slots below.
 
-If a row cannot be finished, `truncate` removes everything after the first `rows` rows. The kernel then writes a null
-row, or stops there because there was no room (`ColumnBuilder` makes room and calls it again).
+`end_row` ends a row. If the row could not be finished, it becomes a null row, or the kernel stops there because there
+was no room (`ColumnBuilder` makes room and calls it again).
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ NULL, BOOL, LONG, DOUBLE, DECIMAL, BYTES, STRUCT, LIST = range(8)
 # Columns of `nodes`. LOW and HIGH are the lowest and the highest integer of a LONG's type (8 to 64 bits).
 KIND, PARENT, END, LOW, HIGH = range(5)
 # Number of slots, maximum number of slots, maximum bytes of a BYTES node, and whether either maximum was too low.
-SLOTS, MOST_SLOTS, MOST_BYTES, LACKS = range(5, 9)
+SLOTS, MAX_SLOTS, MAX_BYTES, LACKS = range(5, 9)
 # Places in memory of a node's validity (a byte a slot), its values (in units of their size) and its bytes.
 VALID_AT, VALUES_AT, BYTES_AT = range(9, 12)
 NODE_COLUMNS = 12
+
+# Results of a row that are not the error of a format: the columns have no room, or the value is null.
+NO_ROOM, NULL_VALUE = -2, -3
 
 
 @inlined
 def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
     """Take the node's next slot and mark it as not null; return -1 if there is no room."""
     slot = nodes[node, SLOTS]
-    if slot >= nodes[node, MOST_SLOTS]:
+    if slot >= nodes[node, MAX_SLOTS]:
         nodes[node, LACKS] = 1
         return -1
     memory[nodes[node, VALID_AT] + slot] = 1
@@ -53,7 +56,7 @@ def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
 @inlined
 def append_long(columns: Any, node: Int, value: Int) -> Any:
     """Append an integer, a date in days, or a timestamp in its unit. The caller has compared it with LOW and HIGH."""
-    nodes, memory, _, longs, _ = columns
+    nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
         return False
@@ -64,17 +67,12 @@ def append_long(columns: Any, node: Int, value: Int) -> Any:
 @inlined
 def append_double(columns: Any, node: Int, value: Any) -> Any:
     """Append a double. For a float column, the value must be one that a float holds exactly."""
-    nodes, memory, _, _, doubles = columns
-    slot = _next_slot(nodes, memory, node)
-    if slot < 0:
-        return False
-    doubles[nodes[node, VALUES_AT] + slot] = value
-    return True
+    return append_long(columns, node, np.float64(value).view(np.int64))
 
 
 @inlined
 def append_bool(columns: Any, node: Int, value: Any) -> Any:
-    nodes, memory, _, _, _ = columns
+    nodes, memory, _, _ = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
         return False
@@ -85,7 +83,7 @@ def append_bool(columns: Any, node: Int, value: Any) -> Any:
 @inlined
 def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
     """Append a decimal, given by the 128 bits of its unscaled value. The caller has checked its precision."""
-    nodes, memory, _, longs, _ = columns
+    nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
         return False
@@ -97,32 +95,29 @@ def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
 @inlined
 def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Any:
     """Append the `size` bytes of `data` at `at`. The caller has checked bounds, and UTF-8 for a string column."""
-    nodes, memory, ints, _, _ = columns
-    slot, ends = nodes[node, SLOTS], nodes[node, VALUES_AT]
-    if slot >= nodes[node, MOST_SLOTS]:
+    nodes, memory, ints, _ = columns
+    ends = nodes[node, VALUES_AT] + nodes[node, SLOTS]
+    begin = np.int64(ints[ends])
+    if size > nodes[node, MAX_BYTES] - begin:
         nodes[node, LACKS] = 1
         return False
-    begin = np.int64(ints[ends + slot])
-    if size > nodes[node, MOST_BYTES] - begin:
-        nodes[node, LACKS] = 1
+    if _next_slot(nodes, memory, node) < 0:
         return False
     copy_bytes(memory, nodes[node, BYTES_AT] + begin, data, at, size)
-    memory[nodes[node, VALID_AT] + slot] = 1
-    ints[ends + slot + 1] = begin + size
-    nodes[node, SLOTS] = slot + 1
+    ints[ends + 1] = begin + size
     return True
 
 
 @inlined
 def append_struct(columns: Any, node: Int) -> Any:
-    nodes, memory, _, _, _ = columns
+    nodes, memory, _, _ = columns
     return _next_slot(nodes, memory, node) >= 0
 
 
 @inlined
 def append_list(columns: Any, node: Int) -> Any:
     """Append a list or a map of the elements that were appended to the node's child since the node's last slot."""
-    nodes, memory, ints, _, _ = columns
+    nodes, memory, ints, _ = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
         return False
@@ -136,11 +131,11 @@ def append_null(columns: Any, node: Int) -> Any:
 
     No element may have been appended to a list's child since the list's last slot.
     """
-    nodes, valid, ints, longs, _ = columns
+    nodes, valid, ints, longs = columns
     at, end = node, nodes[node, END]
     while at < end:
         kind, slot = nodes[at, KIND], nodes[at, SLOTS]
-        if slot >= nodes[at, MOST_SLOTS]:
+        if slot >= nodes[at, MAX_SLOTS]:
             nodes[at, LACKS] = 1
             return False
         valid[nodes[at, VALID_AT] + slot] = 0
@@ -159,7 +154,7 @@ def append_null(columns: Any, node: Int) -> Any:
 @kernel
 def truncate(columns: Any, rows: Int) -> None:
     """Remove all that was written after the first `rows` rows."""
-    nodes, _, ints, _, _ = columns
+    nodes, _, ints, _ = columns
     nodes[0, SLOTS] = rows
     for node in range(1, nodes.shape[0]):
         parent = nodes[node, PARENT]
@@ -167,3 +162,23 @@ def truncate(columns: Any, rows: Int) -> None:
         if nodes[parent, KIND] == LIST:
             slots = np.int64(ints[nodes[parent, VALUES_AT] + slots])
         nodes[node, SLOTS] = slots
+
+
+@inlined
+def end_row(columns: Any, row: Int, first: Int, result: Int, errors: Any) -> Any:
+    """End the row of a value, and set `errors[row]`; return whether the columns had room for the row.
+
+    `result` is 0 if the row was appended. With NO_ROOM, the row is removed. With NULL_VALUE or an error of the format,
+    the row becomes null. `first` is the row with which the columns begin.
+    """
+    errors[row] = 0
+    if result == 0:
+        return True
+    truncate(columns, row - first)
+    if result == NO_ROOM:
+        return False
+    if not append_null(columns, 0):
+        truncate(columns, row - first)
+        return False
+    errors[row] = 0 if result == NULL_VALUE else result
+    return True

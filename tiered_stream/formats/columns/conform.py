@@ -7,6 +7,8 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tiered_stream.formats.columns.list_items import list_items, rows_with, with_items
+
 _WIDER = (
     (pa.int8(), pa.int16(), pa.int32(), pa.int64()),
     (pa.int8(), pa.int16(), pa.int32(), pa.float64()),
@@ -28,9 +30,10 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def conform(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Return the column as type `kind`, and flags of the values that do not fit, which are null in it (None: all fit).
+    """Return the column with the type `kind`, and a flag for each row whose value does not fit (None: all fit).
 
-    Fields that `kind` does not have are left out. Fields that the column does not have are null.
+    Values that do not fit are null. Fields that `kind` does not have are left out. Fields that the column does not have
+    are null.
     """
     if column.type == kind:
         return column, None
@@ -38,10 +41,9 @@ def conform(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanAr
         return pa.nulls(len(column), kind), None
     if pa.types.is_struct(column.type) and pa.types.is_struct(kind):
         return _struct_column(column, kind)
-    if pa.types.is_list(column.type) and pa.types.is_list(kind):
-        return _list_column(column, kind)
-    if pa.types.is_map(column.type) and pa.types.is_map(kind):
-        return _map_column(column, kind)
+    for is_kind in (pa.types.is_list, pa.types.is_map):
+        if is_kind(column.type) and is_kind(kind):
+            return _items_column(column, kind)
     if widens(column.type, kind):
         return column.cast(kind), None
     return pa.nulls(len(column), kind), column.is_valid()
@@ -54,45 +56,21 @@ def _struct_column(column: pa.StructArray, kind: pa.StructType) -> tuple[pa.Arra
         child, bad = conform(column.field(at), field.type) if at >= 0 else (pa.nulls(len(column), field.type), None)
         columns.append(child)
         misfit = _either(misfit, bad)
-    made = pa.StructArray.from_arrays(columns, fields=list(kind), mask=column.is_null())
+    struct = pa.StructArray.from_arrays(columns, fields=list(kind), mask=column.is_null())
     # A value below a null struct is not used, so it cannot be a misfit.
-    return made, None if misfit is None else pc.and_(misfit, column.is_valid())
+    return struct, None if misfit is None else pc.and_(misfit, column.is_valid())
 
 
-def _list_column(column: pa.ListArray, kind: pa.ListType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    start, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
-    items, bad = conform(column.values.slice(start, end - start), kind.value_type)
-    made = pa.ListArray.from_arrays(_ends(column, start), items, type=kind, mask=_mask(column))
-    return made, _by_row(column, bad)
-
-
-def _map_column(column: pa.MapArray, kind: pa.MapType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    start, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
-    keys, bad_keys = conform(column.keys.slice(start, end - start), kind.key_type)
-    if bad_keys is not None and bad_keys.true_count:
+def _items_column(
+    column: pa.ListArray | pa.MapArray, kind: pa.ListType | pa.MapType
+) -> tuple[pa.Array, pa.BooleanArray | None]:
+    offsets, items = list_items(column)
+    kinds = (kind.key_type, kind.item_type) if pa.types.is_map(kind) else (kind.value_type,)
+    conformed, misfits = zip(*map(conform, items, kinds), strict=True)
+    if pa.types.is_map(kind) and misfits[0] is not None and misfits[0].true_count:  # a key cannot be null
         return pa.nulls(len(column), kind), column.is_valid()
-    items, bad = conform(column.items.slice(start, end - start), kind.item_type)
-    made = pa.MapArray.from_arrays(_ends(column, start), keys, items, type=kind, mask=_mask(column))
-    return made, _by_row(column, bad)
-
-
-def _ends(column: pa.ListArray | pa.MapArray, start: int) -> pa.Array:
-    # A copy, because Arrow does not accept a mask together with sliced offsets.
-    return pa.array((column.offsets.to_numpy() - start).astype("int32"))
-
-
-def _mask(column: pa.Array) -> pa.BooleanArray | None:
-    return column.is_null() if column.null_count else None
-
-
-def _by_row(column: pa.ListArray | pa.MapArray, bad: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    """Return flags of the rows that have at least one bad item, or None if `bad` is None."""
-    if bad is None:
-        return None
-    ends = column.offsets.to_numpy() - column.offsets[0].as_py()
-    counted = pc.cumulative_sum(bad.cast(pa.int64())).to_pylist()
-    before = [0, *counted]
-    return pa.array([before[end] > before[begin] for begin, end in pairwise(ends)], pa.bool_())
+    conformed_column = with_items(column, offsets, conformed, kind)
+    return conformed_column, None if misfits[-1] is None else rows_with(misfits[-1], offsets)
 
 
 def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.formats.columns.byte_slices import ByteSlices
+
 REASON_SIZE = 200
+_MAX_AT_ONCE = 8 << 20
+"""Maximum bytes of values whose rows are Python objects at one time, unless a single value is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,50 +30,64 @@ class Decoded:
     reasons: Mapping[int, str]
 
 
-class ValueDecoder(Protocol):
+class ValueDecoder(ABC):
     """Decoder of values in one format to a column. One thread uses it, for any number of batches."""
 
-    @property
-    def kind(self) -> pa.DataType:
-        """Return the type of `Decoded.column`. If schemas grow, the column of a batch may have more fields."""
+    kind: pa.DataType
+    """Type of `Decoded.column`. If schemas grow, the column of a batch may have more fields."""
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        """Decode values; any bytes give a row or a reason. `values` may be a slice, and may hold nulls."""
+    @abstractmethod
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
+        """Decode values; any bytes give a row or a reason. `values` may be a slice, and may hold nulls.
+
+        `headers` are the headers of the values' records, in which values may name their schemas.
+        """
+
+
+class SlicesDecoder(ValueDecoder):
+    """Value decoder that takes its values also as `ByteSlices`."""
+
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
+        return self.read(ByteSlices.of(values))
+
+    @abstractmethod
+    def read(self, slices: ByteSlices) -> Decoded:
+        """Decode values; any bytes give a row or a reason."""
+
+
+def with_exact_rows(
+    column: pa.Array, slices: ByteSlices, slots: Iterable[int], row: Callable[[bytes], Any], reasons: dict[int, str]
+) -> pa.Array:
+    """Return the column with the rows of the values in `slots`, which are decoded one by one in Python.
+
+    `row` returns a value's row as a Python value that pyarrow converts. If it raises CorruptDataError, the error's text
+    is added to `reasons` under the slot.
+    """
+    rows: dict[int, Any] = {}
+    size = 0
+    for slot in slots:
+        value = slices.value(slot)
+        try:
+            rows[slot] = row(value)
+        except CorruptDataError as error:
+            reasons[slot] = str(error)[:REASON_SIZE]
+        size += len(value)
+        if size > _MAX_AT_ONCE:
+            column, rows, size = spliced(column, rows), {}, 0
+    return spliced(column, rows)
 
 
 def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:
-    """Return the column with other values in some slots.
-
-    `rows` has by slot, in slot order, the Python value that pyarrow converts.
-    """
+    """Return the column with the values of `rows` in their slots; pyarrow converts these Python values."""
     if not rows:
         return column
     # A list's scalar is converted, because pyarrow's array of Python values would import pandas.
     others = pa.scalar(list(rows.values()), pa.list_(column.type)).values
-    return pa.concat_arrays(list(_pieces(column, others, list(rows))))
+    sources = np.arange(len(column))
+    sources[list(rows)] = len(column) + np.arange(len(rows))
+    return taken(pa.concat_arrays([column, others]), sources)
 
 
-def _pieces(column: pa.Array, others: pa.Array, slots: list[int]) -> Iterator[pa.Array]:
-    done = 0
-    for at, slot in enumerate(slots):
-        yield from (column.slice(done, slot - done), others.slice(at, 1))
-        done = slot + 1
-    yield column.slice(done)
-
-
-def value_buffers(values: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return, for a kernel, the bytes, Arrow's offsets into them, and 1 for each null value (empty without nulls)."""
-    _, ends, data = values.buffers()
-    count = len(values)
-    nulls = np.asarray(values.is_null().cast(pa.uint8())) if values.null_count else np.zeros(0, np.uint8)
-    return (
-        _read_only(np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)),
-        _read_only(np.frombuffer(ends, np.int32)[values.offset :][: count + 1] if count else np.zeros(1, np.int32)),
-        _read_only(nulls),
-    )
-
-
-def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    # For writable arrays a kernel would be compiled again.
-    array.flags.writeable = False
-    return array
+def taken(column: pa.Array, slots: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
+    """Return the values in `slots` of a column, in the order of `slots`."""
+    return column.take(pa.Array.from_buffers(pa.int64(), len(slots), [None, pa.py_buffer(slots)]))

@@ -11,82 +11,63 @@ _GROWN = b"grown"
 
 
 def mark_grown(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with a mark: its rows have new or wider columns, which their table was not known to have."""
+    """Return the schema with a mark in its metadata: the table may lack some of its columns, or have narrower ones."""
     return schema.with_metadata({_GROWN: b""})
 
 
 def is_grown(schema: pa.Schema) -> bool:
-    """Return whether the schema has the mark of `mark_grown`, so that the table may lack some of its columns."""
+    """Return whether the schema has the mark of `mark_grown`."""
     return _GROWN in (schema.metadata or {})
 
 
-def grown(planned: pa.DataType, shown: pa.DataType, *, widen: bool = False) -> pa.DataType:
-    """Return the planned type with the fields that only `shown` has, nested fields too, each after the planned fields.
+def grown(planned: pa.DataType, shown: pa.DataType, *, add: bool = True, widen: bool = False) -> pa.DataType:
+    """Return the planned type with fields and wider types of the type `shown`, at any depth.
 
-    With `widen`, types that are wider in `shown` are taken from it, too.
+    With `add`, each struct gets the fields that only `shown` has, after its planned fields. With `widen`, numbers get
+    the types that are wider in `shown`.
     """
     if pa.types.is_struct(planned) and pa.types.is_struct(shown):
-        return pa.struct(_fields(planned, shown, widen=widen))
+        names = {field.name.lower() for field in planned}
+        fields = [
+            pa.field(field.name, grown(field.type, shown.field(at).type, add=add, widen=widen))
+            if (at := shown.get_field_index(field.name)) >= 0
+            else field
+            for field in planned
+        ]
+        new = (pa.field(field.name, field.type) for field in shown if add and field.name.lower() not in names)
+        return pa.struct([*fields, *new])
     if pa.types.is_list(planned) and pa.types.is_list(shown):
-        return pa.list_(pa.field("element", grown(planned.value_type, shown.value_type, widen=widen)))
+        return pa.list_(pa.field("element", grown(planned.value_type, shown.value_type, add=add, widen=widen)))
     if pa.types.is_map(planned) and pa.types.is_map(shown):
-        return pa.map_(planned.key_type, grown(planned.item_type, shown.item_type, widen=widen))
+        return pa.map_(planned.key_type, grown(planned.item_type, shown.item_type, add=add, widen=widen))
     return shown if widen and widens(planned, shown) else planned
 
 
-def _fields(planned: pa.StructType, shown: pa.StructType, *, widen: bool) -> list[pa.Field]:
-    there = {each.name.lower() for each in planned}
-    kept = [
-        pa.field(each.name, grown(each.type, shown.field(at).type, widen=widen))
-        if (at := shown.get_field_index(each.name)) >= 0
-        else each
-        for each in planned
-    ]
-    return [*kept, *(pa.field(each.name, each.type) for each in shown if each.name.lower() not in there)]
-
-
-def adopted(planned: pa.DataType, table: pa.DataType, *, add: bool = True) -> pa.DataType:
-    """Return the planned type with a table's wider numbers and, with `add`, the table's fields that are not planned."""
-    if pa.types.is_struct(planned) and pa.types.is_struct(table):
-        fields = [
-            pa.field(each.name, adopted(each.type, table.field(at).type, add=add))
-            if (at := table.get_field_index(each.name)) >= 0
-            else each
-            for each in planned
-        ]
-        return grown(pa.struct(fields), table) if add else pa.struct(fields)
-    if pa.types.is_list(planned) and pa.types.is_list(table):
-        return pa.list_(pa.field("element", adopted(planned.value_type, table.value_type, add=add)))
-    if pa.types.is_map(planned) and pa.types.is_map(table):
-        return pa.map_(planned.key_type, adopted(planned.item_type, table.item_type, add=add))
-    return table if widens(planned, table) else planned
-
-
 def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type that holds values of both types, which have grown from one type.
+    """Return the type that holds all values of two types, both of which have grown from the same type.
 
     Raises:
-        UnsupportedDataError: a number has become wider in two ways. The order of values must not decide which are rows.
+        UnsupportedDataError: a number has become wider in two ways, so that no type holds both.
     """
-    if torn := _torn(one, other, ""):
+    if conflict := _conflict(one, other, ""):
         raise UnsupportedDataError(
-            f"{torn}, and no column takes both: widen it to one of them by ALTER TABLE, then values of the other are "
-            "kept aside as those that do not decode (ingest.onDecodeError)"
+            f"{conflict}, and no column takes both: widen it to one of them by ALTER TABLE, then values of the other "
+            "are kept aside as those that do not decode (ingest.onDecodeError)"
         )
     return grown(one, other, widen=True)
 
 
-def _torn(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
+def _conflict(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
     """Return a text that names the first number whose two types have no common type, or None if there is none."""
     if pa.types.is_struct(one) and pa.types.is_struct(other):
-        shared = ((each, other.field(at)) for each in one if (at := other.get_field_index(each.name)) >= 0)
-        found = (_torn(mine.type, others.type, f"{path}.{mine.name}") for mine, others in shared)
-        return next(filter(None, found), None)
+        shared = ((field, other.field(at)) for field in one if (at := other.get_field_index(field.name)) >= 0)
+        texts = (_conflict(left.type, right.type, f"{path}.{left.name}") for left, right in shared)
+        return next(filter(None, texts), None)
     if pa.types.is_list(one) and pa.types.is_list(other):
-        return _torn(one.value_type, other.value_type, f"{path}.element")
+        return _conflict(one.value_type, other.value_type, f"{path}.element")
     if pa.types.is_map(one) and pa.types.is_map(other):
-        return _torn(one.item_type, other.item_type, f"{path}.value")
-    numbers = all(pa.types.is_integer(each) or pa.types.is_floating(each) for each in (one, other))
+        return _conflict(one.item_type, other.item_type, f"{path}.value")
+    numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other))
     if not numbers or one == other or widens(one, other) or widens(other, one):
         return None
     return f"{path.removeprefix('.') or 'the value'} becomes wider as {one} and as {other}"

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.json.json_text import Fields, Integer, Real, parse_json, write_json
 from tiered_stream.formats.json.spark_texts import days_of_text, decimal_of_text, fitted, microseconds_of_text
 
@@ -34,27 +33,24 @@ class ExactJson:
         self._convert = self._converter(kind)
 
     def row(self, data: bytes) -> dict[str, Any]:
-        """Return the value as a dict that pyarrow converts to a struct.
+        """Return a document as a dict that pyarrow converts to a struct.
 
-        Raises CorruptDataError, whose text is a reason.
+        Raises CorruptDataError, whose text is the reason, if the document cannot become a row.
         """
-        try:
-            document = parse_json(data)
-            if type(document) is not Fields:
-                raise CorruptDataError(f"the value is {_named(document)}, not an object")
-            row: dict[str, Any] = self._convert(document)
-        except CorruptDataError as error:
-            raise CorruptDataError(str(error)[:REASON_SIZE]) from error
+        document = parse_json(data)
+        if type(document) is not Fields:
+            raise CorruptDataError(f"the value is {_describe(document)}, not an object")
+        row: dict[str, Any] = self._convert(document)
         return row
 
     def _converter(self, kind: pa.DataType) -> Callable[[Any], Any]:
         convert = self._value_converter(kind)
 
         def or_null(value: Any) -> Any:
-            found = None if value is None else convert(value)
-            if found is None and value is not None:
-                raise CorruptDataError(f"{_named(value)} is no {kind}")
-            return found
+            converted = None if value is None else convert(value)
+            if converted is None and value is not None:
+                raise CorruptDataError(f"{_describe(value)} is no {kind}")
+            return converted
 
         return or_null
 
@@ -68,7 +64,7 @@ class ExactJson:
             return self._array_converter(kind)
         if types.is_signed_integer(kind):
             half = 1 << kind.bit_width - 1
-            return lambda value: _ranged(int(value), half) if type(value) is Integer else None
+            return lambda value: _in_range(int(value), half) if type(value) is Integer else None
         if types.is_decimal(kind):
             return lambda value: _decimal(value, kind.precision, kind.scale)
         if types.is_timestamp(kind):
@@ -91,7 +87,9 @@ class ExactJson:
         def convert(value: Any) -> dict[str, Any] | None:
             if type(value) is not Fields:
                 return None
-            return {name: _below(f".{name}", converters[name], each) for name, each in value if name in converters}
+            return {
+                name: _convert_at(f".{name}", converters[name], member) for name, member in value if name in converters
+            }
 
         return convert
 
@@ -101,7 +99,7 @@ class ExactJson:
         def convert(value: Any) -> list[tuple[str | None, Any]] | None:
             if type(value) is not Fields:
                 return None
-            return [(_string(key), _below(f".{key}", item, each)) for key, each in value]
+            return [(_string(key), _convert_at(f".{key}", item, member)) for key, member in value]
 
         return convert
 
@@ -111,45 +109,45 @@ class ExactJson:
         def convert(value: Any) -> list[Any] | None:
             if type(value) is not list:
                 return None
-            return [_below(f"[{at}]", item, each) for at, each in enumerate(value)]
+            return [_convert_at(f"[{at}]", item, element) for at, element in enumerate(value)]
 
         return convert
 
     def _timestamp(self, value: Any) -> int | None:
         if type(value) is Integer:
-            return _ranged(int(value) * 1_000_000, 1 << 63)
+            return _in_range(int(value) * 1_000_000, 1 << 63)
         return microseconds_of_text(value, self._zone) if type(value) is str else None
 
 
-def _below(step: str, convert: Callable[[Any], Any], value: Any) -> Any:
+def _convert_at(step: str, convert: Callable[[Any], Any], value: Any) -> Any:
     try:
         return convert(value)
     except CorruptDataError as error:
         text = str(error)
         # The text begins with the path of the field: `.a[3].b: ...`
-        raise CorruptDataError(f"{_short(step)}{'' if text[:1] in '.[' else ': '}{text}") from error
+        raise CorruptDataError(f"{_shorten(step)}{'' if text[:1] in '.[' else ': '}{text}") from error
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def _named(value: Any) -> str:
+def _describe(value: Any) -> str:
     """Return a short text that names a value, for use in a reason."""
     match value:
         case None:
             return "null"
         case Integer() | Real():
-            return f"the number {_short(value)}"
+            return f"the number {_shorten(value)}"
         case bool():
             return "true" if value else "false"
         case str():
-            return f"the string {_short(repr(value))}"
+            return f"the string {_shorten(repr(value))}"
     return "an object" if type(value) is Fields else "an array"
 
 
-def _ranged(number: int, half: int) -> int | None:
+def _in_range(number: int, half: int) -> int | None:
     return number if -half <= number < half else None
 
 

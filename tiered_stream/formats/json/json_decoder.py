@@ -13,19 +13,17 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from tiered_stream.errors import ConfigurationError, CorruptDataError
-from tiered_stream.formats.columns.column_builder import ColumnBuilder, Columns
-from tiered_stream.formats.columns.decoded import Decoded, spliced, value_buffers
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.columns.byte_slices import ByteSlices
+from tiered_stream.formats.columns.column_builder import ColumnBuilder
+from tiered_stream.formats.columns.decoded import Decoded, SlicesDecoder, with_exact_rows
 from tiered_stream.formats.json import json_kernels as kernels
 from tiered_stream.formats.json.exact_json import ExactJson
-from tiered_stream.formats.json.json_text_kernels import MOST_NESTING
+from tiered_stream.formats.json.json_text_kernels import MAX_NESTING
 from tiered_stream.formats.json.spark_texts import seconds_east
 
-_EXACT_ROWS = 4096
-TOO_LARGE = "its columns take too much memory"
 
-
-class JsonDecoder:
+class JsonDecoder(SlicesDecoder):
     """Decoder of documents to one struct type.
 
     Args:
@@ -39,43 +37,16 @@ class JsonDecoder:
     def __init__(self, kind: pa.StructType, zone: str = "UTC") -> None:
         if seconds_east(zone, 0) is None:
             raise ConfigurationError(f"the time zone {zone!r} is unknown; take one such as UTC or Europe/Berlin")
-        self._kind = kind
+        self.kind = kind
         self._builder = ColumnBuilder(kind)
-        self._plan, self._names = _plan(self._builder, is_utc=zone in ("UTC", "Etc/UTC", "Z", "GMT"))
-        self._stack = np.zeros(kernels.STACK_SHAPE, np.int64)
+        self._program = _program(self._builder, is_utc=zone in ("UTC", "Etc/UTC", "Z", "GMT"))
+        self._room = (np.zeros(kernels.STACK_SHAPE, np.int64),)
         self._exact = ExactJson(kind, zone)
 
-    @property
-    def kind(self) -> pa.StructType:
-        return self._kind
-
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        data, ends, nulls = value_buffers(values)
-        doubtful = np.zeros(len(values), np.uint8)
-
-        def write(columns: Columns, row: int) -> int:
-            return int(
-                kernels.append_documents(
-                    data, ends, nulls, row, columns, self._plan, self._names, self._stack, doubtful
-                )
-            )
-
-        column, too_large = self._builder.build(len(values), write)
-        reasons = dict.fromkeys(too_large, TOO_LARGE)
-        doubtful[too_large] = 0
-        slots = np.flatnonzero(doubtful).tolist()
-        for at in range(0, len(slots), _EXACT_ROWS):
-            column = self._with_exact(column, values, slots[at : at + _EXACT_ROWS], reasons)
-        return Decoded(column, reasons)
-
-    def _with_exact(self, column: pa.Array, values: pa.BinaryArray, slots: list[int], reasons: dict[int, str]) -> Any:
-        rows = {}
-        for slot in slots:
-            try:
-                rows[slot] = self._exact.row(values[slot].as_py())
-            except CorruptDataError as error:
-                reasons[slot] = str(error)
-        return spliced(column, rows)
+    def read(self, slices: ByteSlices) -> Decoded:
+        column, errors, reasons = self._builder.decoded(slices, kernels.append_documents, self._program, self._room)
+        slots = np.flatnonzero(errors).tolist()
+        return Decoded(with_exact_rows(column, slices, slots, self._exact.row, reasons), reasons)
 
 
 def compile_kernels() -> None:
@@ -83,12 +54,12 @@ def compile_kernels() -> None:
     JsonDecoder(pa.struct([("a", pa.int64())])).decode(pa.scalar([b"{}"], pa.list_(pa.binary())).values)
 
 
-def _plan(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     depths = [0] * len(builder.fields)
     for node, (_, parent, _) in enumerate(builder.fields[1:], 1):
         depths[node] = depths[parent] + 1
-    if max(depths) > MOST_NESTING:
-        raise ConfigurationError(f"the schema goes deeper than {MOST_NESTING} levels")
+    if max(depths) > MAX_NESTING:
+        raise ConfigurationError(f"the schema goes deeper than {MAX_NESTING} levels")
     plan = np.zeros((len(builder.fields), kernels.PLAN_COLUMNS), np.int64)
     plan[:, kernels.FOLLOWS] = -1
     names = bytearray()
@@ -97,9 +68,9 @@ def _plan(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any], n
         row[kernels.FORM], row[kernels.NAME_AT], row[kernels.NAME_SIZE] = _form(field.type), len(names), len(name)
         names += name.ljust(len(name) + 8, b"\0")
         row[kernels.FIELDS] = len(list(builder.children(node)))
-        row[kernels.OPENING] = _OPENINGS.get(row[kernels.FORM], 0)
+        row[kernels.OPENING] = _OPENINGS.get(row[kernels.FORM], -1)
         if types.is_decimal(field.type):
-            row[kernels.SCALE], row[kernels.MOST] = field.type.scale, 10 ** min(field.type.precision, 18)
+            row[kernels.SCALE], row[kernels.LIMIT] = field.type.scale, 10 ** min(field.type.precision, 18)
         elif types.is_timestamp(field.type):
             row[kernels.SCALE] = is_utc
     return plan, np.frombuffer(bytes(names), np.uint8)

@@ -18,7 +18,7 @@ from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.formats.json.json_text import Fields, Integer, Real, parse_json
 
 _LONG = pa.decimal128(20, 0)  # Spark: DecimalType.forType(LongType)
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 
 def infer_json(values: Iterable[bytes | None]) -> pa.StructType:
@@ -35,10 +35,10 @@ def infer_json(values: Iterable[bytes | None]) -> pa.StructType:
             continue
         if type(document) is Fields:
             kind = _common(kind, _kind(document))
-    found = _settled(kind)
-    if found is None or not types.is_struct(found):
+    settled = _settled(kind)
+    if settled is None or not types.is_struct(settled):
         raise ConfigurationError("no value of the sample is a JSON object with a field; give the schema")
-    return found
+    return settled
 
 
 def _kind(value: Any) -> pa.DataType:
@@ -53,8 +53,8 @@ def _kind(value: Any) -> pa.DataType:
             return pa.string() if value else pa.null()
         case Fields():
             fields: dict[str, pa.DataType] = {}
-            for name, each in value:
-                fields[name] = _common(fields.get(name, pa.null()), _kind(each))
+            for name, member in value:
+                fields[name] = _common(fields.get(name, pa.null()), _kind(member))
             return _struct_of(fields)
         case list():
             return _list_of(reduce(_common, map(_kind, value), pa.null()))
@@ -65,7 +65,7 @@ def _integer_kind(number: int) -> pa.DataType:
     if -(1 << 63) <= number < 1 << 63:
         return pa.int64()
     digits = len(str(abs(number)))
-    return pa.decimal128(digits, 0) if digits <= _MOST_DIGITS else pa.float64()
+    return pa.decimal128(digits, 0) if digits <= _MAX_DIGITS else pa.float64()
 
 
 def _struct_of(fields: dict[str, pa.DataType]) -> pa.StructType:
@@ -85,9 +85,9 @@ def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if types.is_null(left):
         return right
     if types.is_struct(left) and types.is_struct(right):
-        fields = {each.name: each.type for each in left}
-        for each in right:
-            fields[each.name] = _common(fields.get(each.name, pa.null()), each.type)
+        fields = {field.name: field.type for field in left}
+        for field in right:
+            fields[field.name] = _common(fields.get(field.name, pa.null()), field.type)
         return _struct_of(fields)
     if types.is_list(left) and types.is_list(right):
         return _list_of(_common(left.value_type, right.value_type))
@@ -104,7 +104,7 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if types.is_float64(left) or types.is_float64(right):
         return pa.float64()
     # Only integers become decimals here, so no decimal has a scale.
-    return pa.decimal128(max((_LONG if types.is_int64(each) else each).precision for each in (left, right)), 0)
+    return pa.decimal128(max((_LONG if types.is_int64(number) else number).precision for number in (left, right)), 0)
 
 
 def _settled(kind: pa.DataType) -> pa.DataType | None:
@@ -118,6 +118,7 @@ def _settled(kind: pa.DataType) -> pa.DataType | None:
         item = _settled(kind.value_type)
         return None if item is None else _list_of(item)
     if types.is_struct(kind):
-        fields = [(each.name, settled) for each in kind if each.name and (settled := _settled(each.type)) is not None]
+        settled = ((field.name, _settled(field.type)) for field in kind if field.name)
+        fields = [(name, field_kind) for name, field_kind in settled if field_kind is not None]
         return pa.struct(fields) if fields else None
     return kind

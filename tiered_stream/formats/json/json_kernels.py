@@ -14,6 +14,7 @@ from tiered_stream.formats.columns.column_kernels import (
     END,
     HIGH,
     LOW,
+    NULL_VALUE,
     SLOTS,
     append_bool,
     append_bytes,
@@ -23,13 +24,13 @@ from tiered_stream.formats.columns.column_kernels import (
     append_long,
     append_null,
     append_struct,
-    truncate,
+    end_row,
 )
 from tiered_stream.formats.json.double_kernels import nearest_double, nearest_float
 from tiered_stream.formats.json.json_text_kernels import (
     DOUBTFUL,
     FULL,
-    MOST_NESTING,
+    MAX_NESTING,
     is_text,
     literal_end,
     read_date,
@@ -37,7 +38,7 @@ from tiered_stream.formats.json.json_text_kernels import (
     read_timestamp,
     skip_blanks,
     skip_colon,
-    skip_value,
+    skip_scalar,
     string_end,
 )
 from tiered_stream.records.compiled import Int, inlined, kernel
@@ -49,21 +50,22 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
 
 # Columns of `plan`, which has a row for each node.
 #   FORM           the column's form
-#   OPENING        first byte of a container
+#   OPENING        first byte of a container, -1 for other nodes
 #   NAME_AT, _SIZE place of a field's name in `names`, with its quotes
 #   FOLLOWS        field that came after this one last time, or in an object's own row the first field; -1: unknown
 #   FIELDS         number of an object's fields
 #   SCALE          scale of a decimal; for a timestamp 1 if texts without a zone are in UTC, the session's time zone
-#   MOST           least unscaled value that is too large for a decimal
-FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, MOST = range(8)
+#   LIMIT          least unscaled value that is too large for a decimal
+FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, LIMIT = range(8)
 PLAN_COLUMNS = 8
 
-# Columns of `stack`: the container's node, its last field, and the number of its fields that were found.
-NODE, PREVIOUS, FOUND = range(3)
-STACK_SHAPE = (MOST_NESTING, 3)
+# Columns of `stack`: the container's node (-1: no column holds it), its last field, the number of its fields that were
+# found, and the byte that closes it.
+NODE, PREVIOUS, FOUND, CLOSING = range(4)
+STACK_SHAPE = (MAX_NESTING, 4)
 
 OK = 0
-_MOST_SECONDS = 9_000_000_000_000
+_MAX_SECONDS = 9_000_000_000_000
 
 
 @inlined
@@ -77,7 +79,7 @@ def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent:
         if mantissa > 10**17:
             return DOUBTFUL
         mantissa *= 10
-    if mantissa >= plan[node, MOST]:
+    if mantissa >= plan[node, LIMIT]:
         return DOUBTFUL
     value = -mantissa if negative else mantissa
     return OK if append_decimal(columns, node, value >> 63, np.uint64(value)) else FULL
@@ -90,24 +92,24 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
     mantissa, exponent, negative, integer, at = read_number(data, at, stop)
     if at < 0:
         return at
-    answer = DOUBTFUL
+    result = DOUBTFUL
     if form in (INTEGER, TIMESTAMP) and integer:
         value = -mantissa if negative else mantissa
         if form == INTEGER and columns[0][node, LOW] <= value <= columns[0][node, HIGH]:
-            answer = OK if append_long(columns, node, value) else FULL
-        elif form == TIMESTAMP and mantissa < _MOST_SECONDS:
-            answer = OK if append_long(columns, node, value * 1000000) else FULL
+            result = OK if append_long(columns, node, value) else FULL
+        elif form == TIMESTAMP and mantissa < _MAX_SECONDS:
+            result = OK if append_long(columns, node, value * 1000000) else FULL
     elif form in (DOUBLE, FLOAT):
         real, certain = nearest_double(mantissa, exponent) if form == DOUBLE else nearest_float(mantissa, exponent)
         if certain:
             # Jackson reads the integer -0 as 0, but keeps the sign of the number -0.0.
             real = -real if negative and not (integer and mantissa == 0) else real
-            answer = OK if append_double(columns, node, real) else FULL
+            result = OK if append_double(columns, node, real) else FULL
     elif form == DECIMAL:
-        answer = _append_decimal(columns, plan, node, mantissa, exponent, negative)
+        result = _append_decimal(columns, plan, node, mantissa, exponent, negative)
     elif form == STRING and integer and not (negative and mantissa == 0):
-        answer = OK if append_bytes(columns, node, data, begin, at - begin) else FULL
-    return at if answer == OK else np.int64(answer)
+        result = OK if append_bytes(columns, node, data, begin, at - begin) else FULL
+    return at if result == OK else np.int64(result)
 
 
 @inlined
@@ -131,23 +133,23 @@ def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: In
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
     """Append a value that is not a container; return the position after it, or DOUBTFUL or FULL."""
-    byte, answer = data[at], DOUBTFUL
+    byte, result = data[at], DOUBTFUL
     if byte == 34:
         end = string_end(data, at + 1, stop)
         if end < 0:
             return end
-        answer = _append_text(columns, plan, data, at + 1, end, node)
-        return end + 1 if answer == OK else np.int64(answer)
+        result = _append_text(columns, plan, data, at + 1, end, node)
+        return end + 1 if result == OK else np.int64(result)
     if byte == 45 or 48 <= byte <= 57:
         return _append_number(columns, plan, data, at, stop, node)
     end = literal_end(data, at, stop)
     if end < 0:
         return end
     if byte == 110:
-        answer = OK if append_null(columns, node) else FULL
+        result = OK if append_null(columns, node) else FULL
     elif plan[node, FORM] == BOOLEAN:
-        answer = OK if append_bool(columns, node, byte == 116) else FULL
-    return end if answer == OK else np.int64(answer)
+        result = OK if append_bool(columns, node, byte == 116) else FULL
+    return end if result == OK else np.int64(result)
 
 
 @inlined
@@ -177,33 +179,37 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 
 
 @inlined
-def _find_place(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
+def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
     """Return the node of a container's next value, or -1 if no column holds it, and the position of the value."""
     node = top[NODE]
-    form = plan[node, FORM]
-    if form == ARRAY:
-        return node + 1, at
-    if form == OBJECT:
+    if top[CLOSING] == 93:
+        return (node + 1 if node >= 0 else node), at
+    if node >= 0 and plan[node, FORM] == OBJECT:
         child, at = _find_field(columns, plan, names, data, at, stop, top)
     else:
         end = string_end(data, at + 1, stop)
         if data[at] != 34 or end < 0:
             return node, np.int64(DOUBTFUL)
-        if not append_struct(columns, node + 1) or not append_bytes(columns, node + 2, data, at + 1, end - at - 1):
-            return node, np.int64(FULL)
-        child, at = node + 3, end + 1
+        child = np.int64(-1)
+        if node >= 0:
+            child = node + 3
+            if not append_struct(columns, node + 1) or not append_bytes(columns, node + 2, data, at + 1, end - at - 1):
+                return node, np.int64(FULL)
+        at = end + 1
     return child, skip_colon(data, at, stop) if at >= 0 else at
 
 
 @inlined
-def _open(columns: Any, plan: Any, node: Int, top: Any) -> Int:
-    top[NODE], top[PREVIOUS], top[FOUND] = node, node, 0
-    return OK if plan[node, FORM] != OBJECT or append_struct(columns, node) else FULL
+def _begin_container(columns: Any, plan: Any, node: Int, opening: Int, top: Any) -> Int:
+    top[NODE], top[PREVIOUS], top[FOUND], top[CLOSING] = node, node, 0, opening + 2
+    return OK if node < 0 or plan[node, FORM] != OBJECT or append_struct(columns, node) else FULL
 
 
 @inlined
-def _finish(columns: Any, plan: Any, top: Any) -> Int:
+def _end_container(columns: Any, plan: Any, top: Any) -> Int:
     nodes, node = columns[0], top[NODE]
+    if node < 0:
+        return OK
     if plan[node, FORM] != OBJECT:
         return OK if append_list(columns, node) else FULL
     if top[FOUND] < plan[node, FIELDS]:
@@ -216,10 +222,10 @@ def _finish(columns: Any, plan: Any, top: Any) -> Int:
 
 
 @inlined
-def _close(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
-    """Close all containers that end after a value; return the depth that is still open, and the next position.
+def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
+    """End all containers that end after a value; return the innermost open container, and the next position.
 
-    The depth is -1 if nothing is open. The position is where the next value or key begins.
+    The container is an index of the stack, -1 if none is open. The next value or key begins at the position.
     """
     while depth >= 0:
         at = skip_blanks(data, at, stop)
@@ -227,39 +233,39 @@ def _close(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, d
             return depth, np.int64(DOUBTFUL)
         if data[at] == 44:
             return depth, skip_blanks(data, at + 1, stop)
-        if data[at] != plan[stack[depth, NODE], OPENING] + 2:
+        if data[at] != stack[depth, CLOSING]:
             return depth, np.int64(DOUBTFUL)
-        answer = _finish(columns, plan, stack[depth])
-        if answer != OK:
-            return depth, np.int64(answer)
+        result = _end_container(columns, plan, stack[depth])
+        if result != OK:
+            return depth, np.int64(result)
         at, depth = at + 1, depth - 1
     return depth, at
 
 
 @inlined
 def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child: Int, stack: Any, depth: Int) -> Any:
-    """Append the value of the node `child`, or enter it if it is a container; return the open depth and a position.
+    """Append a value to the node `child`, or begin it if it is a container; return what `_end_containers` returns.
 
-    The value is skipped if `child` is -1. The position is where the next value or key begins.
+    If `child` is -1, the value is checked and not appended.
     """
     byte = data[at]
-    if child < 0:
-        at = skip_value(data, at, stop)
-    elif byte == plan[child, OPENING]:
-        if depth + 1 == MOST_NESTING:
+    if (byte == 123 or byte == 91) if child < 0 else byte == plan[child, OPENING]:
+        if depth + 1 == MAX_NESTING:
             return depth, np.int64(DOUBTFUL)
         depth += 1
-        answer = _open(columns, plan, child, stack[depth])
-        if answer != OK:
-            return depth, np.int64(answer)
+        result = _begin_container(columns, plan, child, byte, stack[depth])
+        if result != OK:
+            return depth, np.int64(result)
         at = skip_blanks(data, at + 1, stop)
         if at < stop and data[at] != byte + 2:
             return depth, at
+    elif child < 0:
+        at = skip_scalar(data, at, stop)
     elif depth >= 0:
         at = _append_scalar(columns, plan, data, at, stop, child)
     else:
         at = np.int64(DOUBTFUL)
-    return _close(columns, plan, data, at, stop, stack, depth) if at >= 0 else (depth, at)
+    return _end_containers(columns, plan, data, at, stop, stack, depth) if at >= 0 else (depth, at)
 
 
 @kernel
@@ -272,32 +278,24 @@ def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, st
         if at >= 0 and depth < 0:
             return OK if skip_blanks(data, at, stop) == stop else DOUBTFUL
         if 0 <= at < stop:
-            child, at = _find_place(columns, plan, names, data, at, stop, stack[depth])
+            child, at = _find_value(columns, plan, names, data, at, stop, stack[depth])
     return at if at < 0 else DOUBTFUL
 
 
 @kernel
-def append_documents(
-    data: Any, ends: Any, nulls: Any, row: Int, columns: Any, plan: Any, names: Any, stack: Any, doubtful: Any
-) -> Int:
-    """Append rows from `row` on until there is no room or no row left; return the row after the last appended row.
+def append_documents(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
+    """Append rows from row `first` on until there is no room or no row left; return the row after the last appended.
 
-    `ends` are Arrow's offsets into `data`. `nulls` is 1 for each null value, or empty if there is none. A value that is
-    not certain becomes null, and is marked in `doubtful`.
+    `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (plan, names). A
+    value that is not certain becomes null, and its error is DOUBTFUL.
     """
-    nodes = columns[0]
-    while row < ends.shape[0] - 1:
-        written, answer = nodes[0, SLOTS], DOUBTFUL
-        if nulls.shape[0] > 0 and nulls[row]:
-            answer = OK if append_null(columns, 0) else FULL
-        else:
-            answer = _append_document(columns, plan, names, data, np.int64(ends[row]), np.int64(ends[row + 1]), stack)
-            if answer == DOUBTFUL:
-                truncate(columns, written)
-                doubtful[row] = 1
-                answer = OK if append_null(columns, 0) else FULL
-        if answer == FULL:
-            truncate(columns, written)
-            break
-        row += 1
-    return row
+    data, starts, stops, valid = slices
+    plan, names = program
+    stack = room[0]
+    for row in range(first, starts.shape[0]):
+        result = np.int64(NULL_VALUE)
+        if valid[row]:
+            result = _append_document(columns, plan, names, data, np.int64(starts[row]), np.int64(stops[row]), stack)
+        if not end_row(columns, row, first, result, errors):
+            return np.int64(row)
+    return np.int64(starts.shape[0])

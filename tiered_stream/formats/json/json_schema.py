@@ -18,7 +18,7 @@ from tiered_stream.errors import ConfigurationError
 
 _STRINGS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 _SIMPLE = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
-_MOST_TEXT, _MOST_TYPES, _MOST_NESTING = 4 << 20, 10_000, 64
+_MAX_TEXT, _MAX_TYPES, _MAX_NESTING = 4 << 20, 10_000, 64
 """Limits of a schema: characters of its text, number of types when written out, and levels of nesting."""
 _NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
 
@@ -30,10 +30,10 @@ def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = N
 
     Raises:
         ConfigurationError: the text is not a JSON Schema of objects, refers to a missing schema, refers to itself
-            without an end, or is too large. The message names the place.
+            without an end, or is too large. The message names the location.
     """
     document = _parsed(text)
-    kind = _Reader(document, references or {}).kind(document, _Place(document))
+    kind = _Reader(document, references or {}).kind(document, _Location(document))
     if not types.is_struct(kind):
         raise ConfigurationError(f"the JSON Schema is one of {kind}; records are objects with properties")
     return kind
@@ -50,8 +50,8 @@ def json_schema_title(text: str) -> str:
 
 
 def _parsed(text: bytes | str) -> Any:
-    if len(text) > _MOST_TEXT:
-        raise ConfigurationError(f"a JSON Schema of {len(text)} characters; no more than {_MOST_TEXT} are read")
+    if len(text) > _MAX_TEXT:
+        raise ConfigurationError(f"a JSON Schema of {len(text)} characters; no more than {_MAX_TEXT} are read")
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -59,14 +59,14 @@ def _parsed(text: bytes | str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Place of a schema: its document, the path of its property, and its depth."""
+class _Location:
+    """Location of a schema: the document that it is in, the path of its property, and its level of nesting."""
 
     document: Any
     path: str = ""
     depth: int = 0
 
-    def below(self, name: str = "") -> _Place:
+    def below(self, name: str = "") -> _Location:
         return replace(self, path=f"{self.path}.{name}".lstrip(".") if name else self.path, depth=self.depth + 1)
 
     def error(self, what: str) -> ConfigurationError:
@@ -76,127 +76,132 @@ class _Place:
 
 class _Reader:
     def __init__(self, document: Any, references: Mapping[str, str]) -> None:
-        self._left = _MOST_TYPES
+        self._left = _MAX_TYPES
         base = _id_of(document)
         named = {name: _parsed(text) for name, text in references.items()}
-        own = {_id_of(each): each for each in (*named.values(), document)}
-        self._documents = {**own, **{_joined(base, name): each for name, each in named.items()}, **named}
+        own = {_id_of(schema): schema for schema in (*named.values(), document)}
+        self._documents = {**own, **{_joined(base, name): schema for name, schema in named.items()}, **named}
 
-    def _count(self, place: _Place) -> None:
+    def _count(self, location: _Location) -> None:
         self._left -= 1
-        if place.depth > _MOST_NESTING:
-            raise place.error(
-                f"it goes deeper than {_MOST_NESTING} levels, or refers to itself; no table has such types"
+        if location.depth > _MAX_NESTING:
+            raise location.error(
+                f"it goes deeper than {_MAX_NESTING} levels, or refers to itself; no table has such types"
             )
         if self._left < 0:
-            raise ConfigurationError(f"the JSON Schema has more than {_MOST_TYPES} types when written out")
+            raise ConfigurationError(f"the JSON Schema has more than {_MAX_TYPES} types when written out")
 
-    def kind(self, schema: Any, place: _Place) -> pa.DataType:
-        self._count(place)
+    def kind(self, schema: Any, location: _Location) -> pa.DataType:
+        self._count(location)
         if not isinstance(schema, dict):
             if isinstance(schema, bool):
                 return pa.string()
-            raise place.error(f"a schema is an object, not {str(schema)[:40]!r}")
+            raise location.error(f"a schema is an object, not {str(schema)[:40]!r}")
         for word in _NOT_FOLLOWED:
             if word in schema:
-                raise place.error(f"{word} is not followed: write {str(schema[word])[:80]!r} as a $ref")
+                raise location.error(f"{word} is not followed: write {str(schema[word])[:80]!r} as a $ref")
         if "$ref" in schema:
-            return self._of_reference(schema["$ref"], place)
+            return self._referenced_kind(schema["$ref"], location)
         if "allOf" in schema:
-            return self._all_of(schema, place)
+            return self._combined_kind(schema, location)
         for word in ("anyOf", "oneOf"):
             if word in schema:
-                return self._one_of([self.kind(each, place.below()) for each in _list(schema, word, place)])
-        return self._of_types(schema, place)
+                return self._common_kind(
+                    [self.kind(option, location.below()) for option in _list(schema, word, location)]
+                )
+        return self._kind_of_types(schema, location)
 
-    def _below(self, schema: Any, place: _Place) -> pa.DataType:
-        found = self.kind(schema, place)
-        return pa.string() if types.is_null(found) else found
+    def _member_kind(self, schema: Any, location: _Location) -> pa.DataType:
+        kind = self.kind(schema, location)
+        return pa.string() if types.is_null(kind) else kind
 
-    def _of_types(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
-        named = schema["type"] if "type" in schema else _type_of_values(schema, place)
+    def _kind_of_types(self, schema: dict[str, Any], location: _Location) -> pa.DataType:
+        named = schema["type"] if "type" in schema else _type_of_values(schema, location)
         names = named if isinstance(named, list) else [named]
-        return self._one_of([self._of_type(name, schema, place) for name in names])
+        return self._common_kind([self._kind_of_type(name, schema, location) for name in names])
 
-    def _of_type(self, name: Any, schema: dict[str, Any], place: _Place) -> pa.DataType:
+    def _kind_of_type(self, name: Any, schema: dict[str, Any], location: _Location) -> pa.DataType:
         match name:
             case "null":
                 return pa.null()
             case "object":
-                return self._object(schema, place)
+                return self._object(schema, location)
             case "array":
                 items = schema.get("items", True)
                 if isinstance(items, list) or "prefixItems" in schema:
                     return pa.string()
-                return pa.list_(pa.field("element", self._below(items, place.below("items"))))
+                return pa.list_(pa.field("element", self._member_kind(items, location.below("items"))))
             case "string":
                 is_binary = schema.get("contentEncoding") == "base64"
                 return pa.binary() if is_binary else _STRINGS.get(str(schema.get("format")), pa.string())
             case None:
-                return self._object(schema, place) if "properties" in schema else pa.string()
+                return self._object(schema, location) if "properties" in schema else pa.string()
         if not isinstance(name, str) or name not in _SIMPLE:
-            raise place.error(f"there is no type {str(name)[:40]!r}")
+            raise location.error(f"there is no type {str(name)[:40]!r}")
         return _SIMPLE[name]
 
-    def _object(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
+    def _object(self, schema: dict[str, Any], location: _Location) -> pa.DataType:
         properties, others = schema.get("properties", {}), schema.get("additionalProperties")
         if not isinstance(properties, dict):
-            raise place.error("`properties` is an object")
+            raise location.error("`properties` is an object")
         if properties:
-            return pa.struct([(name, self._below(each, place.below(name))) for name, each in properties.items()])
+            fields = [(name, self._member_kind(member, location.below(name))) for name, member in properties.items()]
+            return pa.struct(fields)
         if not isinstance(others, dict):
             return pa.string()
-        return pa.map_(pa.string(), self._below(others, place.below("additionalProperties")))
+        return pa.map_(pa.string(), self._member_kind(others, location.below("additionalProperties")))
 
-    def _all_of(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
+    def _combined_kind(self, schema: dict[str, Any], location: _Location) -> pa.DataType:
         rest = {word: value for word, value in schema.items() if word != "allOf"}
-        parts = _list(schema, "allOf", place) + ([rest] if {"type", "properties", "$ref"} & rest.keys() else [])
-        kinds = [self.kind(each, place.below()) for each in parts]
-        structs = [each for each in kinds if types.is_struct(each)]
+        parts = _list(schema, "allOf", location) + ([rest] if {"type", "properties", "$ref"} & rest.keys() else [])
+        kinds = [self.kind(part, location.below()) for part in parts]
+        structs = [kind for kind in kinds if types.is_struct(kind)]
         if structs:
-            return pa.struct({field.name: field for each in structs for field in each}.values())
-        return self._one_of(kinds)
+            return pa.struct({field.name: field for struct in structs for field in struct}.values())
+        return self._common_kind(kinds)
 
-    def _one_of(self, kinds: list[pa.DataType]) -> pa.DataType:
+    def _common_kind(self, kinds: list[pa.DataType]) -> pa.DataType:
         """Return the type of a value that may have any of several types."""
-        found = set(kinds) - {pa.null()}
-        if not found:
+        different = set(kinds) - {pa.null()}
+        if not different:
             return pa.null()
-        if found == {pa.int64(), pa.float64()}:
+        if different == {pa.int64(), pa.float64()}:
             return pa.float64()
-        return found.pop() if len(found) == 1 else pa.string()
+        return different.pop() if len(different) == 1 else pa.string()
 
-    def _of_reference(self, reference: Any, place: _Place) -> pa.DataType:
-        """Return the type of the schema that `$ref` names (RFC 6901), in this document or in one that was given."""
+    def _referenced_kind(self, reference: Any, location: _Location) -> pa.DataType:
+        """Return the type of the schema that `$ref` names (RFC 6901), in its own document or in a referenced one."""
         if not isinstance(reference, str):
-            raise place.error(f"$ref is {str(reference)[:80]!r}, and not a string")
+            raise location.error(f"$ref is {str(reference)[:80]!r}, and not a string")
         name, _, pointer = reference.partition("#")
-        document = self._document(name, place) if name else place.document
+        document = self._document(name, location) if name else location.document
         steps = unquote(pointer).split("/")
         if steps[0]:
-            raise place.error(f"it refers to the anchor {reference[:80]!r}, which is not followed: write it as a path")
-        found = document
+            raise location.error(
+                f"it refers to the anchor {reference[:80]!r}, which is not followed: write it as a path"
+            )
+        schema = document
         for step in steps[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
-            elif isinstance(found, dict) and key in found:
-                found = found[key]
+            if isinstance(schema, list) and key.isdecimal() and int(key) < len(schema):
+                schema = schema[int(key)]
+            elif isinstance(schema, dict) and key in schema:
+                schema = schema[key]
             else:
-                raise place.error(f"it refers to {reference[:80]!r}, which it does not have")
-        return self.kind(found, replace(place.below(), document=document))
+                raise location.error(f"it refers to {reference[:80]!r}, which it does not have")
+        return self.kind(schema, replace(location.below(), document=document))
 
-    def _document(self, name: str, place: _Place) -> Any:
-        for each in (name, _joined(_id_of(place.document), name)):
-            if each in self._documents:
-                return self._documents[each]
-        raise place.error(f"it refers to {name[:80]!r}: put that schema into it, or list it among its references")
+    def _document(self, name: str, location: _Location) -> Any:
+        for address in (name, _joined(_id_of(location.document), name)):
+            if address in self._documents:
+                return self._documents[address]
+        raise location.error(f"it refers to {name[:80]!r}: put that schema into it, or list it among its references")
 
 
 def _id_of(document: Any) -> str:
     """Return the address by which other schemas refer to a document, without its fragment, or '' if it has none."""
-    found = document.get("$id", "") if isinstance(document, dict) else ""
-    return found.partition("#")[0] if isinstance(found, str) else ""
+    address = document.get("$id", "") if isinstance(document, dict) else ""
+    return address.partition("#")[0] if isinstance(address, str) else ""
 
 
 def _joined(base: str, name: str) -> str:
@@ -206,15 +211,15 @@ def _joined(base: str, name: str) -> str:
         return name
 
 
-def _list(schema: dict[str, Any], word: str, place: _Place) -> list[Any]:
-    found = schema[word]
-    if not isinstance(found, list) or not found:
-        raise place.error(f"{word!r} is a list of one or more")
-    return found
+def _list(schema: dict[str, Any], word: str, location: _Location) -> list[Any]:
+    items = schema[word]
+    if not isinstance(items, list) or not items:
+        raise location.error(f"{word!r} is a list of one or more")
+    return items
 
 
-def _type_of_values(schema: dict[str, Any], place: _Place) -> Any:
+def _type_of_values(schema: dict[str, Any], location: _Location) -> Any:
     """Return the type names of a schema's constants (`enum` or `const`), if it has no `type`; None if unknown."""
-    values = _list(schema, "enum", place) if "enum" in schema else [schema.get("const")] if "const" in schema else []
+    values = _list(schema, "enum", location) if "enum" in schema else [schema.get("const")] if "const" in schema else []
     names = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
-    return sorted({names[type(each)] for each in values if type(each) in names}) or None
+    return sorted({names[type(value)] for value in values if type(value) in names}) or None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from tiered_stream.errors import CorruptDataError
 
-MOST_NESTING = 200
+MAX_NESTING = 200
 _LONGEST_NUMBER = 1000  # Jackson: StreamReadConstraints.DEFAULT_MAX_NUM_LEN
 
 
@@ -42,10 +44,10 @@ def parse_json(data: bytes) -> Any:
         CorruptDataError: the bytes are not a JSON document, are not UTF-8, or are nested too deeply.
     """
     depth = 0
-    for found in _BRACKETS.finditer(data):
-        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
-        if depth > MOST_NESTING:
-            raise CorruptDataError(f"more than {MOST_NESTING} levels of nesting")
+    for bracket in _BRACKETS.finditer(data):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(bracket[0], 0)
+        if depth > MAX_NESTING:
+            raise CorruptDataError(f"more than {MAX_NESTING} levels of nesting")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -58,23 +60,17 @@ def parse_json(data: bytes) -> Any:
         raise CorruptDataError(f"no JSON: {error.msg} at character {error.pos}") from error
 
 
-def _integer(text: str) -> Integer:
-    _check_length(text)
-    return Integer(text)
+def _checked(kind: type[Integer | Real]) -> Callable[[str], Integer | Real]:
+    def number(text: str) -> Integer | Real:
+        if len(text) > _LONGEST_NUMBER:
+            raise CorruptDataError(f"a number of {len(text)} characters")
+        return kind(text)
 
-
-def _real(text: str) -> Real:
-    _check_length(text)
-    return Real(text)
-
-
-def _check_length(text: str) -> None:
-    if len(text) > _LONGEST_NUMBER:
-        raise CorruptDataError(f"a number of {len(text)} characters")
+    return number
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=Fields, parse_int=_integer, parse_float=_real, parse_constant=Real, strict=True
+    object_pairs_hook=Fields, parse_int=_checked(Integer), parse_float=_checked(Real), parse_constant=Real, strict=True
 )
 
 
@@ -84,12 +80,9 @@ def double_text(number: float) -> str:
         return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
     if number == 0:
         return "-0.0" if math.copysign(1, number) < 0 else "0.0"
-    digits, _, power = f"{abs(number)!r}".partition("e")
-    whole, _, fraction = digits.partition(".")
-    significant = (whole + fraction).lstrip("0")
+    _, digits, power = Decimal(repr(number)).normalize().as_tuple()
     # The number is 0.significant times ten to the exponent.
-    exponent = int(power or 0) + len(whole) - (len(whole + fraction) - len(significant))
-    significant = significant.rstrip("0") or "0"
+    significant, exponent = "".join(map(str, digits)), int(power) + len(digits)
     sign = "-" if number < 0 else ""
     if -3 < exponent <= 0:
         return f"{sign}0.{'0' * -exponent}{significant}"
@@ -114,11 +107,11 @@ def write_json(value: Any) -> str:
         case str():
             return _string(value)
         case Fields():
-            return "{" + ",".join(f"{_string(key)}:{write_json(each)}" for key, each in value) + "}"
+            return "{" + ",".join(f"{_string(key)}:{write_json(member)}" for key, member in value) + "}"
     return "[" + ",".join(map(write_json, value)) + "]"
 
 
 def _string(text: str) -> str:
     return re.sub(
-        r"\\u00[01][0-9a-f]", lambda found: "\\u" + found[0][2:].upper(), json.dumps(text, ensure_ascii=False)
+        r"\\u00[01][0-9a-f]", lambda escape: "\\u" + escape[0][2:].upper(), json.dumps(text, ensure_ascii=False)
     )

@@ -1,7 +1,7 @@
 """Kernels for the parts of JSON text: strings, numbers, dates, and values that are skipped.
 
 Each function takes the bytes, a position and the value's end. It returns the position after what it read, or DOUBTFUL
-if it is not certain of the text. Then `exact_json.py` decodes the whole value.
+(-1) if it is not certain of the text. Then `exact_json.py` decodes the whole value.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from tiered_stream.formats.columns.byte_kernels import character_end
+from tiered_stream.formats.columns.column_kernels import NO_ROOM
 from tiered_stream.records.compiled import Int, inlined, kernel
-from tiered_stream.records.intrinsics import load_8_bytes, trailing_zeros
+from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le, trailing_zeros
 
-DOUBTFUL, FULL = -1, -2
+DOUBTFUL, FULL = -1, NO_ROOM
 
-MOST_NESTING = 64
+MAX_NESTING = 64
 """Maximum levels of nesting that the kernels read."""
 
 _ONES, _HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _QUOTES, _BACKSLASHES = _ONES * np.uint64(0x22), _ONES * np.uint64(0x5C)
 _BLANKS = _ONES * np.uint64(0x20)
+_TRUE, _NULL, _FALS = (np.uint64(int.from_bytes(text, "little")) for text in (b"true", b"null", b"fals"))
 
 
 @inlined
@@ -28,24 +31,6 @@ def skip_blanks(data: Any, at: Int, stop: Int) -> Int:
     while at < stop and data[at] <= 32 and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
         at += 1
     return at
-
-
-@kernel
-def _character(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after one UTF-8 sequence of two to four bytes (Unicode, table 3-7), or DOUBTFUL."""
-    first = data[at]
-    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-    if first < 0xC2 or first > 0xF4 or size > stop - at:
-        return np.int64(DOUBTFUL)
-    second = data[at + 1]
-    low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-    high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-    if second < low or second > high:
-        return np.int64(DOUBTFUL)
-    for more in range(at + 2, at + size):
-        if data[more] & 0xC0 != 0x80:
-            return np.int64(DOUBTFUL)
-    return at + size
 
 
 @inlined
@@ -57,7 +42,7 @@ def string_end(data: Any, at: Int, stop: Int) -> Int:
     loadable = data.shape[0] - 8
     while at < stop:
         if at <= loadable:
-            word = load_8_bytes(data, at)
+            word = load_uint64_le(data, at)
             quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
             # Only the lowest set bit is reliable, because a borrow may set bits above it.
             marks = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _BLANKS) & ~word | word
@@ -73,7 +58,7 @@ def string_end(data: Any, at: Int, stop: Int) -> Int:
             return at
         if byte == 92 or byte < 32:
             break
-        at = at + 1 if byte < 128 else _character(data, at, stop)
+        at = at + 1 if byte < 128 else character_end(data, at, stop)
         if at < 0:
             break
     return np.int64(DOUBTFUL)
@@ -88,11 +73,11 @@ def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -
     if size > stop - at:
         return False
     while size >= 8:
-        if load_8_bytes(data, at) != load_8_bytes(text, text_at):
+        if load_uint64_le(data, at) != load_uint64_le(text, text_at):
             return False
         at, text_at, size = at + 8, text_at + 8, size - 8
     if at + 8 <= data.shape[0]:
-        different = load_8_bytes(data, at) ^ load_8_bytes(text, text_at)
+        different = load_uint64_le(data, at) ^ load_uint64_le(text, text_at)
         return different & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)) == 0
     while size > 0 and data[at] == text[text_at]:
         at, text_at, size = at + 1, text_at + 1, size - 1
@@ -104,14 +89,10 @@ def literal_end(data: Any, at: Int, stop: Int) -> Int:
     """Return the position after `true`, `false` or `null`, or DOUBTFUL."""
     if stop - at < 4:
         return np.int64(DOUBTFUL)
-    first, second, third, fourth = data[at], data[at + 1], data[at + 2], data[at + 3]
-    if first == 116 and second == 114 and third == 117 and fourth == 101:
+    word = load_uint32_le(data, at)
+    if word in (_TRUE, _NULL):
         return at + 4
-    if first == 110 and second == 117 and third == 108 and fourth == 108:
-        return at + 4
-    if stop - at > 4 and first == 102 and second == 97 and third == 108 and fourth == 115 and data[at + 4] == 101:
-        return at + 5
-    return np.int64(DOUBTFUL)
+    return at + 5 if word == _FALS and stop - at > 4 and data[at + 4] == 101 else np.int64(DOUBTFUL)
 
 
 @inlined
@@ -178,8 +159,8 @@ def read_date(data: Any, at: Int, stop: Int) -> Any:
     if year < 1 or month < 1 or month > 12 or day < 1:
         return np.int64(0), np.int64(DOUBTFUL)
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    most = 28 + is_leap if month == 2 else 30 if month in (4, 6, 9, 11) else 31
-    if day > most:
+    last_day = 28 + is_leap if month == 2 else 30 if month in (4, 6, 9, 11) else 31
+    if day > last_day:
         return np.int64(0), np.int64(DOUBTFUL)
     # Days are counted from a 1 March, so that the leap day is the last day of a year.
     shifted, months = year - (month <= 2), (month + 9) % 12
@@ -226,8 +207,8 @@ def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> A
     return ((days * 86400 + time - east) * 1000000) + fraction, zoned and is_zone
 
 
-@inlined
-def _skip_simple(data: Any, at: Int, stop: Int) -> Int:
+@kernel
+def skip_scalar(data: Any, at: Int, stop: Int) -> Int:
     """Return the position after a string, a number or a literal, or DOUBTFUL."""
     byte = data[at]
     if byte == 34:
@@ -237,61 +218,6 @@ def _skip_simple(data: Any, at: Int, stop: Int) -> Int:
         _, _, _, _, at = read_number(data, at, stop)
         return at
     return literal_end(data, at, stop)
-
-
-@kernel
-def skip_value(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after any value, or DOUBTFUL. A skipped value is checked as strictly as any other value."""
-    objects, depth = np.uint64(0), 0
-    while at < stop:
-        byte = data[at]
-        if byte == 123 or byte == 91:
-            if depth == MOST_NESTING:
-                break
-            objects, depth = objects << np.uint64(1) | np.uint64(byte == 123), depth + 1
-            at = skip_blanks(data, at + 1, stop)
-            is_open = at < stop and data[at] != 125 and data[at] != 93
-        else:
-            at = _skip_simple(data, at, stop)
-            if at < 0:
-                break
-            is_open = False
-        at, objects, depth = _close(data, at, stop, objects, depth) if not is_open else (at, objects, depth)
-        if at < 0 or depth == 0:
-            return at
-        if objects & np.uint64(1):
-            at = _skip_key(data, at, stop)
-            if at < 0:
-                break
-    return np.int64(DOUBTFUL)
-
-
-@inlined
-def _close(data: Any, at: Int, stop: Int, objects: Any, depth: Int) -> Any:
-    """Close all containers that end after a value or an opening bracket.
-
-    Returns the position of the next key or value, the open containers (a bit for each, 1 for an object), and their
-    number.
-    """
-    while depth > 0:
-        at = skip_blanks(data, at, stop)
-        if at >= stop:
-            return np.int64(DOUBTFUL), objects, depth
-        if data[at] == 44:
-            return skip_blanks(data, at + 1, stop), objects, depth
-        if data[at] != (125 if objects & np.uint64(1) else 93):
-            return np.int64(DOUBTFUL), objects, depth
-        at, objects, depth = at + 1, objects >> np.uint64(1), depth - 1
-    return at, objects, depth
-
-
-@inlined
-def _skip_key(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position of the value after a key and its colon, or DOUBTFUL."""
-    if at >= stop or data[at] != 34:
-        return np.int64(DOUBTFUL)
-    at = string_end(data, at + 1, stop)
-    return skip_colon(data, at + 1, stop) if at >= 0 else at
 
 
 @inlined

@@ -27,9 +27,9 @@ _FIRST_GREGORIAN_DAY = -141427  # earlier numbers of days are in the Julian cale
 
 def days_of_text(text: str) -> int | None:
     """Return the days since 1970 of a date in a text."""
-    found = _DATE.fullmatch(text.strip(_BLANKS))
-    if found is not None:
-        return _days(found)
+    match = _DATE.fullmatch(text.strip(_BLANKS))
+    if match is not None:
+        return _days(match)
     if _DAYS.fullmatch(text) and _FIRST_GREGORIAN_DAY <= int(text) < 1 << 31:
         return int(text)
     return None
@@ -40,22 +40,22 @@ def microseconds_of_text(text: str, zone: str | None) -> int | None:
 
     A text without a zone is in `zone`. If `zone` is None, the text must not name a zone.
     """
-    found = _TIMESTAMP.fullmatch(text.strip(_BLANKS))
-    days = None if found is None else _days(found)
-    if found is None or days is None or (found["zone"] and zone is None):
+    match = _TIMESTAMP.fullmatch(text.strip(_BLANKS))
+    days = None if match is None else _days(match)
+    if match is None or days is None or (match["zone"] and zone is None):
         return None
-    hour, minute, second = (int(found[part] or 0) for part in ("hour", "minute", "second"))
+    hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
     if hour > 23 or minute > 59 or second > 59:
         return None
     seconds = days * 86400 + hour * 3600 + minute * 60 + second
-    east = 0 if zone is None else seconds_east((found["zone"] or zone).strip(), seconds)
-    fraction = int((found["fraction"] or "")[:6].ljust(6, "0"))
+    east = 0 if zone is None else seconds_east((match["zone"] or zone).strip(), seconds)
+    fraction = int((match["fraction"] or "")[:6].ljust(6, "0"))
     micros = None if east is None else (seconds - east) * 1_000_000 + fraction
     return micros if micros is not None and -(1 << 63) <= micros < 1 << 63 else None
 
 
-def _days(found: re.Match[str]) -> int | None:
-    year, month, day = int(found["year"]), int(found["month"] or 1), int(found["day"] or 1)
+def _days(match: re.Match[str]) -> int | None:
+    year, month, day = int(match["year"]), int(match["month"] or 1), int(match["day"] or 1)
     # Any 400 years are as long as any other 400. The year is shifted, because Python's dates begin with the year 1.
     cycles, in_cycle = divmod(year, 400)
     try:

@@ -1,11 +1,14 @@
 """Compilation of `.proto` files to descriptor sets, by the compiler in the package grpcio-tools.
 
 The compiler is a separate process. It looks for imported files in one folder, then among the files that a schema
-registry knows (`known_protos.py`), then among the files that Google ships (`google/protobuf/*.proto`).
+registry itself knows (schemas import them, but do not list them as references), then among the files that Google ships
+(`google/protobuf/*.proto`). Confluent's registry knows `confluent/*.proto` and `google/type/*.proto`
+(`ProtobufSchema.KNOWN_DEPENDENCIES`). The package googleapis-common-protos has the latter.
 """
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -13,11 +16,15 @@ from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
+from google.protobuf import descriptor_pb2
+
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.protobuf.google_protobuf import descriptor_pb2
-from tiered_stream.formats.protobuf.known_protos import write_known_protos
 
 _COMPILE_SECONDS = 60
+_CONFLUENT = (
+    "confluent/meta.proto", "confluent/type/decimal.proto", "confluent/type/variant.proto",
+    "confluent/types/decimal.proto",
+)  # fmt: skip
 
 
 def compiled_proto(files: Mapping[str, str]) -> bytes:
@@ -30,9 +37,7 @@ def compiled_proto(files: Mapping[str, str]) -> bytes:
         for name, text in files.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 raise ConfigurationError(f"{name[:100]!r} is no name of a .proto file that others import")
-            path = Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            _write(Path(folder, name), text.encode())
         return _compiled(Path(folder), files)
 
 
@@ -43,12 +48,12 @@ def compiled_file(path: Path) -> bytes:
         ConfigurationError: the file cannot be compiled, it imports a file from elsewhere, or there is no compiler.
     """
     folder = path.parent.resolve()
-    found = _compiled(folder, [path.name])
-    for each in descriptor_pb2.FileDescriptorSet.FromString(found).file:
+    descriptor_set = _compiled(folder, [path.name])
+    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file:
         # The compiler itself refuses a name that leads out of the folder, but it follows a link.
-        if not Path(folder, each.name).resolve().is_relative_to(folder):
-            raise ConfigurationError(f"{path} imports {each.name[:100]}, which lies outside its folder {folder}")
-    return found
+        if not Path(folder, file.name).resolve().is_relative_to(folder):
+            raise ConfigurationError(f"{path} imports {file.name[:100]}, which lies outside its folder {folder}")
+    return descriptor_set
 
 
 def _compiled(folder: Path, names: Iterable[str]) -> bytes:
@@ -60,7 +65,7 @@ def _compiled(folder: Path, names: Iterable[str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as place:
         # The folder is given as a link, because a colon in its path would separate two paths.
         Path(place, "own").symlink_to(folder.resolve(), target_is_directory=True)
-        write_known_protos(Path(place, "known"))
+        _write_known_protos(Path(place, "known"))
         out = Path(place, "out.desc")
         # With the folder in front, the compiler does not take a file's name for an option.
         command = [sys.executable, "-m", "grpc_tools.protoc", "-Iown", "-Iknown", "--include_imports",
@@ -76,3 +81,18 @@ def _compiled(folder: Path, names: Iterable[str]) -> bytes:
             why = done.stderr.strip().replace("\n", "; ")[:300]
             raise ConfigurationError(f"a .proto file cannot be compiled: {why}")
         return out.read_bytes()
+
+
+def _write_known_protos(folder: Path) -> None:
+    """Write the `.proto` files that a registry knows into a folder, under the names by which schemas import them."""
+    for name in _CONFLUENT:
+        _write(folder / name, pkgutil.get_data(__package__, name) or b"")
+    google = find_spec("google.type")
+    for installed in google.submodule_search_locations or () if google else ():
+        for file in Path(installed).glob("*.proto"):
+            _write(folder / "google" / "type" / file.name, file.read_bytes())
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)

@@ -13,8 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from tiered_stream.formats.columns.byte_kernels import double_of, float_at, has_key_twice, is_utf8, little_endian
+from tiered_stream.formats.columns.byte_kernels import (
+    from_zigzag,
+    has_duplicate_key,
+    is_utf8,
+    load_double,
+    load_float,
+    unsigned_varint,
+)
 from tiered_stream.formats.columns.column_kernels import (
+    NO_ROOM,
+    NULL_VALUE,
     SLOTS,
     append_bool,
     append_bytes,
@@ -23,9 +32,10 @@ from tiered_stream.formats.columns.column_kernels import (
     append_long,
     append_null,
     append_struct,
-    truncate,
+    end_row,
 )
 from tiered_stream.records.compiled import Int, inlined, kernel
+from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 
 # Codecs, by which a field's value is read.
 INT32, INT64, SINT32, SINT64, BOOL, ENUM, FIXED32, FIXED64, FLOAT, DOUBLE, TEXT, BYTES, TIME, MESSAGE, EMPTY = range(15)
@@ -36,48 +46,32 @@ ONCE, ENTRY, REPEATED, MAP = range(4)
 #   MISSING   what a missing field gives: null, or a message that is not plain
 #   A, B      for an enum, place of its numbers in the table, and how many there are; for a map, A: codec of its keys
 #   SIZE      bytes of a number of fixed size, else 0
-NUMBER, CODEC, WIRE, NODE, OFTEN, ONEOF, PRESENCE, MISSING, BELOW, A, B, SIZE = range(12)
+NUMBER, CODEC, WIRE, NODE, OCCURRENCE, ONEOF, PRESENCE, MISSING, MESSAGE_INDEX, A, B, SIZE = range(12)
 FIELD_COLUMNS = 12
 MISSING_NULL, MISSING_NOT_PLAIN = range(2)
 # Columns of the messages: first field, field after the last, and the node of the message's struct.
 FIRST, LAST, STRUCT_NODE = range(3)
-# Columns of the marks, which have a row for each field: where its value begins and ends, and its wire type.
-AT, STOP, MARKED_WIRE = range(3)
-MARK_COLUMNS = 3
+# Columns of the marks, which have a row for each field: where its value begins and ends.
+AT, STOP = range(2)
+MARK_COLUMNS = 2
 # Columns of the stack, which has a row for each message that is being written. CURSOR: where the search for the next
 # message of a repeated field begins.
 MESSAGE_OF, BEGIN, END, FIELD, CURSOR, LIST_FIRST = range(6)
 STACK_COLUMNS = 6
 
-DONE, NOT_PLAIN, NO_ROOM = range(3)
+DONE, NOT_PLAIN = range(2)
 LONGEST_TAG = 5
 """Maximum bytes of a plain tag, and of a plain size."""
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
 """Wire types that are plain."""
-MOST_SECONDS = 9_000_000_000_000
+MAX_SECONDS = 9_000_000_000_000
 """Maximum seconds of a time that surely fits into microseconds."""
-
-
-@inlined
-def _uvarint(data: Any, at: Int, stop: Int) -> Any:
-    """Read a varint of at most 64 bits; return it and the position after it, -1 if it is not a varint."""
-    value, shift = np.uint64(0), np.uint64(0)
-    while at < stop:
-        part = np.uint64(data[at])
-        at += 1
-        if shift == 63 and part > 1:
-            return value, np.int64(-1)
-        value |= (part & np.uint64(0x7F)) << shift
-        if part < 128:
-            return value, np.int64(at)
-        shift += np.uint64(7)
-    return value, np.int64(-1)
 
 
 @inlined
 def _tag(data: Any, at: Int, stop: Int) -> Any:
     """Read a tag; return the field's number, wire type, and where its value begins and ends (-1 if it is not plain)."""
-    tag, begin = _uvarint(data, at, stop)
+    tag, begin = unsigned_varint(data, at, stop)
     number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
     is_plain = begin >= 0 and begin - at <= LONGEST_TAG and 1 <= number < 1 << 29
     at = begin
@@ -85,9 +79,9 @@ def _tag(data: Any, at: Int, stop: Int) -> Any:
         return number, wire, np.int64(-1), np.int64(-1)
     end = np.int64(-1)
     if wire == VARINT:
-        _, end = _uvarint(data, at, stop)
+        _, end = unsigned_varint(data, at, stop)
     elif wire == SIZED:
-        size, at = _uvarint(data, at, stop)
+        size, at = unsigned_varint(data, at, stop)
         if at >= 0 and at - begin <= LONGEST_TAG and size <= np.uint64(stop - at):
             end = at + np.int64(size)
     elif wire == EIGHT:
@@ -98,28 +92,26 @@ def _tag(data: Any, at: Int, stop: Int) -> Any:
 
 
 @inlined
-def _field_of(fields: Any, first: Int, last: Int, number: Int, hint: Int) -> Int:
-    """Return the row of the field with that number, -1 if there is none. `hint` is a row that is tried first."""
-    if hint < last and fields[hint, NUMBER] == number:
-        return np.int64(hint)
+def _find_row(table: Any, first: Int, last: Int, number: Int) -> Int:
+    """Return the row from `first` to `last` (exclusive) whose first column is `number`, -1 if there is none."""
     low, high = np.int64(first), np.int64(last)
     while low < high:
         middle = (low + high) // 2
-        if fields[middle, NUMBER] < number:
+        if table[middle, NUMBER] < number:
             low = middle + 1
         else:
             high = middle
-    return low if low < last and fields[low, NUMBER] == number else np.int64(-1)
+    return low if low < last and table[low, NUMBER] == number else np.int64(-1)
 
 
 @kernel
 def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int, end: Int, wire: Int) -> Any:
-    """Mark where a field's value is; return whether the message is still plain."""
+    """Write the start and the end of a field's value into `marks`; return whether the message is still plain."""
     row = fields[field]
-    if wire != row[WIRE] and not (wire == SIZED and row[OFTEN] == REPEATED and row[CODEC] < TEXT):
+    if wire != row[WIRE] and not (wire == SIZED and row[OCCURRENCE] == REPEATED and row[CODEC] < TEXT):
         # Google's library treats a field with another wire type as an unknown field.
-        return row[OFTEN] != ENTRY
-    if row[OFTEN] >= REPEATED:
+        return row[OCCURRENCE] != ENTRY
+    if row[OCCURRENCE] >= REPEATED:
         if marks[field, AT] < 0:
             marks[field, AT] = begin
         return True
@@ -137,8 +129,11 @@ def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int
 
 
 @kernel
-def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
-    """Mark the values of a message's fields; return whether the message is plain."""
+def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
+    """Write the start and the end of the value of each of a message's fields into `marks`.
+
+    Returns whether the message is plain.
+    """
     for field in range(first, last):
         marks[field, AT] = -1
     hint = first
@@ -146,14 +141,16 @@ def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: 
         number, wire, begin, end = _tag(data, at, stop)
         if end < 0:
             return False
-        field = _field_of(fields, first, last, number, hint)
+        field = hint
+        if hint >= last or fields[hint, NUMBER] != number:
+            field = _find_row(fields, first, last, number)
         if field >= 0:
             # The mark of a repeated field is at the tag, because the second scan begins there.
-            repeated = fields[field, OFTEN] >= REPEATED
+            repeated = fields[field, OCCURRENCE] >= REPEATED
             if not _mark(marks, fields, first, last, field, at if repeated else begin, end, wire):
                 return False
             hint = field if repeated else field + 1
-        elif first < last and fields[first, OFTEN] == ENTRY:
+        elif first < last and fields[first, OCCURRENCE] == ENTRY:
             return False
         at = end
     return True
@@ -161,12 +158,12 @@ def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: 
 
 @inlined
 def _integer(value: Any, codec: Int) -> Int:
-    """Return an integer of the wire format as the integer of its column."""
+    """Return the column's integer for a number as it was read from the wire (uint64)."""
     if codec == SINT32:
         low = np.int64(np.uint32(value))
         return (low >> 1) ^ -(low & 1)
     if codec == SINT64:
-        return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
+        return from_zigzag(value)
     if codec == INT64 or codec >= FIXED64:
         return np.int64(value)
     return np.int64(np.int32(np.uint32(value & np.uint64(0xFFFFFFFF))))
@@ -174,16 +171,9 @@ def _integer(value: Any, codec: Int) -> Int:
 
 @kernel
 def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
-    low, high = np.int64(0), row[B]
-    while low < high:
-        middle = (low + high) // 2
-        if table[row[A] + middle, 0] < number:
-            low = middle + 1
-        else:
-            high = middle
-    if low == row[B] or table[row[A] + low, 0] != number:
+    at = _find_row(table, row[A], row[A] + row[B], number)
+    if at < 0:
         return np.int64(NOT_PLAIN)
-    at = row[A] + low
     return np.int64(DONE if append_bytes(columns, row[NODE], texts, table[at, 1], table[at, 2]) else NO_ROOM)
 
 
@@ -195,13 +185,13 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
         number, wire, begin, at = _tag(data, at, stop)
         if at < 0 or wire != VARINT or number > 2 or seen & number:
             return np.int64(NOT_PLAIN)
-        value, _ = _uvarint(data, begin, stop)
+        value, _ = unsigned_varint(data, begin, stop)
         seen |= number
         if number == 1:
             seconds = np.int64(value)
         else:
             nanos = _integer(value, INT32)
-    if seconds > MOST_SECONDS or seconds < -MOST_SECONDS:
+    if seconds > MAX_SECONDS or seconds < -MAX_SECONDS:
         return np.int64(NOT_PLAIN)
     micros = nanos // 1000 if nanos >= 0 else -(-nanos // 1000)
     return np.int64(DONE if append_long(columns, row[NODE], seconds * 1_000_000 + micros) else NO_ROOM)
@@ -213,7 +203,7 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     codec, node = row[CODEC], row[NODE]
     if codec == TIME:
         return _time(data, at, stop, row, columns)
-    if at == stop and row[OFTEN] == ONCE and not row[PRESENCE]:
+    if at == stop and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
         return np.int64(DONE if append_null(columns, node) else NO_ROOM)
     if codec == TEXT and not is_utf8(data, at, stop):
         return np.int64(NOT_PLAIN)
@@ -226,20 +216,20 @@ def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
     codec, node = row[CODEC], row[NODE]
     bits = np.uint64(0)
     if codec <= ENUM:
-        bits, _ = _uvarint(data, at, stop)
+        bits, _ = unsigned_varint(data, at, stop)
     else:
-        bits = little_endian(data, at, stop - at)
+        bits = load_uint64_le(data, at) if stop - at == 8 else load_uint32_le(data, at)
     value = np.int64(bits != 0) if codec == BOOL else _integer(bits, INT64 if codec == DOUBLE else codec)
-    if value == 0 and row[OFTEN] == ONCE and not row[PRESENCE]:
+    if value == 0 and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
         return np.int64(DONE if append_null(columns, node) else NO_ROOM)
     if codec == ENUM:
         return _symbol(columns, row, value, table, texts)
     if codec == BOOL:
         room = append_bool(columns, node, value != 0)
     elif codec == FLOAT:
-        room = append_double(columns, node, float_at(data, at))
+        room = append_double(columns, node, load_float(data, at))
     elif codec == DOUBLE:
-        room = append_double(columns, node, double_of(bits))
+        room = append_double(columns, node, load_double(data, at))
     else:
         room = append_long(columns, node, value)
     return np.int64(DONE if room else NO_ROOM)
@@ -259,7 +249,7 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
     while at < stop:
         end = at + size
         if size == 0:
-            _, end = _uvarint(data, at, stop)
+            _, end = unsigned_varint(data, at, stop)
         if end < 0 or end > stop:
             return np.int64(NOT_PLAIN)
         error = _number(data, at, end, row, columns, table, texts)
@@ -271,7 +261,7 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append the list of a repeated field's values from `at` on, where -1 means that there are no values."""
+    """Append the list of a repeated field's values. The first is at `at`; -1 means that there are none."""
     while 0 <= at < stop:
         number, wire, begin, end = _tag(data, at, stop)
         if number == row[NUMBER]:
@@ -288,11 +278,11 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
 
 @kernel
 def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Write a field that is not a message."""
+    """Append the value of a field that is not a message; return DONE, NOT_PLAIN or NO_ROOM."""
     at = marks[field, AT]
     if row[CODEC] == EMPTY:
         return np.int64(DONE)
-    if row[OFTEN] == REPEATED:
+    if row[OCCURRENCE] == REPEATED:
         return _list(data, at, frame[END], row, columns, table, texts)
     if at >= 0:
         return _value(data, at, marks[field, STOP], row, columns, table, texts)
@@ -302,12 +292,12 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
 
 
 @kernel
-def _close_list(row: Any, first: Int, columns: Any, seen: Any) -> Int:
-    """Write a list of messages, or a map, after its last item."""
+def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
+    """Append a list of messages, or a map, after its last item; return DONE, NOT_PLAIN or NO_ROOM."""
     node = row[NODE] - 1
     # A map with several keys that are not texts is left to the library.
-    several = row[OFTEN] == MAP and columns[0][row[NODE], SLOTS] - first > 1
-    if several and (row[A] != TEXT or has_key_twice(columns, row[NODE] + 1, first, seen)):
+    several = row[OCCURRENCE] == MAP and columns[0][row[NODE], SLOTS] - first > 1
+    if several and (row[A] != TEXT or has_duplicate_key(columns, row[NODE] + 1, first, key_table)):
         return np.int64(NOT_PLAIN)
     return np.int64(DONE if append_list(columns, node) else NO_ROOM)
 
@@ -320,8 +310,8 @@ def _push(stack: Any, depth: Int, message: Int, begin: Int, end: Int) -> None:
 
 @kernel
 def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, columns: Any) -> Any:
-    """Return where the next message of a field begins and ends, -1 if there are no more messages."""
-    if row[OFTEN] < REPEATED:
+    """Return the start and the end of the field's next message, twice -1 if it has no more messages."""
+    if row[OCCURRENCE] < REPEATED:
         frame[FIELD] = field + 1
         return marks[field, AT], marks[field, STOP]
     if frame[CURSOR] < 0:
@@ -337,12 +327,12 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 
 
 @kernel
-def _without_message(frame: Any, row: Any, columns: Any, seen: Any) -> Int:
-    """Finish a field after its last message: write its list, or null for a single message that is missing."""
-    if row[OFTEN] == ONCE and row[MISSING] == MISSING_NULL:
+def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
+    """Append a field's list after its last message, or null if its single message is missing."""
+    if row[OCCURRENCE] == ONCE and row[MISSING] == MISSING_NULL:
         return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
-    if row[OFTEN] >= REPEATED:
-        return _close_list(row, frame[LIST_FIRST], columns, seen)
+    if row[OCCURRENCE] >= REPEATED:
+        return _close_list(row, frame[LIST_FIRST], columns, key_table)
     return np.int64(NOT_PLAIN)
 
 
@@ -350,7 +340,7 @@ def _without_message(frame: Any, row: Any, columns: Any, seen: Any) -> Int:
 def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: Any) -> Int:
     """Write the value between `at` and `stop`, which is one message; return DONE, NOT_PLAIN or NO_ROOM."""
     messages, fields, table, texts = program
-    marks, stack, seen = room
+    marks, stack, key_table = room
     depth = np.int64(0)
     _push(stack, 0, 0, at, stop)
     while depth >= 0:
@@ -358,7 +348,7 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
         message = messages[frame[MESSAGE_OF]]
         field = frame[FIELD]
         if field < 0:
-            if not _look_through(data, frame[BEGIN], frame[END], fields, message[FIRST], message[LAST], marks):
+            if not _mark_fields(data, frame[BEGIN], frame[END], fields, message[FIRST], message[LAST], marks):
                 return np.int64(NOT_PLAIN)
             if not append_struct(columns, message[STRUCT_NODE]):
                 return np.int64(NO_ROOM)
@@ -374,31 +364,25 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
                 begin, end = _next_message(data, frame, row, field, marks, columns)
                 if begin >= 0:
                     depth += 1
-                    _push(stack, depth, row[BELOW], begin, end)
+                    _push(stack, depth, row[MESSAGE_INDEX], begin, end)
                 else:
-                    error = _without_message(frame, row, columns, seen)
+                    error = _end_messages(frame, row, columns, key_table)
             if error != DONE:
                 return error
     return np.int64(DONE)
 
 
 @kernel
-def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, not_plain: Any) -> Int:
-    """Append values from row `first` on, until the columns have no room; return the row after the last appended value.
+def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
+    """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
 
-    A value that is not plain becomes null, and is marked in `not_plain`.
+    A value that is not plain becomes null, and its error is NOT_PLAIN.
     """
     data, starts, stops, valid = slices
     for row in range(first, starts.shape[0]):
-        error = np.int64(DONE)
+        result = np.int64(NULL_VALUE)
         if valid[row]:
-            error = _message(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, room)
-        not_plain[row] = error == NOT_PLAIN
-        if error == NOT_PLAIN or not valid[row]:
-            truncate(columns, row - first)
-            error = np.int64(DONE if append_null(columns, 0) else NO_ROOM)
-        if error == NO_ROOM:
-            not_plain[row] = False
-            truncate(columns, row - first)
+            result = _message(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, room)
+        if not end_row(columns, row, first, result, errors):
             return np.int64(row)
     return np.int64(starts.shape[0])

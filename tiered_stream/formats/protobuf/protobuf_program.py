@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.protobuf import protobuf_kernels as kernels
-from tiered_stream.formats.protobuf.google_protobuf import Descriptor, EnumDescriptor, FieldDescriptor
 from tiered_stream.formats.protobuf.protobuf_schema import is_map, time_type
 
 Table = np.ndarray[Any, Any]
@@ -29,27 +28,15 @@ _WIRES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ProtobufProgram:
-    """Tables for `protobuf_kernels`.
+def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> tuple[Table, Table, Table, Table]:
+    """Return the program that reads `message` into the builder's columns, which have the message's type.
 
-    `table` has the numbers of enums in order, and the places of their names in `texts`.
+    The program is (messages, fields, table, texts), as `protobuf_kernels` describes them. The table has the numbers of
+    enums in order, and the positions and sizes of their names in the texts.
     """
-
-    messages: Table
-    fields: Table
-    table: Table
-    texts: Table
-
-    def kernel_arguments(self) -> tuple[Table, ...]:
-        return self.messages, self.fields, self.table, self.texts
-
-
-def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> ProtobufProgram:
-    """Return the program that reads `message` into the builder's columns, which have the message's type."""
     compiler = _Compiler(builder)
     compiler.add(message, 0, False)
-    return ProtobufProgram(
+    return (
         np.array(compiler.messages, np.int64), np.array(compiler.fields, np.int64).reshape(-1, kernels.FIELD_COLUMNS),
         np.array(compiler.table or [(0, 0, 0)], np.int64), np.frombuffer(bytes(compiler.texts) or b"\0", np.uint8),
     )  # fmt: skip
@@ -69,34 +56,34 @@ class _Compiler:
         self._builder = builder
 
     def add(self, message: Descriptor, node: int, is_entry: bool) -> int:
-        """Add a message whose struct is `node`, and the messages below it; return its number."""
+        """Add a message whose struct is the node `node`, and the messages within it; return the message's index."""
         number, first = len(self.messages), len(self.fields)
         self.messages.append((first, first + len(message.fields), node))
         struct = self._builder.fields[node][0].type
-        nodes = dict(zip((each.name for each in struct), self._builder.children(node), strict=True))
+        nodes = dict(zip((column.name for column in struct), self._builder.children(node), strict=True))
         fields = sorted(message.fields, key=lambda field: field.number)
         rows = [self._row(field, nodes.get(field.name, -1), is_entry) for field in fields]
         self.fields += rows
         for field, row in zip(fields, rows, strict=True):
             if row[kernels.CODEC] == kernels.MESSAGE:
-                row[kernels.BELOW] = self.add(field.message_type, row[kernels.NODE], is_map(field))
+                row[kernels.MESSAGE_INDEX] = self.add(field.message_type, row[kernels.NODE], is_map(field))
         return number
 
     def _row(self, field: FieldDescriptor, node: int, is_entry: bool) -> list[int]:
-        often = kernels.ENTRY if is_entry else kernels.ONCE
+        occurrence = kernels.ENTRY if is_entry else kernels.ONCE
         if node >= 0 and field.is_repeated:
-            often, node = (kernels.MAP if is_map(field) else kernels.REPEATED), node + 1
+            occurrence, node = (kernels.MAP if is_map(field) else kernels.REPEATED), node + 1
         codec = _codec(field) if node >= 0 else kernels.EMPTY
         wire, size = _WIRES.get(codec, (kernels.VARINT if codec <= kernels.ENUM else kernels.SIZED, 0))
         row = [0] * kernels.FIELD_COLUMNS
         row[kernels.NUMBER], row[kernels.CODEC], row[kernels.WIRE], row[kernels.SIZE] = field.number, codec, wire, size
-        row[kernels.NODE], row[kernels.OFTEN], row[kernels.PRESENCE] = node, often, field.has_presence
+        row[kernels.NODE], row[kernels.OCCURRENCE], row[kernels.PRESENCE] = node, occurrence, field.has_presence
         row[kernels.ONEOF] = -1 if field.containing_oneof is None else field.containing_oneof.index
         if is_entry or field.is_required or field.has_default_value:
             row[kernels.MISSING] = kernels.MISSING_NOT_PLAIN
         if codec == kernels.ENUM:
             row[kernels.A], row[kernels.B] = self._enum(field.enum_type)
-        elif often == kernels.MAP:
+        elif occurrence == kernels.MAP:
             row[kernels.A] = _codec(field.message_type.fields_by_name["key"])
         return row
 

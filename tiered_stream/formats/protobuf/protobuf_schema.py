@@ -7,20 +7,17 @@ Unsigned numbers have the column types of signed numbers, and enums are strings.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
 from typing import Any
 
 import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.protobuf.google_protobuf import (
-    DecodeError,
-    Descriptor,
-    FieldDescriptor,
-    descriptor_pb2,
-    descriptor_pool,
-)
 
-_MOST_BYTES, _MOST_FIELDS, MOST_DEPTH = 16 << 20, 10_000, 64
+_MAX_BYTES, _MAX_FIELDS, MAX_DEPTH = 16 << 20, 10_000, 64
 """Limits of a schema: bytes of its descriptor set, number of fields when written out, and levels of nesting."""
 
 _SIMPLE = {
@@ -37,18 +34,18 @@ _TIMES = {"Timestamp": pa.timestamp("us", tz="UTC"), "Duration": pa.duration("us
 
 
 def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
-    """Return the message with that full name from the output of `protoc --descriptor_set_out --include_imports`.
+    """Return the descriptor of the message with the full name `message` in a descriptor set.
+
+    The set is the output of `protoc --descriptor_set_out --include_imports`.
 
     Raises:
         ConfigurationError: the bytes are not a descriptor set, or the message is not in it.
     """
-    if len(descriptor_set) > _MOST_BYTES:
-        raise ConfigurationError(
-            f"a descriptor set of {len(descriptor_set)} bytes, more than the {_MOST_BYTES} allowed"
-        )
+    if len(descriptor_set) > _MAX_BYTES:
+        raise ConfigurationError(f"a descriptor set of {len(descriptor_set)} bytes, more than the {_MAX_BYTES} allowed")
     pool = descriptor_pool.DescriptorPool()
     try:
-        files = {each.name: each for each in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file}
+        files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file}
         for name in _in_order(files):
             pool.Add(files[name])
         return pool.FindMessageTypeByName(message)
@@ -59,36 +56,29 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
 
 
 def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each file after the files that it imports. Raises ConfigurationError if an imported file is missing."""
-    done: set[str] = set()
-    waiting = [(name, False) for name in files]
-    while waiting:
-        name, after = waiting.pop()
-        if name in done:
-            continue
-        if after:
-            done.add(name)
-            yield name
-            continue
+    """Yield each file after the files that it imports. Raises ConfigurationError if an imported file is missing.
+
+    Raises ValueError if files import each other in a circle.
+    """
+    imported = {name: list(file.dependency) for name, file in files.items()}
+    for name in TopologicalSorter(imported).static_order():
         if name not in files:
             raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
-        needs = [each for each in files[name].dependency if each not in done]
-        # The pool refuses files that import each other in a circle.
-        waiting += [(name, True), *((each, False) for each in needs if (each, True) not in waiting)]
+        yield name
 
 
 def message_type(message: Descriptor) -> pa.StructType:
     """Return the struct type of a message. Raises ConfigurationError if the message is recursive or too large."""
-    return _message_columns(message, (), [_MOST_FIELDS])
+    return _message_columns(message, (), [_MAX_FIELDS])
 
 
 def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int]) -> pa.StructType:
     if message.full_name in above:
         raise ConfigurationError(f"the message {message.full_name} holds itself; recursive types have no columns")
     left[0] -= len(message.fields)
-    if left[0] < 0 or len(above) > MOST_DEPTH:
+    if left[0] < 0 or len(above) > MAX_DEPTH:
         raise ConfigurationError(
-            f"a message has more than {_MOST_FIELDS} fields when written out, or more than {MOST_DEPTH} levels"
+            f"a message has more than {_MAX_FIELDS} fields when written out, or more than {MAX_DEPTH} levels"
         )
     inside = (*above, message.full_name)
     fields = [(field.name, _field_type(field, inside, left)) for field in message.fields]
@@ -125,6 +115,9 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def time_type(message: Descriptor) -> pa.DataType | None:
-    """Return the type of a message that is a time, else None. As in Spark, its name and its fields decide."""
+    """Return the type of a `Timestamp` or `Duration`, None for another message.
+
+    As in Spark, the message's name and its fields decide.
+    """
     fields = [field.name for field in message.fields]
     return _TIMES.get(message.name) if fields == ["seconds", "nanos"] else None

@@ -25,8 +25,8 @@ from tiered_stream.timed_http import read_response, timed_pools, untrusted_certi
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
 """Number of rounds in which every server is asked, and the first wait between rounds in seconds; waits double."""
-_MOST_BYTES = 8 << 20
-_HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
+_MAX_BYTES = 8 << 20
+_RETRIABLE = {408, 425, 429, *range(500, 600)} - {501, 505}
 """HTTP statuses after which the same request may succeed."""
 _UNKNOWN = (40401, 40402, 40403)
 """Error codes of the registry for a missing subject, version or schema. A 404 without them has another cause."""
@@ -38,9 +38,9 @@ _PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificat
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Addresses and login of a schema registry: the settings of Confluent's Python client, by their names.
+    """Addresses and login of a schema registry, by the names that Confluent's Python client has for them.
 
-    `url` may be several addresses, separated by commas. Files are PEM. `parse` makes these settings.
+    The property `url` may be several addresses, separated by commas. Files are PEM. `parse` checks the properties.
     """
 
     urls: tuple[str, ...]
@@ -54,7 +54,7 @@ class RegistrySettings:
         """
         if unknown := sorted(set(properties) - set(_PROPERTIES)):
             raise ConfigurationError(f"there is no setting {prefix}{unknown[0]}; there are {', '.join(_PROPERTIES)}")
-        urls = tuple(each.strip().rstrip("/") for each in properties.get("url", "").split(",") if each.strip())
+        urls = tuple(url.strip().rstrip("/") for url in properties.get("url", "").split(",") if url.strip())
         if not urls:
             raise ConfigurationError(f"{prefix}url is missing: where is the schema registry?")
         for url in urls:
@@ -88,7 +88,9 @@ class RegistryConnection:
         self._pools = timed_pools(_CONNECT_SECONDS, _READ_SECONDS, _tls(settings.properties), headers)
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return the JSON object at `path`. Each server is asked in turn, and asked again if that may help.
+        """Return the JSON object at `path`, from the first server that returns it.
+
+        The servers are requested in turn, in up to 5 rounds, unless the error is final.
 
         Raises:
             UnknownSchemaError: the registry does not have the object.
@@ -99,7 +101,7 @@ class RegistryConnection:
         for left in reversed(range(_ROUNDS)):
             for url in self._urls:
                 try:
-                    return self._ask(url, path)
+                    return self._request(url, path)
                 except SchemaRegistryUnavailableError as error:
                     why = str(error)
             if left:
@@ -107,24 +109,24 @@ class RegistryConnection:
                 wait *= 2
         raise SchemaRegistryUnavailableError(f"{why} (asked {_ROUNDS} times)")
 
-    def _ask(self, url: str, path: str) -> dict[str, Any]:
+    def _request(self, url: str, path: str) -> dict[str, Any]:
         try:
             with muted("urllib3"):
                 # A redirect could send the password to another server.
-                answer = self._pools.request("GET", url + path, redirect=False, preload_content=False)
+                response = self._pools.request("GET", url + path, redirect=False, preload_content=False)
                 try:
-                    status, content = answer.status, read_response(answer, _MOST_BYTES)
+                    status, content = response.status, read_response(response, _MAX_BYTES)
                 finally:
-                    answer.close()
+                    response.close()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise _unreached(url, error) from error
         try:
-            found: Any = orjson.loads(content)
+            document: Any = orjson.loads(content)
         except ValueError:
-            found = None
-        if status == 200 and isinstance(found, dict):
-            return found
-        raise _refused(url, path, status, found.get("error_code") if isinstance(found, dict) else None)
+            document = None
+        if status == 200 and isinstance(document, dict):
+            return document
+        raise _refused(url, path, status, document.get("error_code") if isinstance(document, dict) else None)
 
 
 def _unreached(url: str, error: Exception) -> SchemaRegistryError:
@@ -138,9 +140,9 @@ def _unreached(url: str, error: Exception) -> SchemaRegistryError:
 
 
 def _refused(url: str, path: str, status: int, code: object) -> SchemaRegistryError:
-    said = f"{status} ({code})" if isinstance(code, int) else str(status)
-    if status in _HOPEFUL:
-        return SchemaRegistryUnavailableError(f"the schema registry {url} answered {said}")
+    reported = f"{status} ({code})" if isinstance(code, int) else str(status)
+    if status in _RETRIABLE:
+        return SchemaRegistryUnavailableError(f"the schema registry {url} answered {reported}")
     if status == 404 and code in _UNKNOWN:
         return UnknownSchemaError(f"the schema registry {url} has no {path}")
     hints = {401: "check basic.auth.user.info", 403: "may this user read schemas?", 200: "that is no object of JSON"}
@@ -150,7 +152,7 @@ def _refused(url: str, path: str, status: int, code: object) -> SchemaRegistryEr
             "(of keys: ingest.key.…) headers are not looked at"
         )
     hint = hints.get(status, "is this the address of a schema registry that speaks Confluent's API?")
-    return SchemaRegistryError(f"the schema registry {url} answered {path} with {said}; {hint}")
+    return SchemaRegistryError(f"the schema registry {url} answered {path} with {reported}; {hint}")
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:

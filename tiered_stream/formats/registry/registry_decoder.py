@@ -6,7 +6,6 @@ A value's content is an Avro datum. Values of one schema are decoded together, a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,23 +15,21 @@ from tiered_stream.errors import ConfigurationError, UnsupportedDataError
 from tiered_stream.formats.avro.avro_decoder import AvroReader
 from tiered_stream.formats.avro.avro_schema import AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
-from tiered_stream.formats.avro.avro_widening import raised, widened
+from tiered_stream.formats.avro.avro_widening import widened, with_column_numbers
 from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
+from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, taken
 from tiered_stream.formats.columns.schema_growth import joined
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import NamedSchemas, NamingDecoder
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
-from tiered_stream.formats.registry.writer_schemas import WriterSchemas
+from tiered_stream.formats.registry.schema_ids import NamedSchemas, Rows, grouped
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema
+from tiered_stream.formats.registry.writer_schemas import NamingDecoder
 from tiered_stream.formats.rows.row_choices import Evolution
 
-_MOST_READERS = 100
+_MAX_READERS = 100
 _WOULD_WIDEN = f"; ingest.schemaEvolution={Evolution.WIDEN} would widen the column"
 
-Rows = np.ndarray[Any, Any]
 
-
-class RegistryDecoder(NamingDecoder):
+class RegistryDecoder(NamingDecoder[AvroType]):
     """Decoder of values with any schemas of a registry, which are read as values of the schema `reader`."""
 
     def __init__(
@@ -55,55 +52,48 @@ class RegistryDecoder(NamingDecoder):
             ConfigurationError: the settings or a schema are invalid.
             UnsupportedDataError: no column can have the schema's type.
         """
-        super().__init__(header)
-        self._writers: WriterSchemas[AvroType] = WriterSchemas(schema_registry(settings), _parsed)
+        super().__init__(settings, header, "AVRO", _parsed)
         self._evolution = evolution
-        self._wanted = parse_avro_schema(reader, referenced)
+        self._reader_schema = parse_avro_schema(reader, referenced)
         if column is not None:
-            self._wanted = raised(self._wanted, column)
-        self._base = self._wanted
-        self._nulls = AvroReader(self._wanted, self._wanted)
-        self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MOST_READERS)
+            self._reader_schema = with_column_numbers(self._reader_schema, column)
+        self._base = self._reader_schema
+        self.kind = AvroReader(self._reader_schema, self._reader_schema).kind
+        self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MAX_READERS)
 
-    @property
-    def kind(self) -> pa.DataType:
-        return arrow_type(self._wanted)
-
-    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
-        found, inverse, counts = np.unique(named.numbers, return_inverse=True, return_counts=True)
-        writers = self._writers.of(named)
+    def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
         if self._evolution is not Evolution.NONE:
             self._widen(writers.values())
         contents = slices.after(named.sizes)
-        readers = [self._reader_of(int(each), named, writers) for each in found]
-        if len(found) == 1:
+        groups = list(grouped(named.numbers))
+        readers = [self._reader_of(number, named, writers) for number, _ in groups]
+        if len(groups) == 1:
             return self._read(contents, readers[0])
-        groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1]) if len(found) else []
-        parts = [self._read(contents.take(rows), reader) for rows, reader in zip(groups, readers, strict=True)]
-        return in_order(parts, groups, self.kind)
+        parts = [self._read(contents.take(rows), reader) for (_, rows), reader in zip(groups, readers, strict=True)]
+        return in_order(parts, [rows for _, rows in groups], self.kind)
 
     def _widen(self, writers: Collection[AvroType | str]) -> None:
-        wanted, types = self._wanted, self._evolution is Evolution.WIDEN
+        reader_schema, types = self._reader_schema, self._evolution is Evolution.WIDEN
         for writer in writers:
             if not isinstance(writer, str):
                 if types:
-                    joined(arrow_type(wanted), arrow_type(widened(self._base, writer, types=True)))
-                wanted = widened(wanted, writer, types=types)
-        if wanted != self._wanted:
-            self._nulls = AvroReader(wanted, wanted)
-            self._wanted = wanted
+                    joined(arrow_type(reader_schema), arrow_type(widened(self._base, writer, types=True)))
+                reader_schema = widened(reader_schema, writer, types=types)
+        if reader_schema != self._reader_schema:
+            self.kind = AvroReader(reader_schema, reader_schema).kind
+            self._reader_schema = reader_schema
             self._readers.clear()
 
     def _read(self, contents: ByteSlices, reader: AvroReader | str) -> Decoded:
         if isinstance(reader, AvroReader):
             return reader.read(contents)
-        nulls = pa.nulls(len(contents), self._nulls.kind)
-        return Decoded(nulls, dict.fromkeys(np.flatnonzero(contents.valid).tolist(), reader[:REASON_SIZE]))
+        rows = np.flatnonzero(contents.valid).tolist()
+        return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
     def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroReader | str:
-        """Return the reader of values of one schema, or the reason why they are not read.
+        """Return the decoder of values of the schema with the number `number`, or the reason why they are not decoded.
 
-        Null values name no schema.
+        The number of null values is `NONE`.
         """
         writer = writers[number]
         if isinstance(writer, str):
@@ -111,41 +101,36 @@ class RegistryDecoder(NamingDecoder):
         reader = self._readers.get(number)
         if reader is None:
             try:
-                reader = AvroReader(writer, self._wanted)
+                reader = AvroReader(writer, self._reader_schema)
             except (ConfigurationError, UnsupportedDataError) as error:
                 reader = self._reason(named.name(number), writer, str(error))
             self._readers[number] = reader
         return reader
 
-    def _reason(self, name: str, writer: AvroType, said: str) -> str:
-        """Return why values of that writer are not read, with a hint if the table has to change."""
+    def _reason(self, name: str, writer: AvroType, error: str) -> str:
+        """Return why values of the schema `writer` are not decoded, with a hint if wider columns would help."""
         hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
-        return f"schema {name}: {said}"[: REASON_SIZE - len(hint)] + hint
+        return f"schema {name}: {error}"[: REASON_SIZE - len(hint)] + hint
 
     def _widens(self, writer: AvroType) -> bool:
-        """Return whether values of that writer could be read with wider types."""
+        """Return whether values of the schema `writer` could be decoded if columns became wider."""
         try:
-            AvroReader(writer, widened(self._wanted, writer, types=True))
+            AvroReader(writer, widened(self._reader_schema, writer, types=True))
         except (ConfigurationError, UnsupportedDataError):
             return False
         return True
 
 
-def _parsed(name: str, found: RegisteredSchema) -> AvroType | str:
-    if found.kind != "AVRO":
-        return f"schema {name} is of the format {found.kind[:20]}, not AVRO"
-    try:
-        return parse_avro_schema(found.text, [text for _, text in found.references])
-    except ConfigurationError as error:
-        return f"schema {name}: {error}"
+def _parsed(schema: RegisteredSchema) -> AvroType:
+    return parse_avro_schema(schema.text, [text for _, text in schema.references])
 
 
 def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
-    """Return the values of all parts in row order; the values of `parts[i]` are in the rows `groups[i]`."""
+    """Return the values of all parts in one column; the values of `parts[i]` belong into the rows `groups[i]`."""
     if not parts:
         return Decoded(pa.nulls(0, kind), {})
     column = pa.concat_arrays([part.column for part in parts])
     places = np.argsort(np.concatenate(groups), kind="stable")
     pairs = zip(parts, groups, strict=True)
     reasons = {int(rows[row]): why for part, rows in pairs for row, why in part.reasons.items()}
-    return Decoded(column.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])), reasons)
+    return Decoded(taken(column, places), reasons)

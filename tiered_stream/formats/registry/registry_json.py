@@ -6,108 +6,68 @@ schema only states that the value is JSON, which record it is, and by which fiel
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, ValueDecoder
+from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
 from tiered_stream.formats.columns.schema_growth import grown
-from tiered_stream.formats.json.json_decoder import JsonDecoder
 from tiered_stream.formats.json.json_schema import json_schema_kind, json_schema_title
-from tiered_stream.formats.json.json_widening import WideningJsonDecoder
+from tiered_stream.formats.json.json_widening import json_decoder
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import NamedSchemas, NamingDecoder, Rows
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
-from tiered_stream.formats.registry.writer_schemas import WriterSchemas
+from tiered_stream.formats.registry.schema_ids import NamedSchemas
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema
+from tiered_stream.formats.registry.writer_schemas import NamingDecoder
 from tiered_stream.formats.rows.row_choices import Evolution
 
-_MOST_SIZE = (1 << 31) - 1
-"""Maximum bytes of a value in Arrow's arrays."""
 
+class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
+    """Decoder of documents with any JSON Schemas of a registry, to one type that may grow by the schemas' fields."""
 
-@dataclass(frozen=True, slots=True)
-class JsonTarget:
-    """Type and settings for reading documents.
+    def __init__(
+        self, settings: RegistrySettings, kind: pa.StructType, zone: str = "UTC", *, record: str = "",
+        evolution: Evolution = Evolution.NONE, header: str = "",
+    ) -> None:  # fmt: skip
+        """Prepare to decode documents to the type `kind`.
 
-    `record` is the title of the documents' schemas if a topic may have several, else ''. `zone` is the session's time
-    zone, for timestamps without a zone.
-    """
-
-    kind: pa.StructType
-    zone: str = "UTC"
-    record: str = ""
-    evolution: Evolution = Evolution.NONE
-
-    def decoder(self) -> ValueDecoder:
-        """Return the decoder of documents without a schema id in front."""
-        widens = self.evolution is Evolution.WIDEN
-        return WideningJsonDecoder(self.kind, self.zone) if widens else JsonDecoder(self.kind, self.zone)
-
-
-class RegistryJsonDecoder(NamingDecoder):
-    """Decoder of documents with any JSON Schemas of a registry, to one type that may grow by fields of the schemas."""
-
-    def __init__(self, settings: RegistrySettings, target: JsonTarget, *, header: str = "") -> None:
-        """Prepare to decode documents into `target`. `header` is the record header that names schemas.
+        `zone` is the session's time zone, for timestamps without a zone. `record` is the title of the documents'
+        schemas if a topic may have several, else ''. `header` is the record header that names schemas.
 
         Raises ConfigurationError if the settings are invalid, or in the cases of `JsonDecoder`.
         """
-        super().__init__(header)
-        self._writers: WriterSchemas[pa.StructType] = WriterSchemas(schema_registry(settings), self._parsed)
-        self._settings = target
-        self._kind = target.kind
-        self._decoder = target.decoder()
+        super().__init__(settings, header, "JSON", self._parsed)
+        self.kind, self._base = kind, kind
+        self._zone, self._record, self._evolution = zone, record, evolution
+        self._decoder = json_decoder(kind, zone, widens=evolution is Evolution.WIDEN)
 
-    @property
-    def kind(self) -> pa.DataType:
-        return self._decoder.kind
-
-    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
-        writers = self._writers.of(named)
-        self._grow([each for each in writers.values() if not isinstance(each, str)])
-        whys = {number: each[:REASON_SIZE] for number, each in writers.items() if isinstance(each, str)}
-        refused = np.isin(named.numbers, list(whys)) & (slices.valid != 0)
-        decoded = self._decoder.decode(_contents(values, named.sizes, refused))
+    def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, pa.StructType | str]) -> Decoded:
+        self._grow([writer for writer in writers.values() if not isinstance(writer, str)])
+        schema_reasons = {number: why[:REASON_SIZE] for number, why in writers.items() if isinstance(why, str)}
+        refused = np.isin(named.numbers, list(schema_reasons)) & (slices.valid != 0)
+        decoded = self._decoder.read(slices.only(~refused).after(named.sizes))
+        self.kind = self._decoder.kind
         rows = np.flatnonzero(refused)
-        reasons = {row: whys[each] for row, each in zip(rows.tolist(), named.numbers[rows].tolist(), strict=True)}
+        numbers = named.numbers[rows].tolist()
+        reasons = {row: schema_reasons[number] for row, number in zip(rows.tolist(), numbers, strict=True)}
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
     def _grow(self, writers: Collection[pa.StructType]) -> None:
-        kind = self._kind
-        for each in writers:
-            kind = grown(kind, each)
-        if kind != self._kind:
-            self._kind = kind
-            self._decoder = JsonTarget(kind, self._settings.zone, evolution=self._settings.evolution).decoder()
+        kind = self._base
+        for writer in writers:
+            kind = grown(kind, writer)
+        if kind != self._base:
+            self._base = kind
+            self._decoder = json_decoder(kind, self._zone, widens=self._evolution is Evolution.WIDEN)
 
-    def _parsed(self, name: str, found: RegisteredSchema) -> pa.StructType | str:
+    def _parsed(self, schema: RegisteredSchema) -> pa.StructType | str:
         """Return the fields by which a column may grow, or a text with the reason why values of the schema have no row.
 
         Without evolution there are no such fields.
         """
-        if found.kind != "JSON":
-            return f"schema {name} is of the format {found.kind[:20]}, not JSON"
-        try:
-            record = json_schema_title(found.text) if self._settings.record else ""
-            if record != self._settings.record:
-                return f"schema {name} is of {record[:80]!r}, not {self._settings.record[:80]!r}"
-            grows = self._settings.evolution is not Evolution.NONE
-            return json_schema_kind(found.text, dict(found.references)) if grows else pa.struct([])
-        except ConfigurationError as error:
-            return f"schema {name}: {error}"
-
-
-def _contents(values: pa.BinaryArray, sizes: Rows, refused: Rows) -> pa.BinaryArray:
-    """Return the values without the first `sizes` bytes, and null for each refused value."""
-    sliced = values
-    for size in np.unique(sizes).tolist():
-        if size:
-            # The end is given, because pyarrow 26 reads uninitialized memory without it.
-            behind = pc.binary_slice(values, size, _MOST_SIZE)
-            sliced = pc.if_else(pa.array(sizes == size), behind, sliced)
-    return pc.if_else(pa.array(refused), pa.scalar(None, values.type), sliced) if refused.any() else sliced
+        record = json_schema_title(schema.text) if self._record else ""
+        if record != self._record:
+            return f"is of {record[:80]!r}, not {self._record[:80]!r}"
+        grows = self._evolution is not Evolution.NONE
+        return json_schema_kind(schema.text, dict(schema.references)) if grows else pa.struct([])

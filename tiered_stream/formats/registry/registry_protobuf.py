@@ -13,86 +13,83 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from google.protobuf import descriptor_pb2
 
-from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
-from tiered_stream.formats.protobuf.google_protobuf import descriptor_pb2
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import PREFIX_SIZE, NamedSchemas, NamingDecoder
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
-from tiered_stream.formats.registry.writer_schemas import WriterSchemas
+from tiered_stream.formats.registry.schema_ids import PREFIX_SIZE, NamedSchemas, Rows, grouped
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema
+from tiered_stream.formats.registry.writer_schemas import NamingDecoder
 
 _FILE = "registered-schema.proto"
-_MOST_INDEXES = 64
+_MAX_INDEXES = 64
 _NO_INDEXES = "behind the schema's id the value does not say which message it is"
 
 Indexes = tuple[int, ...]
-Rows = np.ndarray[Any, Any]
 
 
-class RegistryProtobufDecoder(NamingDecoder):
-    """Decoder of messages of one name, with any schemas of a registry, which are read by one descriptor set."""
+class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
+    """Decoder of the messages with one full name, whichever of the registry's schemas they name."""
 
     def __init__(self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "") -> None:
         """Prepare to decode `message` of a descriptor set. `header` is the record header that names schemas.
 
         Raises ConfigurationError if the settings are invalid, or in the cases of `ProtobufDecoder`.
         """
-        super().__init__(header)
-        self._writers: WriterSchemas[dict[Indexes, str]] = WriterSchemas(schema_registry(settings), _parsed)
+        super().__init__(settings, header, "PROTOBUF", _parsed)
         self._decoder = ProtobufDecoder(descriptor_set, message)
+        self.kind = self._decoder.kind
         self._message = message
 
-    @property
-    def kind(self) -> pa.DataType:
-        return self._decoder.kind
-
-    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
-        said = _Said(named, self._writers.of(named), np.zeros(len(slices), np.int64), {})
-        in_front = slices.valid != 0
+    def _decode(
+        self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, dict[Indexes, str] | str]
+    ) -> Decoded:
+        messages = _NamedMessages(named, writers, np.zeros(len(slices), np.int64), {})
+        has_prefix = slices.valid != 0
         if named.headers is not None:
-            in_front &= named.headers < 0
-            self._look_into_headers(said, named.headers)
-        self._look_in_front(said, slices, in_front)
-        wanted = np.ones(len(slices), np.uint8)
-        wanted[list(said.reasons)] = 0
-        decoded = self._decoder.read(slices.only(wanted).after(said.sizes))
-        reasons = {row: why[:REASON_SIZE] for row, why in said.reasons.items()}
-        return Decoded(decoded.column, {**decoded.reasons, **reasons})
+            has_prefix &= named.headers < 0
+            self._check_headers(messages, named.headers)
+        self._check_prefixes(messages, slices, has_prefix)
+        is_message = np.ones(len(slices), np.uint8)
+        is_message[list(messages.reasons)] = 0
+        decoded = self._decoder.read(slices.only(is_message).after(messages.sizes))
+        return Decoded(decoded.column, {**decoded.reasons, **messages.reasons})
 
-    def _look_into_headers(self, said: _Said, headers: Rows) -> None:
+    def _check_headers(self, messages: _NamedMessages, headers: Rows) -> None:
         rows = np.flatnonzero(headers >= 0)
-        places, first = np.unique(headers[rows], return_index=True)
-        whys: dict[int, str] = {}
-        for place, number in zip(places.tolist(), said.named.numbers[rows[first]].tolist(), strict=True):
-            indexes, size = message_indexes(said.named.behind[place])
-            if why := self._why_not(said, number, indexes if size else None):
-                whys[place] = why
-        said.refuse(rows, headers, whys)
+        for place, at in grouped(headers[rows]):
+            indexes, size = message_indexes(messages.named.header_rests[place])
+            self._refuse_others(messages, rows[at], indexes if size else None)
 
-    def _look_in_front(self, said: _Said, slices: ByteSlices, in_front: Rows) -> None:
-        numbers = said.named.numbers
-        is_first = _is_first(slices, in_front & (numbers >= 0))
-        said.sizes[is_first] = PREFIX_SIZE + 1
-        rows = np.flatnonzero(is_first)
-        whys = {each: self._why_not(said, each, (0,)) for each in np.unique(numbers[rows]).tolist()}
-        said.refuse(rows, numbers, {each: why for each, why in whys.items() if why})
-        for row in np.flatnonzero(in_front & ~is_first).tolist():
+    def _check_prefixes(self, messages: _NamedMessages, slices: ByteSlices, has_prefix: Rows) -> None:
+        numbers = messages.named.numbers
+        names_first = _names_first_message(slices, has_prefix & (numbers >= 0))
+        messages.sizes[names_first] = PREFIX_SIZE + 1
+        rows = np.flatnonzero(names_first)
+        for _, at in grouped(numbers[rows]):
+            self._refuse_others(messages, rows[at], (0,))
+        for row in np.flatnonzero(has_prefix & ~names_first).tolist():
             indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:]) if numbers[row] >= 0 else ((), 0)
-            said.sizes[row] = PREFIX_SIZE + size if size else 0
-            if why := self._why_not(said, int(numbers[row]), indexes if size else None):
-                said.reasons[row] = why
+            messages.sizes[row] = PREFIX_SIZE + size if size else 0
+            self._refuse_others(messages, np.array([row]), indexes if size else None)
 
-    def _why_not(self, said: _Said, number: int, indexes: Indexes | None) -> str | None:
-        """Return why a value of that schema and message is not a row, or None if it is.
+    def _refuse_others(self, messages: _NamedMessages, rows: Rows, indexes: Indexes | None) -> None:
+        """Add a reason for each of `rows` if the message that their values name is not the wanted one.
+
+        All these values name the same schema, and the message `indexes` in it; None if they name no message.
+        """
+        if reason := self._mismatch(messages, int(messages.named.numbers[rows[0]]), indexes):
+            messages.reasons.update(dict.fromkeys(rows.tolist(), reason[:REASON_SIZE]))
+
+    def _mismatch(self, messages: _NamedMessages, number: int, indexes: Indexes | None) -> str | None:
+        """Return why values of the schema `number` and the message `indexes` are not rows, or None if they are.
 
         `indexes` is None if the value does not name its message.
         """
-        writer = said.writers[number]
+        writer = messages.writers[number]
         if number < 0 and isinstance(writer, str):
             return writer
         if indexes is None:
@@ -101,13 +98,13 @@ class RegistryProtobufDecoder(NamingDecoder):
             return writer
         name = writer.get(indexes)
         if name is None:
-            return f"schema {said.named.name(number)} has no message {list(indexes)}"
+            return f"schema {messages.named.name(number)} has no message {list(indexes)}"
         return None if name == self._message else f"the value is a message {name[:80]}, not {self._message[:80]}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """Facts that the values of one batch state about themselves, as far as they are known."""
+class _NamedMessages:
+    """Messages that the values of one batch name, and the reasons of values that are not rows, as they are found."""
 
     named: NamedSchemas
     writers: Mapping[int, dict[Indexes, str] | str]
@@ -116,14 +113,12 @@ class _Said:
     reasons: dict[int, str]
     """Reasons of values that are not rows, by row."""
 
-    def refuse(self, rows: Rows, groups: Rows, whys: Mapping[int, str]) -> None:
-        """Add the reason of its group to each of `rows`, if the group has one. `groups` has each row's group."""
-        bad = rows[np.isin(groups[rows], list(whys))] if whys else rows[:0]
-        self.reasons.update((row, whys[group]) for row, group in zip(bad.tolist(), groups[bad].tolist(), strict=True))
 
+def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:
+    """Return a flag for each value whose id is followed by a single zero, which names the schema's first message.
 
-def _is_first(slices: ByteSlices, prefixed: Rows) -> Rows:
-    """Return which values with an id in front name the first message of their schema by a single zero."""
+    `prefixed` has a flag for each value with an id in front.
+    """
     first = np.zeros(len(slices), np.bool_)
     rows = np.flatnonzero(prefixed & (slices.stops - slices.starts > PREFIX_SIZE))
     first[rows] = slices.data[slices.starts[rows] + PREFIX_SIZE] == 0
@@ -145,29 +140,26 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
         at += 1
         numbers.append((number >> 1) ^ -(number & 1))
         count = numbers[0]
-        if not 0 <= count <= _MOST_INDEXES:
+        if not 0 <= count <= _MAX_INDEXES:
             return (), 0
     return tuple(numbers[1:]) or (0,), at
 
 
-def _parsed(name: str, found: RegisteredSchema) -> dict[Indexes, str] | str:
-    """Return the full names of a schema's messages by their indexes, or why values of the schema are not read."""
-    if found.kind != "PROTOBUF":
-        return f"schema {name} is of the format {found.kind[:20]}, not PROTOBUF"
-    try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(found)).file
-    except ConfigurationError as error:
-        return f"schema {name}: {error}"
-    (file,) = (each for each in files if each.name == _FILE)
+def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
+    """Return the full names of a schema's messages by their indexes. Raises ConfigurationError as the compiler does."""
+    files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(schema)).file
+    (file,) = (file for file in files if file.name == _FILE)
     names: dict[Indexes, str] = {}
-    waiting: list[tuple[Indexes, str, Any]] = [((at,), file.package, each) for at, each in enumerate(file.message_type)]
+    waiting: list[tuple[Indexes, str, Any]] = [
+        ((at,), file.package, message) for at, message in enumerate(file.message_type)
+    ]
     while waiting:
         indexes, outer, message = waiting.pop()
         names[indexes] = f"{outer}.{message.name}".lstrip(".")
-        waiting += [((*indexes, at), names[indexes], each) for at, each in enumerate(message.nested_type)]
+        waiting += [((*indexes, at), names[indexes], nested) for at, nested in enumerate(message.nested_type)]
     return names
 
 
-def registered_descriptors(found: RegisteredSchema) -> bytes:
+def registered_descriptors(schema: RegisteredSchema) -> bytes:
     """Return the descriptor set of a registered schema. Raises ConfigurationError if it cannot be compiled."""
-    return compiled_proto({**dict(found.references), _FILE: found.text})
+    return compiled_proto({**dict(schema.references), _FILE: schema.text})

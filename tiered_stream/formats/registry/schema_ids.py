@@ -8,7 +8,7 @@ precedence over the bytes in front.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -19,14 +19,13 @@ import pyarrow.compute as pc
 from cachetools import LRUCache
 
 from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import Decoded
 
 Rows = np.ndarray[Any, Any]
 
 NONE, BAD_HEADER = -1, -2
 """Numbers that stand for no schema: the value names none, or its header holds neither an id nor a GUID."""
 NOT_FRAMED = "the value does not begin with a zero byte and the id of a schema"
-WHY_NONE = {
+NO_SCHEMA_REASONS = {
     NONE: NOT_FRAMED,
     BAD_HEADER: "its header for the schema's id holds neither an id nor a GUID",
 }
@@ -34,8 +33,8 @@ PREFIX_SIZE = 5
 _GUID_SIZE = 17
 _FIRST_GUID = 1 << 31
 """First number that stands for a GUID. Ids are smaller."""
-_MOST_GUIDS = 10_000
-_MOST_HEADER = 512
+_MAX_GUIDS = 10_000
+_MAX_HEADER = 512
 """Maximum bytes of a header that are read: a GUID, and 64 indexes of a message."""
 
 
@@ -50,8 +49,8 @@ class NamedSchemas:
     guids: dict[int, UUID] = field(default_factory=dict)
     """GUIDs of schemas, by the numbers that stand for them."""
     headers: Rows | None = None
-    """Place of each value's header in `behind`, -1 for a value without the header; None if headers are not used."""
-    behind: tuple[bytes, ...] = ()
+    """Index of each value's header in `header_rests`, -1 for a value without the header; None if no value has it."""
+    header_rests: tuple[bytes, ...] = ()
     """Bytes after the id or the GUID, of each header content."""
 
     def name(self, number: int) -> str:
@@ -60,12 +59,12 @@ class NamedSchemas:
 
 
 class SchemaIds:
-    """Reader of the schemas that values name. Each decoder has its own, so that a GUID keeps its number."""
+    """Reader of the ids and GUIDs by which values name their schemas. A GUID keeps its number within one reader."""
 
     def __init__(self, header: str) -> None:
         """Set the name of the record header that names schemas."""
         self._header = header
-        self._numbers: LRUCache[UUID, int] = LRUCache(_MOST_GUIDS)
+        self._numbers: LRUCache[UUID, int] = LRUCache(_MAX_GUIDS)
         self._next = _FIRST_GUID
 
     def named(self, slices: ByteSlices, headers: pa.ListArray | None) -> NamedSchemas:
@@ -75,10 +74,10 @@ class SchemaIds:
         """
         numbers = prefixed_ids(slices)
         sizes = np.where(numbers >= 0, PREFIX_SIZE, 0)
-        found = None if headers is None else _headers_called(self._header, headers)
-        if found is None:
+        last_headers = None if headers is None else _last_headers(self._header, headers)
+        if last_headers is None:
             return NamedSchemas(numbers, sizes)
-        places, contents = found
+        places, contents = last_headers
         guids: dict[int, UUID] = {}
         parsed = [self._parsed(content, guids) for content in contents]
         rows = np.flatnonzero((places >= 0) & (slices.valid != 0))
@@ -104,30 +103,11 @@ class SchemaIds:
         return BAD_HEADER, b""
 
 
-class NamingDecoder(ABC):
-    """Decoder of values that name their schemas. One thread uses it, for any number of batches."""
-
-    def __init__(self, header: str) -> None:
-        self._ids = SchemaIds(header)
-
-    @property
-    @abstractmethod
-    def kind(self) -> pa.DataType:
-        """Return the type of the decoded column, as `ValueDecoder.kind` does."""
-
-    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
-        """Decode values; any bytes give a row or a reason. `headers` are the headers of the values' records.
-
-        Raises:
-            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is a value's reason.
-            UnsupportedDataError: a number becomes wider in two ways.
-        """
-        slices = ByteSlices.of(values)
-        return self._decode(values, slices, self._ids.named(slices, headers))
-
-    @abstractmethod
-    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
-        """Decode the values, which are in `values` and, in the kernels' form, in `slices`."""
+def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield each different key with the rows that have it."""
+    different, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
+    yield from zip(different.tolist(), groups, strict=False)  # without keys there is one empty group
 
 
 def prefixed_ids(slices: ByteSlices) -> Rows:
@@ -136,23 +116,23 @@ def prefixed_ids(slices: ByteSlices) -> Rows:
     ids = np.full(len(slices), NONE, np.int64)
     framed = np.flatnonzero((slices.valid != 0) & (slices.stops - starts >= PREFIX_SIZE))
     framed = framed[slices.data[starts[framed]] == 0]
-    named = np.zeros(len(framed), np.int64)
+    numbers = np.zeros(len(framed), np.int64)
     for at in range(1, PREFIX_SIZE):
-        named = named << 8 | slices.data[starts[framed] + at]
-    ids[framed] = np.where(named < _FIRST_GUID, named, NONE)
+        numbers = numbers << 8 | slices.data[starts[framed] + at]
+    ids[framed] = np.where(numbers < _FIRST_GUID, numbers, NONE)
     return ids
 
 
-def _headers_called(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]] | None:
-    """Return the place of each record's last header of that name in a list of different contents, or -1, and the list.
+def _last_headers(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]] | None:
+    """Return the contents of each record's last header with the name `name`: an index by record, and the contents.
 
-    Returns None if no record has such a header.
+    The index is -1 for a record without the header. Returns None if no record has the header.
     """
     flat = pc.list_flatten(headers)
     hits = pc.indices_nonzero(pc.equal(pc.struct_field(flat, ["key"]), name))
     if not len(hits):
         return None
-    contents = pc.binary_slice(pc.struct_field(flat, ["value"]).take(hits), 0, _MOST_HEADER).dictionary_encode()
+    contents = pc.binary_slice(pc.struct_field(flat, ["value"]).take(hits), 0, _MAX_HEADER).dictionary_encode()
     places = np.full(len(headers), -1, np.int64)
     # The last of several headers counts. If it has no value, the record counts as one without the header.
     places[np.asarray(pc.list_parent_indices(headers).take(hits))] = np.asarray(pc.fill_null(contents.indices, -1))

@@ -5,7 +5,6 @@ A schema never changes under its id, so a process asks for each schema once.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -13,15 +12,15 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from cachetools import LRUCache
+from cachetools import TTLCache
 
 from tiered_stream.errors import SchemaRegistryError, UnknownSchemaError
 from tiered_stream.formats.registry.registry_connection import GUIDS, RegistryConnection, RegistrySettings
 from tiered_stream.process.shared import PerProcess
 from tiered_stream.process.single_flight import SingleFlightCache
 
-_MOST_CHARACTERS, _MOST_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
-_MOST_REFERENCES = 200
+_MAX_CHARACTERS, _MAX_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
+_MAX_REFERENCES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +28,9 @@ class RegisteredSchema:
     """Schema with all schemas that it refers to, directly or not.
 
     `references` has (name, text) of these schemas, each after the schemas that it needs itself. `kind` is AVRO,
-    PROTOBUF or JSON. `id` is -1 if the registry did not state it.
+    PROTOBUF or JSON.
     """
 
-    id: int
     kind: str
     text: str
     references: tuple[tuple[str, str], ...]
@@ -43,91 +41,85 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """Cache of the schemas of one registry, safe to use from several threads.
+    """Client of one registry that caches schemas, safe to use from several threads.
 
-    `schema_registry` returns a process's own.
+    `schema_registry` returns the client that a process shares.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._connection = RegistryConnection(settings)
         self._schemas: SingleFlightCache[int | UUID, RegisteredSchema] = SingleFlightCache(
-            _MOST_CHARACTERS, lambda schema: schema.size + 1000
+            _MAX_CHARACTERS, lambda schema: schema.size + 1000
         )
-        self._unknown: LRUCache[int | UUID, float] = LRUCache(_MOST_UNKNOWN)
+        self._unknown: TTLCache[int | UUID, bool] = TTLCache(_MAX_UNKNOWN, _UNKNOWN_SECONDS)
         self._lock = Lock()
 
-    def by_id(self, schema_id: int) -> RegisteredSchema:
-        """Return the schema that writers name by this id.
+    def by_id(self, schema_id: int | UUID) -> RegisteredSchema:
+        """Return the schema that writers name by this id or, in a record header, by this GUID.
 
         Raises:
             UnknownSchemaError: the registry has no such schema, and is not asked again for a minute.
             SchemaRegistryError: the registry cannot be asked, as in `RegistryConnection.get`.
         """
-        return self._named(schema_id, f"/schemas/ids/{schema_id}")
-
-    def by_guid(self, guid: UUID) -> RegisteredSchema:
-        """Return the schema that writers name by this GUID in a record header. Raises the errors of `by_id`."""
-        return self._named(guid, f"{GUIDS}{guid}")
-
-    def _named(self, name: int | UUID, path: str) -> RegisteredSchema:
         # The text is the same each time, because it is the reason in dead letters.
-        unknown = UnknownSchemaError(f"the schema registry has no schema {name}")
+        unknown = UnknownSchemaError(f"the schema registry has no schema {schema_id}")
         with self._lock:
-            if time.monotonic() < self._unknown.get(name, 0):
+            if schema_id in self._unknown:
                 raise unknown
+        path = "/schemas/ids/" if isinstance(schema_id, int) else GUIDS
         try:
-            return self._schemas.get(name, lambda: self._load(path, name if isinstance(name, int) else -1))
+            return self._schemas.get(schema_id, lambda: self._load(f"{path}{schema_id}"))
         except UnknownSchemaError as error:
             with self._lock:
-                self._unknown[name] = time.monotonic() + _UNKNOWN_SECONDS
+                self._unknown[schema_id] = True
             raise unknown from error
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest schema of a subject, for which each call asks the registry.
+        """Return the newest schema of a subject. Each call requests it, because it may change.
 
         Raises the errors of `by_id`.
         """
-        return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest", -1)
+        return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest")
 
-    def _load(self, path: str, schema_id: int) -> RegisteredSchema:
-        found = self._connection.get(path)
+    def _load(self, path: str) -> RegisteredSchema:
+        response = self._connection.get(path)
         references: dict[tuple[str, int], tuple[str, str] | None] = {}
         try:
-            self._refer(found, references)
+            self._refer(response, references)
         except UnknownSchemaError as error:
             raise SchemaRegistryError(f"{path} refers to what is not there: {error}") from error
-        known = found.get("id", schema_id)
-        kind = found.get("schemaType", "AVRO")
-        return RegisteredSchema(known if isinstance(known, int) else -1, str(kind), _text(path, found),
-                                tuple(each for each in references.values() if each))  # fmt: skip
+        loaded = tuple(reference for reference in references.values() if reference)
+        return RegisteredSchema(str(response.get("schemaType", "AVRO")), _text(path, response), loaded)
 
-    def _refer(self, found: Mapping[str, Any], known: dict[tuple[str, int], tuple[str, str] | None]) -> None:
+    def _refer(self, response: Mapping[str, Any], loaded: dict[tuple[str, int], tuple[str, str] | None]) -> None:
         """Add the schemas that a schema refers to, each after the schemas that it needs itself.
 
-        None in `known` marks a schema that is being loaded.
+        None in `loaded` marks a schema that is being loaded.
         """
-        listed = found.get("references") or []
-        for each in listed if isinstance(listed, list) else [listed]:
-            match each:
+        listed = response.get("references") or []
+        for reference in listed if isinstance(listed, list) else [listed]:
+            match reference:
                 case {"name": str(name), "subject": str(subject), "version": int(version)}:
                     pass
                 case _:
-                    raise SchemaRegistryError(f"the schema registry gives a malformed reference: {str(each)[:100]}")
+                    raise SchemaRegistryError(
+                        f"the schema registry gives a malformed reference: {str(reference)[:100]}"
+                    )
             path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-            if known.get((subject, version)) is not None:
+            if loaded.get((subject, version)) is not None:
                 continue
-            if (subject, version) in known or len(known) >= _MOST_REFERENCES:
-                raise SchemaRegistryError(f"{path} refers to itself, or to more than {_MOST_REFERENCES} schemas")
-            known[subject, version] = None
+            if (subject, version) in loaded or len(loaded) >= _MAX_REFERENCES:
+                raise SchemaRegistryError(f"{path} refers to itself, or to more than {_MAX_REFERENCES} schemas")
+            loaded[subject, version] = None
             below = self._connection.get(path)
-            self._refer(below, known)
+            self._refer(below, loaded)
             # Moved to the end of the order, after the schemas that it needs.
-            del known[subject, version]
-            known[subject, version] = name, _text(path, below)
+            del loaded[subject, version]
+            loaded[subject, version] = name, _text(path, below)
 
 
-def _text(path: str, found: Mapping[str, Any]) -> str:
-    text = found.get("schema")
+def _text(path: str, response: Mapping[str, Any]) -> str:
+    text = response.get("schema")
     if not isinstance(text, str):
         raise SchemaRegistryError(f"the schema registry answers {path} without a schema")
     return text

@@ -1,61 +1,104 @@
-"""Schemas that the values of a batch name, in a decoder's form: loaded from a registry, and cached."""
+"""Decoder of values that name their schemas, which are loaded from a registry, parsed and cached."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
+from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 from cachetools import LRUCache
 
-from tiered_stream.errors import UnknownSchemaError
-from tiered_stream.formats.registry.schema_ids import WHY_NONE, NamedSchemas
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, SchemaRegistry
+from tiered_stream.errors import ConfigurationError, UnknownSchemaError
+from tiered_stream.formats.columns.byte_slices import ByteSlices
+from tiered_stream.formats.columns.decoded import Decoded, ValueDecoder
+from tiered_stream.formats.registry.registry_connection import RegistrySettings
+from tiered_stream.formats.registry.schema_ids import NO_SCHEMA_REASONS, NamedSchemas, SchemaIds
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, SchemaRegistry, schema_registry
 
 T = TypeVar("T")
 
-_MOST_KEPT = 100
-_MOST_UNKNOWN = 1000
+_CACHED_SCHEMAS = 100
+_MAX_UNKNOWN = 1000
 """Maximum number of unknown schemas asked for in one batch, so that garbage does not cause a flood of requests."""
-_NOT_ASKED = f"its schema's id was not asked for: the registry lacks {_MOST_UNKNOWN} others that its batch has"
+_NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_UNKNOWN} others that its batch has"
 
 
 class WriterSchemas(Generic[T]):
-    """Schemas by their numbers, as `parse` makes them of a schema's name and the registered schema.
+    """Cache of parsed schemas by the numbers that stand for them.
 
-    A text in place of a schema is the reason why it cannot be used.
+    All schemas have the kind `kind`. `parse` parses a registered schema. It returns a text, or raises
+    ConfigurationError, if the schema cannot be used; then the reason why is cached in place of a schema.
     """
 
-    def __init__(self, registry: SchemaRegistry, parse: Callable[[str, RegisteredSchema], T | str]) -> None:
+    def __init__(self, registry: SchemaRegistry, kind: str, parse: Callable[[RegisteredSchema], T | str]) -> None:
         self._registry = registry
+        self._kind = kind
         self._parse = parse
-        self._kept: LRUCache[int, T | str] = LRUCache(_MOST_KEPT)
+        self._cache: LRUCache[int, T | str] = LRUCache(_CACHED_SCHEMAS)
 
     def of(self, named: NamedSchemas) -> dict[int, T | str]:
-        """Return the schemas of all numbers of a batch's values, or a text with the reason in place of a schema.
+        """Return the schemas that a batch's values name, by number, or in place of a schema the reason why not.
 
-        Schemas that many values name are asked for first.
+        Schemas that many values name are requested first.
 
         Raises:
             SchemaRegistryError: the registry cannot be asked. A schema that it does not know is no error.
         """
-        found, counts = np.unique(named.numbers, return_counts=True)
+        numbers, counts = np.unique(named.numbers, return_counts=True)
         writers: dict[int, T | str] = {}
         unknown = 0
-        for each in found[np.argsort(-counts)].tolist():
-            if each < 0:
-                writers[each] = WHY_NONE[each]
+        for number in numbers[np.argsort(-counts)].tolist():
+            if number < 0:
+                writers[number] = NO_SCHEMA_REASONS[number]
                 continue
-            known = self._kept.get(each)
-            if known is None and unknown < _MOST_UNKNOWN:
+            writer = self._cache.get(number)
+            if writer is None and unknown < _MAX_UNKNOWN:
                 try:
-                    known = self._kept[each] = self._parse(named.name(each), self._asked(named, each))
+                    writer = self._cache[number] = self._load(named.guids.get(number, number))
                 except UnknownSchemaError as error:
                     unknown += 1
-                    known = str(error)
-            writers[each] = _NOT_ASKED if known is None else known
+                    writer = str(error)
+            writers[number] = _NOT_REQUESTED if writer is None else writer
         return writers
 
-    def _asked(self, named: NamedSchemas, number: int) -> RegisteredSchema:
-        guid = named.guids.get(number)
-        return self._registry.by_id(number) if guid is None else self._registry.by_guid(guid)
+    def _load(self, schema_id: int | UUID) -> T | str:
+        schema = self._registry.by_id(schema_id)
+        if schema.kind != self._kind:
+            return f"schema {schema_id} is of the format {schema.kind[:20]}, not {self._kind}"
+        try:
+            parsed = self._parse(schema)
+        except ConfigurationError as error:
+            return f"schema {schema_id}: {error}"
+        return f"schema {schema_id} {parsed}" if isinstance(parsed, str) else parsed
+
+
+class NamingDecoder(ValueDecoder, Generic[T]):
+    """Decoder of values that name their schemas in a registry. One thread uses it, for any number of batches."""
+
+    def __init__(
+        self, settings: RegistrySettings, header: str, kind: str, parse: Callable[[RegisteredSchema], T | str]
+    ) -> None:
+        """Prepare to decode values that name schemas of the kind `kind`, perhaps in the record header `header`.
+
+        `parse` is as in `WriterSchemas`. Raises ConfigurationError if the registry's settings are invalid.
+        """
+        self._ids = SchemaIds(header)
+        self._writers = WriterSchemas(schema_registry(settings), kind, parse)
+
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
+        """Decode values as `ValueDecoder.decode` does.
+
+        Raises:
+            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is a value's reason.
+            UnsupportedDataError: a number becomes wider in two ways.
+        """
+        slices = ByteSlices.of(values)
+        named = self._ids.named(slices, headers)
+        return self._decode(slices, named, self._writers.of(named))
+
+    @abstractmethod
+    def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, T | str]) -> Decoded:
+        """Decode the values in `slices`, which name the schemas `named`; `writers` are these schemas by number."""

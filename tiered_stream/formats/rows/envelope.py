@@ -30,18 +30,18 @@ def unwrapped_type(kind: pa.DataType) -> pa.StructType:
             "the whole envelope (before, after, source, op, ts_ms), or take the setting away"
         )
     row = list(inner.field("after").type)
-    names = {each.name.lower() for each in row}
+    names = {column.name.lower() for column in row}
     added = [pa.field(own, inner.field(name).type) for name, own in ADDED if _has(inner, name)]
-    clash = [each.name for each in added if each.name in names]
+    clash = [column.name for column in added if column.name in names]
     if clash:
         raise ConfigurationError(f"the table in Debezium's envelope has a column {clash[0]}, which the envelope needs")
     return pa.struct([*row, *added])
 
 
 def unwrapped(column: pa.StructArray) -> tuple[pa.StructArray, dict[int, str]]:
-    """Return the rows in the envelopes, and a reason for each value that is not an envelope, by its slot.
+    """Return the rows within envelopes, and by slot a reason for each value that is not an envelope.
 
-    A deleted row is returned as it was before. A row is null if the value was null or is not an envelope.
+    A deleted row is returned as it was before its deletion. A row is null if the value was null or is not an envelope.
     """
     present = column.is_valid()
     if _has(column.type, "payload"):
@@ -52,11 +52,11 @@ def unwrapped(column: pa.StructArray) -> tuple[pa.StructArray, dict[int, str]]:
     if _has(column.type, "before"):
         before, _ = conform(pc.struct_field(column, ["before"]), image.type)
         image = pc.if_else(image.is_valid(), image, before)
-    columns = [pc.struct_field(image, [each.name]) for each in image.type]
+    columns = [pc.struct_field(image, [field.name]) for field in image.type]
     columns += [pc.struct_field(column, [name]) for name, _ in ADDED if _has(column.type, name)]
-    made = pa.StructArray.from_arrays(columns, fields=list(kind), mask=op.is_null())
-    none = pc.indices_nonzero(pc.and_(present, op.is_null())).to_pylist()
-    return made, dict.fromkeys(none, NO_ENVELOPE)
+    rows = pa.StructArray.from_arrays(columns, fields=list(kind), mask=op.is_null())
+    no_envelope = pc.indices_nonzero(pc.and_(present, op.is_null())).to_pylist()
+    return rows, dict.fromkeys(no_envelope, NO_ENVELOPE)
 
 
 def _has(kind: pa.DataType, name: str) -> bool:

@@ -29,8 +29,8 @@ def find_column(schema: pa.Schema, column: str) -> int:
     held = [(field.metadata or {}).get(_MARK) for field in schema]
     if any(held):
         return held.index(column.encode()) if column.encode() in held else -1
-    found: int = schema.get_field_index(column)
-    return found
+    index: int = schema.get_field_index(column)
+    return index
 
 
 def kafka_column(batch: pa.RecordBatch, column: str) -> pa.Array:

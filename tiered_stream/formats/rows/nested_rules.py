@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.rows.nested_columns import MAP_KEY, FieldPath, Looked, look_within
+from tiered_stream.formats.rows.nested_columns import MAP_KEY, Checked, FieldPath, check_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +48,21 @@ def limited_texts(column: pa.Array, limit: TextLimit) -> tuple[pa.Array, dict[st
     cannot read such a map.
     """
 
-    def look(texts: pa.Array) -> Looked:
+    def check(texts: pa.Array) -> Checked:
         lengths = pc.utf8_length(texts)
         too_long = pc.fill_null(pc.greater(lengths, limit.length), False)
         if limit.padded and pc.any(pc.less(lengths, limit.length)).as_py():
             texts = pc.utf8_rpad(texts, width=limit.length, padding=" ")
         return texts, too_long
 
-    made, marks = look_within(column, limit.path[1:], look)
-    found = {limit.reason: marks}
-    if made is not column and limit.path[-1] == MAP_KEY:
-        found[limit.reason_of_keys] = look_within(made, limit.path[1:-1], _with_a_key_twice)[1]
-    return made, found
+    padded, marks = check_within(column, limit.path[1:], check)
+    broken = {limit.reason: marks}
+    if padded is not column and limit.path[-1] == MAP_KEY:
+        broken[limit.reason_of_keys] = check_within(padded, limit.path[1:-1], _with_duplicate_keys)[1]
+    return padded, broken
 
 
-def _with_a_key_twice(maps: pa.Array) -> Looked:
+def _with_duplicate_keys(maps: pa.Array) -> Checked:
     if not pa.types.is_map(maps.type):  # the path leads to a struct's field named `key`
         return maps, pa.array(np.zeros(len(maps), bool))
     keys, ends = maps.keys.to_pylist(), maps.offsets.to_pylist()
@@ -78,7 +78,7 @@ def nulls_within(column: pa.Array, path: FieldPath) -> pa.BooleanArray:
     """
     if path and pa.types.is_struct(column.type):
         return pc.or_(column.is_null(), nulls_within(column.field(column.type.get_field_index(path[0])), path[1:]))
-    return look_within(column, path, lambda values: (values, values.is_null()))[1]
+    return check_within(column, path, lambda values: (values, values.is_null()))[1]
 
 
 def path_text(path: FieldPath) -> str:

@@ -67,12 +67,12 @@ class PartFormat:
 
     @property
     def reads_headers(self) -> bool:
-        """Return whether a record's headers decide how it is decoded."""
+        """Return whether values may name their schemas in a record header."""
         return self.registered and self.ids is SchemaIdsIn.DUAL
 
     @property
     def is_of_topic(self) -> bool:
-        """Return whether the schema is not known yet and depends on the topic."""
+        """Return whether the schema must still be requested from a registry, under a subject that has the topic."""
         return self.registered and not self.schema and TOPIC_IN_SUBJECT in (self.subject or TOPIC_IN_SUBJECT)
 
     def subject_for(self, topic: str, name: str) -> str:
@@ -114,11 +114,11 @@ class RowFormat:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether rows are Kafka's records, unchanged."""
+        """Return whether rows are Kafka's records, with all columns (perhaps without headers), unchanged."""
         renamed = any(name != own for name, own in self.kafka_columns)
-        kept = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
+        complete = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
         decodes = self.key.kind is not None or self.value.kind is not None
-        return kept and not (decodes or renamed or self.transform or self.rules)
+        return complete and not (decodes or renamed or self.transform or self.rules)
 
     @property
     def needs_headers(self) -> bool:
@@ -133,7 +133,7 @@ class RowFormat:
     @property
     def decoded(self) -> pa.Schema:
         """Return the table's columns before the user's function."""
-        return table_columns(pa.schema([each for each, _ in self.layout(self.value.kind)]))
+        return table_columns(pa.schema([field for field, _ in self.layout(self.value.kind)]))
 
     @property
     def written(self) -> pa.Schema:
@@ -159,8 +159,8 @@ class RowFormat:
 
     def _of_value(self, kind: pa.DataType) -> Iterator[tuple[pa.Field, Source]]:
         if self.struct_column is None and pa.types.is_struct(kind):
-            for number, each in enumerate(kind):
-                yield pa.field(each.name, each.type), Source(VALUE, number)
+            for number, column in enumerate(kind):
+                yield pa.field(column.name, column.type), Source(VALUE, number)
         else:
             yield pa.field(self.struct_column or VALUE, kind), Source(VALUE)
 

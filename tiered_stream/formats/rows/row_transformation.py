@@ -13,21 +13,24 @@ from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, 
 
 
 class UserTransform:
-    """User's function, imported by the constructor, which raises ConfigurationError if there is no such function."""
+    """User's function that changes decoded rows.
+
+    The constructor imports the function. It raises ConfigurationError if that fails.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = f"ingest.transform {name}"
-        module, _, function = name.partition(":")
+        module, _, function_name = name.partition(":")
         try:
-            found = getattr(import_module(module), function)
+            imported = getattr(import_module(module), function_name)
         except Exception as error:  # the module's code may raise anything
             raise ConfigurationError(
                 f"{self._name} cannot be imported: {type(error).__name__}: {error}. It must be "
                 "package.module:function, on the Python path of the driver and of the tasks"
             ) from error
-        if not callable(found):
+        if not callable(imported):
             raise ConfigurationError(f"{self._name} is no function")
-        self._function: Callable[[pa.RecordBatch], pa.RecordBatch] = found
+        self._function: Callable[[pa.RecordBatch], pa.RecordBatch] = imported
 
     def schema(self, decoded: pa.Schema) -> pa.Schema:
         """Return the columns that the function makes of rows with the columns `decoded`, by a call with an empty batch.
@@ -36,11 +39,11 @@ class UserTransform:
             ConfigurationError: the function fails on the empty batch, or does not return a batch.
         """
         try:
-            return self.called(pa.RecordBatch.from_pylist([], _bare(decoded))).schema
+            return self.call(pa.RecordBatch.from_pylist([], _without_metadata(decoded))).schema
         except TableError as error:
             raise ConfigurationError(f"{error} (given a batch without rows)") from error
 
-    def apply(self, rows: pa.RecordBatch, promised: pa.Schema) -> pa.RecordBatch:
+    def apply(self, rows: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
         """Return the function's result for `rows`, with an offset and a timestamp for each row in hidden columns.
 
         If the function changes the number of rows, the last row gets offset and timestamp of the last record, and all
@@ -49,39 +52,39 @@ class UserTransform:
         Raises:
             TableError: the function failed, or returned other columns than for a batch without rows.
         """
-        given = _bare(table_columns(rows.schema))
-        made = self.called(pa.RecordBatch.from_arrays(rows.columns[: len(given)], schema=given))
-        if not made.schema.equals(promised):
+        schema = _without_metadata(table_columns(rows.schema))
+        result = self.call(pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema))
+        if not result.schema.equals(expected):
             raise TableError(
-                f"{self._name} gave {_columns(made.schema)}, but of a batch without rows {_columns(promised)}"
+                f"{self._name} gave {_columns(result.schema)}, but of a batch without rows {_columns(expected)}"
             )
-        positions = self._positions(rows, made)
-        fields = [*made.schema, *(hidden(name, column.type) for name, column in positions.items())]
-        return pa.RecordBatch.from_arrays([*made.columns, *positions.values()], schema=pa.schema(fields))
+        positions = self._positions(rows, result)
+        fields = [*result.schema, *(hidden(name, column.type) for name, column in positions.items())]
+        return pa.RecordBatch.from_arrays([*result.columns, *positions.values()], schema=pa.schema(fields))
 
-    def _positions(self, rows: pa.RecordBatch, made: pa.RecordBatch) -> dict[str, pa.Array]:
-        found = {name: kafka_column(rows, name) for name in (OFFSET, TIMESTAMP)}
-        if made.num_rows == rows.num_rows:
-            return found
+    def _positions(self, rows: pa.RecordBatch, result: pa.RecordBatch) -> dict[str, pa.Array]:
+        columns = {name: kafka_column(rows, name) for name in (OFFSET, TIMESTAMP)}
+        if result.num_rows == rows.num_rows:
+            return columns
         # The last row stands for the last record, all other rows for the first record.
-        chosen = np.zeros(made.num_rows, np.int64)
+        chosen = np.zeros(result.num_rows, np.int64)
         chosen[-1:] = rows.num_rows - 1
-        return {name: column.take(pa.array(chosen)) for name, column in found.items()}
+        return {name: column.take(pa.array(chosen)) for name, column in columns.items()}
 
-    def called(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def call(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the function's result for the batch. Raises TableError if the function failed or returned no batch."""
         try:
-            made = self._function(batch)
+            result = self._function(batch)
         except Exception as error:
             raise TableError(f"{self._name} failed: {type(error).__name__}: {error}") from error
-        if not isinstance(made, pa.RecordBatch):
-            raise TableError(f"{self._name} gave {type(made).__name__}, not a pyarrow.RecordBatch")
-        return made
+        if not isinstance(result, pa.RecordBatch):
+            raise TableError(f"{self._name} gave {type(result).__name__}, not a pyarrow.RecordBatch")
+        return result
 
 
-def _bare(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([(each.name, each.type) for each in schema])
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([(field.name, field.type) for field in schema])
 
 
 def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{each.name} {each.type}" for each in schema)
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

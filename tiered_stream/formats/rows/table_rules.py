@@ -62,13 +62,13 @@ NO_RULES = TableRules()
 
 
 class UncertainCheckError(ValueError):
-    """Error of a check whose meaning is not certain here."""
+    """Error of a rule that is not certain to have the same meaning here as in Spark."""
 
 
 def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
-    """Return the rules that can be checked here for rows with these columns, with the columns' names in `schema`.
+    """Return the rules that can be checked here, for rows with the columns of `schema`.
 
-    Names that differ only by case are one column for Delta.
+    Names in the rules become the columns' names, because for Delta names that differ only by case are one column.
     """
 
     def is_certain(text: str) -> bool:
@@ -79,26 +79,26 @@ def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
         return True
 
     row = pa.struct(list(schema))
-    not_null = (path[0] for path in (_found(row, (name,)) for name in rules.not_null) if path)
-    nested = (path for path in (_found(row, path) for path in rules.nested_not_null) if path)
-    limits = ((_found(row, each.path), each) for each in rules.text_limits)
+    not_null = (path[0] for path in (_actual_path(row, (name,)) for name in rules.not_null) if path)
+    nested = (path for path in (_actual_path(row, path) for path in rules.nested_not_null) if path)
+    limits = ((_actual_path(row, limit.path), limit) for limit in rules.text_limits)
     return TableRules(
         tuple(not_null),
-        tuple(each for each in rules.checks if is_certain(each[1])),
+        tuple(check for check in rules.checks if is_certain(check[1])),
         tuple(nested),
-        tuple(TextLimit(path, each.length, each.padded) for path, each in limits if path),
+        tuple(TextLimit(path, limit.length, limit.padded) for path, limit in limits if path),
     )
 
 
-def _found(kind: pa.DataType, path: FieldPath) -> FieldPath | None:
+def _actual_path(kind: pa.DataType, path: FieldPath) -> FieldPath | None:
     """Return the path with the names that the type has, or None if the path leads nowhere in the type."""
-    found: FieldPath = ()
+    actual: FieldPath = ()
     for step in path:
-        here = kind_at(kind, found)
-        if here is not None and pa.types.is_struct(here):
-            step = next((each.name for each in here if each.name.lower() == step.lower()), step)
-        found = (*found, step)
-    return found if kind_at(kind, found) is not None else None
+        parent = kind_at(kind, actual)
+        if parent is not None and pa.types.is_struct(parent):
+            step = next((field.name for field in parent if field.name.lower() == step.lower()), step)
+        actual = (*actual, step)
+    return actual if kind_at(kind, actual) is not None else None
 
 
 class RowRules:
@@ -109,20 +109,20 @@ class RowRules:
 
     def __init__(self, rules: TableRules, schema: pa.Schema) -> None:
         row = pa.struct(list(schema))
-        for path in (*rules.nested_not_null, *(each.path for each in rules.text_limits)):
+        for path in (*rules.nested_not_null, *(limit.path for limit in rules.text_limits)):
             if path[0] in schema.names and kind_at(row, path) is None:
                 raise UncertainCheckError(f"{path_text(path)} is not written")
         self._not_null = rules.not_null
         self._nested = [path for path in rules.nested_not_null if path[0] in schema.names]
-        self._limits = [each for each in rules.text_limits if each.path[0] in schema.names]
+        self._limits = [limit for limit in rules.text_limits if limit.path[0] in schema.names]
         self._checks = [(name, parse_check(text, schema)) for name, text in rules.checks]
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """Return the rows as the table has them, and the reasons of rows that may not be in it, by row number.
+        """Return the rows with padded texts of `CHAR(n)`, and by row number the reason of each row that breaks a rule.
 
-        A text of `CHAR(n)` is padded before constraints are checked.
+        Texts are padded before constraints are checked.
         """
-        found: dict[int, str] = {}
+        reasons: dict[int, str] = {}
         too_long: dict[str, pa.BooleanArray] = {}
         columns = list(batch.columns)
         for limit in self._limits:
@@ -132,21 +132,21 @@ class RowRules:
         batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
         for name, check in self._checks:
             passed = pc.fill_null(check(batch), False)
-            _note(found, pc.invert(passed), f"the constraint {name} does not hold")
+            _note(reasons, pc.invert(passed), f"the constraint {name} does not hold")
         for reason, marks in too_long.items():
-            _note(found, marks, reason)
+            _note(reasons, marks, reason)
         for path in self._nested:
-            _note(found, nulls_within(batch.column(path[0]), path[1:]), f"the field {path_text(path)} is NOT NULL")
+            _note(reasons, nulls_within(batch.column(path[0]), path[1:]), f"the field {path_text(path)} is NOT NULL")
         for name in self._not_null:
             column = batch.column(name)
             if column.null_count:
-                _note(found, column.is_null(), f"the column {name} is NOT NULL")
-        return batch, found
+                _note(reasons, column.is_null(), f"the column {name} is NOT NULL")
+        return batch, reasons
 
 
-def _note(found: dict[int, str], rows: pa.BooleanArray, reason: str) -> None:
+def _note(reasons: dict[int, str], rows: pa.BooleanArray, reason: str) -> None:
     if rows.true_count:
-        found.update(dict.fromkeys(pc.indices_nonzero(rows).to_pylist(), reason))
+        reasons.update(dict.fromkeys(pc.indices_nonzero(rows).to_pylist(), reason))
 
 
 def parse_check(text: str, schema: pa.Schema) -> _Check:
@@ -175,34 +175,32 @@ class _Parser:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise UncertainCheckError("too deep")
-        found = self._all_of()
-        while self._takes("or"):
-            found = _joined(pc.or_kleene, found, self._all_of())
+        check = self._chain("or", pc.or_kleene, lambda: self._chain("and", pc.and_kleene, self._negated))
         self._depth -= 1
-        return found
+        return check
+
+    def _chain(self, word: str, by: Callable[[pa.Array, pa.Array], pa.Array], operand: Callable[[], _Check]) -> _Check:
+        check = operand()
+        while self._takes(word):
+            check = _joined(by, check, operand())
+        return check
 
     def expect_end(self) -> None:
         if self._at < len(self._tokens):
             raise UncertainCheckError(f"{self._tokens[self._at][1]!r} is not expected")
 
-    def _all_of(self) -> _Check:
-        found = self._negated()
-        while self._takes("and"):
-            found = _joined(pc.and_kleene, found, self._negated())
-        return found
-
     def _negated(self) -> _Check:
-        turns = 0
+        negations = 0
         while self._takes("not"):
-            turns += 1
-        found = self._condition()
-        return _not(found) if turns % 2 else found
+            negations += 1
+        check = self._condition()
+        return _not(check) if negations % 2 else check
 
     def _condition(self) -> _Check:
         if self._takes("("):
-            found = self.either()
+            check = self.either()
             self._expect(")")
-            return found
+            return check
         kind, token = self._peek()
         if kind == "name" and token.lower() not in _WORDS:
             return self._of_column(self._column())
@@ -214,21 +212,21 @@ class _Parser:
         if self._takes("is"):
             negated = self._takes("not")
             self._expect("null")
-            asked = pc.is_valid if negated else pc.is_null
-            return lambda batch: asked(batch.column(name))
+            predicate = pc.is_valid if negated else pc.is_null
+            return lambda batch: predicate(batch.column(name))
         negated = self._takes("not")
         if self._takes("in"):
-            found = self._one_of(name)
+            check = self._one_of(name)
         elif self._takes("between"):
             low = self._literal()
             self._expect("and")
             bounds = _compare(self._schema, name, ">=", low), _compare(self._schema, name, "<=", self._literal())
-            found = _joined(pc.and_kleene, *bounds)
+            check = _joined(pc.and_kleene, *bounds)
         elif negated:
             raise UncertainCheckError("NOT is not expected")
         else:
             return _compare(self._schema, name, self._operator(), self._literal())
-        return _not(found) if negated else found
+        return _not(check) if negated else check
 
     def _one_of(self, name: str) -> _Check:
         self._expect("(")
@@ -317,15 +315,15 @@ def _compare(schema: pa.Schema, name: str, operator: str, literal: int | Decimal
         if not fits:
             raise UncertainCheckError(f"{name} is {kind}, compared with {literal!r}")
         return lambda batch: compared(batch.column(name), pa.scalar(literal))
-    most = _LARGEST_CERTAIN.get(kind)
-    if most is not None and -most <= literal <= most:
+    limit = _LARGEST_CERTAIN.get(kind)
+    if limit is not None and -limit <= literal <= limit:
         number = pa.scalar(float(literal))
         above = operator in (">", ">=", "<>", "!=")
 
         def floating(batch: pa.RecordBatch) -> pa.Array:
             column = batch.column(name).cast(pa.float64())
-            found = compared(column, number)
-            return pc.or_kleene(found, pc.is_nan(column)) if above else found
+            result = compared(column, number)
+            return pc.or_kleene(result, pc.is_nan(column)) if above else result
 
         return floating
     if pa.types.is_integer(kind) and isinstance(literal, int) and -(2**63) <= literal < 2**63:

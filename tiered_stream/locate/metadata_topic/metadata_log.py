@@ -53,7 +53,7 @@ _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 500
 _MAX_READERS = 4
 """Number of metadata partitions that are read in parallel."""
-_MIN_SCAN_RECORDS = 100_000
+_MIN_SCAN_RECORDS = 60_000
 """Number of records from which starting the compiled scan costs less than reading them in plain Python."""
 _MIN_SNAPSHOT_RECORDS = 1_000
 """Minimum number of new records of a metadata partition for which its snapshot is written."""
