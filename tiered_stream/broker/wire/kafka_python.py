@@ -38,6 +38,7 @@ from tiered_stream.process.single_flight import SingleFlightCache
 __all__ = [
     "AbstractHostLogin",
     "AbstractTokenProvider",
+    "ApiKey",
     "ConnectionManager",
     "NetworkSelector",
     "OwnRequest",

@@ -6,7 +6,7 @@ Producers and admin clients must connect to the brokers.
 
 from __future__ import annotations
 
-from kafka.protocol.api_key import ApiKey
+from tiered_stream.broker.wire.kafka_python import ApiKey
 
 FETCH, METADATA, FIND_COORDINATOR = ApiKey.Fetch, ApiKey.Metadata, ApiKey.FindCoordinator
 SASL_HANDSHAKE, API_VERSIONS = ApiKey.SaslHandshake, ApiKey.ApiVersions
