@@ -167,6 +167,7 @@ def test_the_log_format_knows_nobody() -> None:
 
 def test_each_library_is_imported_in_its_place() -> None:
     assert users_of("boto3") == {"storage/s3_store.py"}
+    assert users_of("obstore") == {"storage/cloud_store.py", "storage/azure.py", "storage/gcs.py"}
     assert users_of("opentelemetry") == {"observe/open_telemetry.py"}
     spark_users = {"spark", "observe", "delta", "verification", "replay", "ingest", "cli", "worker_daemon", "pythons"}
     assert {package(path) for path in users_of("pyspark")} <= spark_users
@@ -187,7 +188,7 @@ def test_each_library_is_imported_in_its_place() -> None:
         ("tiered_stream.delta.landing.land", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
         ("tiered_stream.verification.sums_source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
         ("tiered_stream.verification.verify_table", {"boto3", "botocore", "numba", "deltalake"}),
-        ("tiered_stream.read.split_reader", {"pyspark", "boto3", "kafka", "urllib3"}),
+        ("tiered_stream.read.split_reader", {"pyspark", "boto3", "kafka", "obstore", "urllib3"}),
         ("tiered_stream.cli", {"pyspark", "boto3", "numba", "pyarrow", "kafka"}),
         ("tiered_stream.inspection.tier_contents", {"pyspark", "boto3", "numba"}),
         ("tiered_stream.inspection.read_plan", {"pyspark", "boto3"}),

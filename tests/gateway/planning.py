@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from tests.gateway.made_up_cluster import BYTES, OFFSETS, TOPIC
 from tests.gateway.running import RunningGateway
-from tests.stack.processes import ServiceProcess, free_ports
+from tests.stack.processes import ServiceProcess, free_ports, listens
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import OffsetRange, TopicPartition
@@ -55,8 +54,3 @@ def locate_all(gateway: RunningGateway, partitions: int, segments: int, times: i
         locator = BrokerLocator(client, IsolationLevel.READ_COMMITTED, part_bytes=SPLIT_BYTES)
         wanted = {TopicPartition(TOPIC, number): OffsetRange(0, segments * OFFSETS) for number in range(partitions)}
         return [sum(map(len, locator.locate(wanted).values())) for _ in range(times)]
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -576,21 +576,29 @@ def test_properties_that_do_not_say_where_the_segments_are_are_refused(named: di
 
 @pytest.mark.parametrize("named", [{}, {"remote.log.storage.manager.class.name": AIVEN_PLUGIN}])
 @pytest.mark.parametrize(
-    ("backend", "place"),
+    ("backend", "place", "uri"),
     [
-        ("gcs.GcsStorage", "gcs.bucket.name"),
-        ("azure.AzureBlobStorage", "azure.container.name"),
-        (None, "gcs.bucket.name"),
+        ("s3.S3Storage", "s3.bucket.name", "s3://tier"),
+        ("gcs.GcsStorage", "gcs.bucket.name", "gs://tier"),
+        ("azure.AzureBlobStorage", "azure.container.name", "az://tier"),
+        (None, "gcs.bucket.name", "gs://tier"),
     ],
 )
-def test_a_backend_that_is_not_read_is_refused_and_not_read_through_the_brokers(
-    backend: str | None, place: str, named: dict[str, str]
+def test_the_properties_of_each_backend_say_where_the_segments_are(
+    backend: str | None, place: str, uri: str, named: dict[str, str]
 ) -> None:
-    pasted = {f"rsm.config.storage.{place}": "bucket", "rsm.config.chunk.size": "4194304", **named}
+    pasted = {f"rsm.config.storage.{place}": "tier", "rsm.config.chunk.size": "4194304", **named}
     if backend:
         pasted["rsm.config.storage.backend.class"] = f"io.aiven.kafka.tieredstorage.storage.{backend}"
-    said = refusal({**TOPIC, **pasted})
-    assert "Google's" in said and "rsm.config.storage." in said
+    assert stream(**pasted).storage.uri == uri
+
+
+def test_a_backend_that_is_not_read_is_refused_and_not_read_through_the_brokers() -> None:
+    pasted = {
+        "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.hdfs.HdfsStorage",
+        "rsm.config.storage.hdfs.root": "/tier",
+    }
+    assert "rsm.config.storage.backend.class" in refusal({**TOPIC, **pasted})
     assert stream(**pasted, **{"remote.log.locator": "none"}).locator == "none"
 
 

@@ -27,6 +27,17 @@ HONOURED: dict[str, tuple[str, Callable[[StorageOptions], object], object]] = {
     "storage.aws.access.key.id": ("id", lambda read: read.access_key_id, "id"),
     "storage.aws.secret.access.key": (SECRET, lambda read: read.secret_access_key, SECRET),
     "storage.aws.session.token": (SECRET, lambda read: read.session_token, SECRET),
+    "storage.gcs.bucket.name": ("tier", lambda read: read.uri, "gs://tier"),
+    "storage.gcs.credentials.default": ("true", lambda read: read.gcs_credentials_path, None),
+    "storage.gcs.credentials.json": (SECRET, lambda read: read.gcs_credentials_json, SECRET),
+    "storage.gcs.credentials.path": ("/key.json", lambda read: read.gcs_credentials_path, "/key.json"),
+    "storage.gcs.endpoint.url": ("http://gcs:4443", lambda read: read.gcs_endpoint_url, "http://gcs:4443"),
+    "storage.azure.container.name": ("tier", lambda read: read.uri, "az://tier"),
+    "storage.azure.account.name": ("mine", lambda read: read.azure_account_name, "mine"),
+    "storage.azure.account.key": (SECRET, lambda read: read.azure_account_key, SECRET),
+    "storage.azure.sas.token": (SECRET, lambda read: read.azure_sas_token, SECRET),
+    "storage.azure.connection.string": (SECRET, lambda read: read.azure_connection_string, SECRET),
+    "storage.azure.endpoint.url": ("http://az:1/mine", lambda read: read.azure_endpoint_url, "http://az:1/mine"),
     "storage.root": ("/tier", lambda read: read.uri, "file:///tier"),
     "key.prefix": ("p/", lambda read: read.rsm_config["key.prefix"], "p/"),
 }
@@ -62,7 +73,7 @@ def test_each_setting_of_the_plugins_page_is_honoured_or_without_effect_or_refus
     "name,value,said",
     [
         ("segment.format", "iceberg", "only kafka is read"),
-        ("storage.backend.class", "io.aiven.kafka.tieredstorage.storage.gcs.GcsStorage", "not Google's or Azure's"),
+        ("storage.backend.class", "io.aiven.kafka.tieredstorage.storage.hdfs.HdfsStorage", "only S3's, Google's and"),
         ("storage.aws.credentials.file", "/etc/aws", "the file is not read: give remote.storage.aws.access.key.id"),
         ("storage.aws.certificate.check.enabled", "false", "AWS_CA_BUNDLE"),
         ("storage.proxy.host", "socks", "SOCKS proxies are not spoken"),
@@ -77,9 +88,9 @@ def test_who_gives_credentials_or_a_place_in_the_readers_own_options_may_paste_t
     keys = {"storage__aws__access__key__id": "id", "storage__aws__secret__access__key": "secret"}
     for name in ("storage.aws.credentials.file", "storage.aws.credentials.provider.class"):
         assert parsed(name, "a", **keys).access_key_id == "id"
-    for name in ("storage.backend.class", "storage.gcs.bucket.name", "storage.azure.sas.token"):
-        assert parsed(name, "a", storage__uri="s3://copy").uri == "s3://copy"
-        parse_storage_options({**PLUGIN, f"rsm.config.{name}": "a", "kafka.remote.storage.fetcher.class": "my.Fetcher"})
+    name = "storage.backend.class"
+    assert parsed(name, "a", storage__uri="s3://copy").uri == "s3://copy"
+    parse_storage_options({**PLUGIN, f"rsm.config.{name}": "a", "kafka.remote.storage.fetcher.class": "my.Fetcher"})
 
 
 def test_key_pairs_by_any_id_are_known() -> None:

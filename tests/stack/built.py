@@ -63,3 +63,10 @@ def run_build(command: Sequence[str], folder: Path, environment: Mapping[str, st
     )
     if done.returncode:
         raise StackError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def check_module(built_of: str, program: str, version: str, checksum: str) -> None:
+    """Raises StackError: a Go program is built of another module, by what `go version -m` says."""
+    module = next((line.split() for line in built_of.splitlines() if line.split()[:1] == ["mod"]), [])
+    if module[2:] != [version, checksum]:
+        raise StackError(f"{program} is built of {' '.join(module[1:])}, not of {version} {checksum}: refused")

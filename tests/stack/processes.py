@@ -39,6 +39,12 @@ def free_ports(count: int) -> list[int]:
     raise StackError(f"no {count} free ports in {PORTS}")
 
 
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections at this port of 127.0.0.1."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = LONG, pause: float = 0.2) -> None:
     """Ask `condition` until it holds.
 

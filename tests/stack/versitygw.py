@@ -9,8 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.stack.built import built, built_folder, missing_program, run_build
-from tests.stack.errors import StackError
+from tests.stack.built import built, built_folder, check_module, missing_program, run_build
 from tests.stack.s3_client import REGION
 from tests.stack.s3_server import S3Server
 
@@ -36,14 +35,8 @@ def versitygw_executable() -> Path:
 
 def _build(folder: Path) -> None:
     run_build(["go", "install", "-buildvcs=false", f"{MODULE}@{VERSION}"], folder, {"GOBIN": str(folder)})
-    check_module(subprocess.check_output(["go", "version", "-m", f"{folder}/versitygw"], text=True))
-
-
-def check_module(built_of: str) -> None:
-    """Raises StackError: the program is built of another module, by what `go version -m` says."""
-    module = next((line.split() for line in built_of.splitlines() if line.split()[:1] == ["mod"]), [])
-    if module[2:] != [VERSION, CHECKSUM]:
-        raise StackError(f"versitygw is built of {' '.join(module[1:])}, not of {VERSION} {CHECKSUM}: refused")
+    built_of = subprocess.check_output(["go", "version", "-m", f"{folder}/versitygw"], text=True)
+    check_module(built_of, "versitygw", VERSION, CHECKSUM)
 
 
 class VersityGateway(S3Server):

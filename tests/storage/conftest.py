@@ -4,13 +4,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import obstore
 import pytest
 
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.azure import AzureContainer
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 
 if TYPE_CHECKING:
+    from obstore.store import AzureStore
+
+    from tests.stack.azurite import Azurite
+    from tests.stack.fake_gcs import FakeGcs
     from tests.stack.s3proxy import S3Proxy
 
 StoreOf = Callable[[dict[str, bytes]], ObjectStore]
@@ -45,19 +51,80 @@ def s3_options(proxy: S3Proxy, uri: str, **others: object) -> StorageOptions:
     )
 
 
-@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.stack)])
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """Azure Blob Storage's emulator, with the container `contract`."""
+    from tests.stack.azurite import Azurite, why_no_azurite
+
+    if missing := why_no_azurite():
+        pytest.skip(missing)
+    server = Azurite(tmp_path_factory.mktemp("azurite"))
+    try:
+        server.start()
+        server.create_container("contract")
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
+    """A stand-in for Google Cloud Storage, with the bucket `contract`."""
+    from tests.stack.fake_gcs import FakeGcs, why_no_fake_gcs
+
+    if missing := why_no_fake_gcs():
+        pytest.skip(missing)
+    server = FakeGcs(tmp_path_factory.mktemp("fake-gcs"))
+    try:
+        server.start()
+        server.create_bucket("contract")
+        yield server
+    finally:
+        server.stop()
+
+
+_SERVICES = [pytest.param(name, marks=pytest.mark.stack) for name in ("s3", "azure", "gcs")]
+
+
+@pytest.fixture(params=["file", *_SERVICES])
 def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> StoreOf:
     """Each store in turn, for the contract that all of them keep."""
-    if request.param == "file":
-        return lambda objects: _filled(tmp_path, objects, StorageOptions(uri=tmp_path.as_uri()))
-    proxy = request.getfixturevalue("s3proxy")
-    bucket = proxy.base_dir / "contract"
-    folder = bucket / "some prefix" / tmp_path.name
-    return lambda objects: _filled(folder, objects, s3_options(proxy, f"s3://contract/some prefix/{tmp_path.name}/"))
+    root = f"some prefix/{tmp_path.name}"
+    match request.param:
+        case "s3":
+            proxy: S3Proxy = request.getfixturevalue("s3proxy")
+            options = s3_options(proxy, f"s3://contract/{root}/")
+            return lambda objects: _filled(proxy.base_dir / "contract" / root, objects, options)
+        case "azure":
+            server: Azurite = request.getfixturevalue("azurite")
+            azure = StorageOptions(**server.options(), uri=f"az://contract/{root}")  # type: ignore[arg-type]
+            client = AzureContainer(azure).connect(60)
+            return lambda objects: _put(open_store(azure), client, root, objects)
+        case "gcs":
+            google: FakeGcs = request.getfixturevalue("fake_gcs")
+            gcs = StorageOptions(**google.options(), uri=f"gs://contract/{root}")  # type: ignore[arg-type]
+            return lambda objects: _uploaded(open_store(gcs), google, root, objects)
+    return lambda objects: _filled(tmp_path, objects, StorageOptions(uri=tmp_path.as_uri()))
 
 
-def _filled(folder: Path, objects: dict[str, bytes], options: StorageOptions) -> ObjectStore:
+def _put(store: ObjectStore, client: AzureStore, root: str, objects: dict[str, bytes]) -> ObjectStore:
+    for key, data in objects.items():
+        obstore.put(client, f"{root}/{key}", data)
+    return store
+
+
+def _uploaded(store: ObjectStore, server: FakeGcs, root: str, objects: dict[str, bytes]) -> ObjectStore:
+    for key, data in objects.items():
+        server.upload("contract", f"{root}/{key}", data)
+    return store
+
+
+def _written(folder: Path, objects: dict[str, bytes]) -> None:
     for key, data in objects.items():
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
         (folder / key).write_bytes(data)
+
+
+def _filled(folder: Path, objects: dict[str, bytes], options: StorageOptions) -> ObjectStore:
+    _written(folder, objects)
     return open_store(options)

@@ -65,8 +65,16 @@ class S3Access:
 class StorageOptions(S3Access):
     """Place of the tiered objects, and settings for access to them."""
 
+    azure_account_name: str | None = of(remote.AZURE_ACCOUNT_NAME)
+    azure_account_key: str | None = of(remote.AZURE_ACCOUNT_KEY)
+    azure_sas_token: str | None = of(remote.AZURE_SAS_TOKEN)
+    azure_connection_string: str | None = of(remote.AZURE_CONNECTION_STRING)
+    azure_endpoint_url: str | None = of(remote.AZURE_ENDPOINT_URL)
+    gcs_credentials_path: str | None = of(remote.GCS_CREDENTIALS_PATH)
+    gcs_credentials_json: str | None = of(remote.GCS_CREDENTIALS_JSON)
+    gcs_endpoint_url: str | None = of(remote.GCS_ENDPOINT_URL)
     uri: str | None = of(remote.STORAGE_URI)
-    """`s3://bucket/prefix` or `file:///folder`; None: no storage is configured."""
+    """URI of a bucket, of a container or of a folder, with a prefix; None: no storage is configured."""
     layout: StorageLayout = StorageLayout.LOCAL
     connect_timeout_ms: int = of(spark.CONNECT_TIMEOUT_MS)
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
@@ -393,7 +401,7 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     layout = chosen_layout(given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER), checked, prefix)
     if layout is StorageLayout.AIVEN:
         check_plugin_properties(checked, prefix, has)
-        # The plugin's S3 settings have the names of our options without `remote.`.
+        # The plugin's settings for storages have the names of our options without `remote.`.
         given = given.with_defaults({f"remote.{name}": value for name, value in rsm_config.items()})
     if uri := plugin_uri(layout, rsm_config):
         given = given.with_defaults({remote.STORAGE_URI.name.lower(): uri})

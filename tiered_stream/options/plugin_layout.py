@@ -58,6 +58,10 @@ def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | No
             return Path(folder, "kafka-tiered-storage").absolute().as_uri()
         case StorageLayout.AIVEN, {"storage.s3.bucket.name": bucket}:
             return f"s3://{bucket}"
+        case StorageLayout.AIVEN, {"storage.gcs.bucket.name": bucket}:
+            return f"gs://{bucket}"
+        case StorageLayout.AIVEN, {"storage.azure.container.name": container}:
+            return f"az://{container}"
         case StorageLayout.AIVEN, {"storage.root": folder}:
             return Path(folder).absolute().as_uri()
     return None

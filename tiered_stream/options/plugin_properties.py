@@ -28,6 +28,17 @@ _HONOURED = {
     "storage.aws.access.key.id": "As `remote.storage.aws.access.key.id`.",
     "storage.aws.secret.access.key": "As `remote.storage.aws.secret.access.key`.",
     "storage.aws.session.token": "As `remote.storage.aws.session.token`.",
+    "storage.gcs.bucket.name": "The bucket in Google's storage.",
+    "storage.gcs.credentials.default": "Google's application default credentials are used, unless others are given.",
+    "storage.gcs.credentials.json": "As `remote.storage.gcs.credentials.json`.",
+    "storage.gcs.credentials.path": "As `remote.storage.gcs.credentials.path`.",
+    "storage.gcs.endpoint.url": "As `remote.storage.gcs.endpoint.url`.",
+    "storage.azure.container.name": "The container in Azure's storage.",
+    "storage.azure.account.name": "As `remote.storage.azure.account.name`.",
+    "storage.azure.account.key": "As `remote.storage.azure.account.key`.",
+    "storage.azure.sas.token": "As `remote.storage.azure.sas.token`.",
+    "storage.azure.connection.string": "As `remote.storage.azure.connection.string`.",
+    "storage.azure.endpoint.url": "As `remote.storage.azure.endpoint.url`.",
     "storage.root": "The folder, of the plugin's file system storage.",
     "key.prefix": "What the keys of all objects begin with.",
     "encryption.key.pairs": "The ids of the key pairs by which segments may have been encrypted.",
@@ -39,6 +50,7 @@ _NO_EFFECT = {
         encryption.key.pair.id""",
     "it concerns uploads": """
         encryption.key.pairs.*.public.key.file storage.overwrite.enabled storage.s3.legacy.md5.plugin.enabled
+        storage.azure.upload.block.size storage.gcs.resumable.upload.chunk.size
         storage.s3.multipart.upload.part.size storage.s3.storage.class upload.rate.limit.bytes.per.second""",
     "it concerns the broker's caches, metrics and log": """
         fetch.chunk.cache.class fetch.chunk.cache.get.timeout.ms fetch.chunk.cache.path
@@ -54,6 +66,8 @@ _NO_EFFECT = {
         iceberg.catalog.class iceberg.catalog.* iceberg.namespace structure.provider.class structure.provider.*""",
 }
 _S3 = "io.aiven.kafka.tieredstorage.storage.s3.S3Storage"
+_GOOGLE = "io.aiven.kafka.tieredstorage.storage.gcs.GcsStorage"
+_AZURE = "io.aiven.kafka.tieredstorage.storage.azure.AzureBlobStorage"
 _FOLDER = "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage"
 _CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 _CREDENTIALS = (
@@ -65,21 +79,13 @@ _PROXIES = {
     "environment variable HTTPS_PROXY": """
         storage.proxy.host storage.proxy.port storage.proxy.username storage.proxy.password"""
 }
-_OTHER_BACKENDS = {
-    "Google's and Azure's storage are not read: see `storage.backend.class`": """
-        storage.gcs.bucket.name storage.gcs.credentials.default storage.gcs.credentials.json
-        storage.gcs.credentials.path storage.gcs.endpoint.url storage.gcs.resumable.upload.chunk.size
-        storage.azure.account.key storage.azure.account.name storage.azure.connection.string
-        storage.azure.container.name storage.azure.endpoint.url storage.azure.sas.token
-        storage.azure.upload.block.size"""
-}
 _REFUSED = (
     KnownProperty(
         "storage.backend.class", Use.REFUSED,
-        f"only S3 and folders are read, and not Google's or Azure's storage. If the objects can also be read by S3's "
-        f"protocol, say where by {STORAGE_URI.name}; else give a class of your own in {FETCHER_CLASS.name}, or read "
-        "everything through the brokers by remote.log.locator=none",
-        accepted=(_S3, _FOLDER), replaced_by=_PLACES,
+        "only S3's, Google's and Azure's storage and folders are read. If the objects can also be read as in S3, say "
+        f"where by {STORAGE_URI.name}; else give a class of your own in {FETCHER_CLASS.name}, or read everything "
+        "through the brokers by remote.log.locator=none",
+        accepted=(_S3, _GOOGLE, _AZURE, _FOLDER), replaced_by=_PLACES,
     ),
     KnownProperty(
         "segment.format", Use.REFUSED, "only `kafka` is read: with `iceberg`, read the Iceberg table",
@@ -107,7 +113,6 @@ PLUGIN_PROPERTIES = {
         *properties_of(Use.NO_EFFECT, _NO_EFFECT),
         *_REFUSED,
         *properties_of(Use.REFUSED, _PROXIES),
-        *properties_of(Use.REFUSED, _OTHER_BACKENDS, _PLACES),
     )
 }
 """All plugin properties by name, without the broker's prefix, which is `rsm.config.` by default."""

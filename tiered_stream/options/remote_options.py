@@ -81,7 +81,10 @@ TOPIC_ID = optional(
     "id is data loss.",
 )  # fmt: skip
 STORAGE_URI = optional(
-    "remote.storage.uri", types.storage_uri, "Place of the segments: `s3://bucket/prefix`, `file:///folder`."
+    "remote.storage.uri",
+    types.storage_uri,
+    "Place of the segments: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` (or "
+    "`abfss://container@account.dfs.core.windows.net/prefix`), `file:///folder`.",
 )
 LAYOUT = optional(
     "remote.storage.layout", types.choice(StorageLayout),
@@ -101,6 +104,34 @@ SECRET_ACCESS_KEY = optional(
     "remote.storage.aws.secret.access.key", types.text, "Secret key of these credentials.", secret=True
 )
 SESSION_TOKEN = optional("remote.storage.aws.session.token", types.text, "Token of temporary credentials.", secret=True)
+AZURE_ACCOUNT_NAME = optional(
+    "remote.storage.azure.account.name", types.text, "The storage account of the container, unless the URI names it."
+)
+AZURE_ACCOUNT_KEY = optional(
+    "remote.storage.azure.account.key", types.text,
+    "Key of the storage account; without it, and without the two options below, Azure's own chain of credentials is "
+    "used: environment, workload identity, managed identity.", secret=True,
+)  # fmt: skip
+AZURE_SAS_TOKEN = optional(
+    "remote.storage.azure.sas.token", types.text, "Shared access signature that grants reading.", secret=True
+)
+AZURE_CONNECTION_STRING = optional(
+    "remote.storage.azure.connection.string", types.text,
+    "Connection string with the account, and with its key or a shared access signature.", secret=True,
+)  # fmt: skip
+AZURE_ENDPOINT_URL = optional(
+    "remote.storage.azure.endpoint.url", types.http_url, "URL of the account's blob service, if it is not Azure's own."
+)
+GCS_CREDENTIALS_PATH = optional(
+    "remote.storage.gcs.credentials.path", types.text,
+    "Google credentials file, on every executor; without it, Google's application default credentials are used.",
+)  # fmt: skip
+GCS_CREDENTIALS_JSON = optional(
+    "remote.storage.gcs.credentials.json", types.text, "Content of a service account's key file.", secret=True
+)
+GCS_ENDPOINT_URL = optional(
+    "remote.storage.gcs.endpoint.url", types.http_url, "URL of a service other than Google's own."
+)
 SIGNED_HOSTS: Option[tuple[str, ...]] = Option(
     "remote.signed.location.hosts", types.http_hosts, (), "",
     "Hosts to which signed locations may lead, in addition to the hosts of the storage in the options above (AWS's, if "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.object_store import ObjectStore
 
@@ -34,7 +35,27 @@ def open_store(options: StorageOptions) -> ObjectStore:
         from tiered_stream.storage.s3_store import open_s3_store
 
         return open_s3_store(options, bucket=uri.netloc, prefix=uri.path)
+    if uri.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES):
+        return _open_cloud_store(options, uri)
     raise ConfigurationError(
-        f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix and file:///folder are. For "
+        f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
+        "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix and file:///folder are. For "
         "another storage give a class of your own in kafka.remote.storage.fetcher.class"
     )
+
+
+def _open_cloud_store(options: StorageOptions, uri: SplitResult) -> ObjectStore:
+    """Open a store in Google's or Azure's storage; raises as `open_store`."""
+    # Imported here, because obstore takes long to import, and other stores do not need it.
+    from tiered_stream.storage.cloud_store import CloudStore
+    from tiered_stream.storage.request_time import RequestTimeouts
+
+    path = uri.path.strip("/")
+    root = f"{path}/" if path else ""
+    if uri.scheme == GOOGLE_SCHEME:
+        from tiered_stream.storage.gcs import GoogleBucket
+
+        return CloudStore(GoogleBucket(options, uri.netloc), root, RequestTimeouts.of(options))
+    from tiered_stream.storage.azure import AzureContainer
+
+    return CloudStore(AzureContainer(options), root, RequestTimeouts.of(options))

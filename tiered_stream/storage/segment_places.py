@@ -20,12 +20,13 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.manifest import parse_manifest
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
 from tiered_stream.storage.fetcher import Misplacement
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 
-_S3_SCHEMES = ("s3", "s3a")
+_BUCKET_SCHEMES = ("s3", "s3a", GOOGLE_SCHEME, *AZURE_SCHEMES)
 _KEYS_PER_LISTING = 1000
 """Number of keys that one listing request returns."""
 _MAX_LISTINGS = 32
@@ -165,14 +166,14 @@ def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterato
 def _path_in_bucket(storage: StorageOptions) -> str:
     """Return the path after the bucket in the settings' URI, with a slash at its end; empty if there is none."""
     parts = urlsplit(storage.uri or "")
-    path = parts.path.strip("/") if parts.scheme in _S3_SCHEMES else ""
+    path = parts.path.strip("/") if parts.scheme in _BUCKET_SCHEMES else ""
     return f"{path}/" if path else ""
 
 
 def _root(storage: StorageOptions) -> str:
     """Return the URI of the whole bucket; a folder's URI is returned unchanged."""
     parts = urlsplit(storage.uri or "")
-    return f"{parts.scheme}://{parts.netloc}" if parts.scheme in _S3_SCHEMES else storage.uri or ""
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme in _BUCKET_SCHEMES else storage.uri or ""
 
 
 def _next_place(store: ObjectStore, root: str, after: str, limit: Limit) -> tuple[Place | None, str | None]:

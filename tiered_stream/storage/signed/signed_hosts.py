@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import cloud_endpoint
 
 _MAX_URL = 16 << 10
 # Userinfo, fragments, blanks and backslashes are not allowed: two URL parsers could read them differently.
@@ -131,11 +132,13 @@ class SignedHosts:
 def signed_hosts(options: StorageOptions) -> SignedHosts:
     """Return the allowed hosts: the user's list, and the storage's endpoint with and without the bucket before it.
 
-    Without an endpoint, AWS's host names of the bucket are allowed.
+    For S3 without an endpoint, AWS's host names of the bucket are allowed. Raises: the errors of `cloud_endpoint`.
     """
     uri, endpoint = urlsplit(options.uri or "s3:"), options.s3_endpoint_url
     bucket = uri.netloc if uri.scheme in ("s3", "s3a") else None
     origins = [_origin_of(url) for url in options.signed_hosts]
+    if (cloud := cloud_endpoint(options)) is not None:
+        return SignedHosts((*origins, _origin_of(cloud)), None)
     if endpoint is not None:
         origins += [_origin_of(endpoint), _origin_of(endpoint, subdomain=f"{bucket or '*'}.")]
     return SignedHosts(tuple(origins), bucket if endpoint is None else None)

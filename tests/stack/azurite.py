@@ -1,0 +1,88 @@
+"""Azurite: Microsoft's own emulator of Azure Blob Storage, a Node.js program of npm."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import urllib.request
+from email.utils import formatdate
+from pathlib import Path
+
+from tests.stack.built import built, built_folder, missing_program, run_build
+from tests.stack.errors import StackError
+from tests.stack.processes import ServiceProcess, free_ports, listens
+
+VERSION = "3.35.0"
+INTEGRITY = "sha512-GzKmi+/5U0baNRjEEVtBMLpLuIKEJ0uSh0VWBzOI4qe4f5ziJyoZQmcTO7QhxZTF6+rphj7TZS3PtJY7uiiacA=="
+"""Of the package, as npm's lock files have it."""
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The emulator's well-known account and its key."""
+_API_VERSION = "2021-08-06"
+
+
+def why_no_azurite() -> str | None:
+    """What keeps it from running here; None: nothing does."""
+    return None if built_folder("azurite", VERSION).exists() else missing_program("npm")
+
+
+def _build(folder: Path) -> None:
+    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", f"azurite@{VERSION}"]
+    run_build(command, folder)
+    installed = json.loads((folder / "package-lock.json").read_text())["packages"]["node_modules/azurite"]
+    if installed["integrity"] != INTEGRITY:
+        raise StackError(f"azurite {VERSION} is {installed['integrity']}, not {INTEGRITY}: refused")
+
+
+class Azurite:
+    """One server, whose blobs are in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (self.port,) = free_ports(1)
+        self._process: ServiceProcess | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the account."""
+        return f"http://127.0.0.1:{self.port}/{ACCOUNT}"
+
+    def options(self) -> dict[str, str]:
+        """The fields of `StorageOptions` with which a container is read."""
+        return {"azure_account_name": ACCOUNT, "azure_account_key": KEY, "azure_endpoint_url": self.endpoint}
+
+    def start(self) -> None:
+        """Start it and wait until it listens."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        program = built("azurite", VERSION, _build) / "node_modules" / ".bin" / "azurite-blob"
+        command = [
+            str(program), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self.folder),
+            "--silent", "--disableTelemetry", "--skipApiVersionCheck",
+        ]  # fmt: skip
+        self._process = ServiceProcess("azurite", command, self.folder / "azurite.log")
+        self._process.start(lambda: listens(self.port))
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop(grace=10.0)
+
+    def create_container(self, name: str) -> None:
+        """Create a container, by a request that is signed with the account's key (Azure: Shared Key)."""
+        date = formatdate(usegmt=True)
+        headers = f"x-ms-date:{date}\nx-ms-version:{_API_VERSION}\n"
+        no_other_headers = "\n" * 12
+        signed = f"PUT{no_other_headers}{headers}/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
+        signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), signed.encode(), hashlib.sha256)).decode()
+        request = urllib.request.Request(
+            f"{self.endpoint}/{name}?restype=container",
+            method="PUT",
+            headers={
+                "x-ms-date": date,
+                "x-ms-version": _API_VERSION,
+                "Authorization": f"SharedKey {ACCOUNT}:{signature}",
+                "Content-Length": "0",
+            },
+        )
+        urllib.request.urlopen(request).close()

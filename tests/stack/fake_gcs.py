@@ -1,0 +1,81 @@
+"""fake-gcs-server: Google Cloud Storage, in memory.
+
+It is a Go program. The pinned version is built once, by `go install`. It asks nobody for credentials.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+from tests.stack.built import built, built_folder, check_module, missing_program, run_build
+from tests.stack.processes import ServiceProcess, free_ports, listens
+
+MODULE = "github.com/fsouza/fake-gcs-server"
+VERSION = "v1.56.1"
+CHECKSUM = "h1:K03sAvbLvDz4hAynpCCUqnNRp+ik9JFSvHbkD/wTPOU="
+"""Of the module, as `go.sum` has it; its dependencies are checked against the checksum database of Go."""
+
+
+def why_no_fake_gcs() -> str | None:
+    """What keeps it from running here; None: nothing does."""
+    return None if built_folder("fake-gcs-server", VERSION).exists() else missing_program("go")
+
+
+def _build(folder: Path) -> None:
+    run_build(["go", "install", "-buildvcs=false", f"{MODULE}@{VERSION}"], folder, {"GOBIN": str(folder)})
+    built_of = subprocess.check_output(["go", "version", "-m", f"{folder}/fake-gcs-server"], text=True)
+    check_module(built_of, "fake-gcs-server", VERSION, CHECKSUM)
+
+
+class FakeGcs:
+    """One server; its log is in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (self.port,) = free_ports(1)
+        self._process: ServiceProcess | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def credentials(self) -> str:
+        """The key of a service account that needs no token."""
+        nobody = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        return json.dumps({"gcs_base_url": self.endpoint, "disable_oauth": True, **nobody})
+
+    def options(self) -> dict[str, str]:
+        """The fields of `StorageOptions` with which a bucket is read."""
+        return {"gcs_credentials_json": self.credentials, "gcs_endpoint_url": self.endpoint}
+
+    def start(self) -> None:
+        """Start it and wait until it listens."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = [
+            str(built("fake-gcs-server", VERSION, _build) / "fake-gcs-server"), "-scheme", "http",
+            "-host", "127.0.0.1", "-port", str(self.port), "-public-host", f"127.0.0.1:{self.port}",
+            "-backend", "memory",
+        ]  # fmt: skip
+        self._process = ServiceProcess("fake-gcs-server", command, self.folder / "fake-gcs-server.log")
+        self._process.start(lambda: listens(self.port))
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop(grace=10.0)
+
+    def create_bucket(self, name: str) -> None:
+        self._post("storage/v1/b?project=any", json.dumps({"name": name}).encode(), "application/json")
+
+    def upload(self, bucket: str, key: str, data: bytes) -> None:
+        """Write an object, by the JSON API: the server does not take uploads by the XML API."""
+        query = urlencode({"uploadType": "media", "name": key})
+        self._post(f"upload/storage/v1/b/{bucket}/o?{query}", data, "application/octet-stream")
+
+    def _post(self, path: str, data: bytes, content_type: str) -> None:
+        headers = {"Content-Type": content_type}
+        urlopen(Request(f"{self.endpoint}/{path}", data, headers, method="POST")).close()

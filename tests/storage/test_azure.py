@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.stack.azurite import KEY, Azurite
+from tests.storage.scripted_http import ScriptedHttp, error
+from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageBucketNotFoundError
+from tiered_stream.model import ByteRange
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.open_store import open_store
+
+SECRET = "c2VjcmV0LXRoYXQtbm9ib2R5LW1heS1zZWU="
+RANGE = ByteRange(0, 1)
+
+
+def options(uri: str = "az://container/p", **others: str) -> StorageOptions:
+    return StorageOptions(uri=uri, **others)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("uri", "others", "endpoint"),
+    [
+        ("az://container/p", {"azure_account_name": "mine"}, "https://mine.blob.core.windows.net"),
+        ("abfss://container@mine.dfs.core.windows.net/p", {}, "https://mine.blob.core.windows.net"),
+        ("wasbs://container@mine.blob.core.windows.net/p", {}, "https://mine.blob.core.windows.net"),
+        ("az://container/p", {"azure_connection_string": "AccountName=mine;AccountKey=a2V5"}, "https://mine.blob"),
+    ],
+)
+def test_the_account_comes_from_the_uri_an_option_or_the_connection_string(
+    uri: str, others: dict[str, str], endpoint: str
+) -> None:
+    store = open_store(options(uri, azure_account_key=SECRET, **others))
+    assert store.describe("key") == "az://container/p/key"
+    url = store.signed_url("key", 60)
+    assert url is not None and url.startswith(f"{endpoint}") and "/container/p/key?" in url
+
+
+def test_a_container_without_an_account_names_the_option() -> None:
+    with pytest.raises(ConfigurationError, match="remote.storage.azure.account.name is missing.*'container'"):
+        open_store(options())
+
+
+def test_a_malformed_connection_string_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError, match="azure.connection.string is no connection string") as caught:
+        open_store(options(azure_connection_string=SECRET.strip("=")))
+    assert SECRET.strip("=") not in str(caught.value)
+
+
+def test_access_that_is_refused_names_options_and_role_but_no_secret() -> None:
+    with ScriptedHttp([error(403, "AuthenticationFailed")]) as server:
+        store = open_store(
+            options(azure_account_name="mine", azure_account_key=SECRET, azure_endpoint_url=f"{server.url}/mine")
+        )
+        with pytest.raises(StorageAccessError, match="403.*azure.account.key.*Storage Blob Data Reader") as caught:
+            store.get("key", RANGE)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.stack
+def test_a_missing_container_names_the_container_and_the_option(azurite: Azurite) -> None:
+    store = open_store(StorageOptions(**azurite.options(), uri="az://no-such-container"))  # type: ignore[arg-type]
+    with pytest.raises(StorageBucketNotFoundError, match=r"container no-such-container \(option remote.storage.uri\)"):
+        store.get("key", RANGE)
+
+
+@pytest.mark.stack
+def test_a_connection_string_with_a_key_reads(azurite: Azurite) -> None:
+    text = (
+        f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY};BlobEndpoint={azurite.endpoint}"
+    )
+    assert list(open_store(options("az://contract/nothing", azure_connection_string=text)).list("")) == []

@@ -1,0 +1,72 @@
+"""Google Cloud Storage for `cloud_store`: the bucket's credentials, and words for errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import BaseError
+from obstore.store import GCSStore
+
+from tiered_stream.errors import (
+    StorageAccessError,
+    StorageBucketNotFoundError,
+    StorageError,
+    StorageObjectNotFoundError,
+)
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import google_endpoint
+from tiered_stream.storage.cloud_store import Failure, client_options
+from tiered_stream.storage.request_time import RequestTimeouts
+
+if TYPE_CHECKING:
+    from obstore.store import GCSConfig
+
+_CREDENTIALS_HINT = (
+    "check remote.storage.gcs.credentials.path or remote.storage.gcs.credentials.json, or where they are not given "
+    "Google's application default credentials, and the role Storage Object Viewer"
+)
+
+
+class GoogleBucket:
+    """One bucket as a `cloud_store.Service`."""
+
+    def __init__(self, options: StorageOptions, bucket: str) -> None:
+        self.uri = f"gs://{bucket}"
+        self._bucket = bucket
+        self._timeouts = RequestTimeouts.of(options)
+        self._endpoint = google_endpoint(options)
+        self._config: GCSConfig = {"base_url": self._endpoint}
+        if options.gcs_credentials_json:
+            self._config["service_account_key"] = options.gcs_credentials_json
+        elif options.gcs_credentials_path:
+            self._config["application_credentials"] = options.gcs_credentials_path
+
+    def connect(self, seconds: float) -> GCSStore:
+        try:
+            return GCSStore(
+                self._bucket,
+                config=self._config,
+                client_options=client_options(self._timeouts, seconds, self._endpoint),
+                retry_config={"max_retries": 0},
+            )
+        except BaseError:
+            # obstore's own message may show the credentials' text.
+            raise StorageAccessError(f"no credentials for {self.uri}: {_CREDENTIALS_HINT}") from None
+
+    def learns_from(self, failure: Failure) -> bool:
+        return False
+
+    def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
+        answer = f"{self._endpoint} answered {failure}"
+        if failure.code == "NoSuchBucket":
+            return StorageBucketNotFoundError(
+                f"the bucket {self._bucket} (option remote.storage.uri) does not exist: {answer}, asked for {name}"
+            )
+        if failure.status == 404:
+            return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
+        if failure.status in (401, 403):
+            return StorageAccessError(f"no access to {name}: {answer}; {_CREDENTIALS_HINT}")
+        return StorageError(f"{answer}, asked for {name}")
+
+    def unreachable(self, name: str) -> str:
+        return f"{self._endpoint} (option remote.storage.gcs.endpoint.url) could not be reached for {name}"
