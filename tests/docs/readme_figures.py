@@ -36,11 +36,7 @@ class Figure:
 
 
 FIGURES = (
-    Figure("One changed word, Delta's own sink", "W", "one changed word, Delta's own sink"),
-    Figure(
-        "A batch query for the last quarter of the offsets, filter and columns pushed down", "W",
-        "the last quarter by a batch query", "the same by kafka, 16 MiB fetches",
-    ),
+    Figure("One changed word, Spark's own Delta sink", "H A in a folder", "Spark lane"),
     Figure("`land` or the job, a table in a folder", "H A in a folder", "direct lane"),
     Figure("`land` or the job, a table in S3", "H A in S3", "direct lane"),
     Figure("`land` or the job, 1 M records of 1 KiB, a table in a folder", "H B in a folder", "direct lane"),
