@@ -33,7 +33,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.command_settings import without
-from tiered_stream.plan.read_cost import priced
+from tiered_stream.plan.read_cost import prices_or_default
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
@@ -157,7 +157,7 @@ def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: 
 
 
 def _dry_run(replay: Replay, command: ReplayCommand, prices: PriceArguments, console: Console) -> int:
-    prices_paid = priced(prices.get_price, prices.gib_price)
+    prices_paid = prices_or_default(prices.get_price, prices.gib_price)
     estimate = replay.estimate(command.tasks, command.max_bytes_per_second, prices_paid)
     show(estimate.to_json() if command.json else render(estimate))
     if not command.json:
