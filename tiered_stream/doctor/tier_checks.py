@@ -9,14 +9,7 @@ from urllib.parse import urlsplit
 from tiered_stream import errors
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import (
-    Examination,
-    FaultError,
-    Known,
-    NotNeededError,
-    Result,
-    collected_warnings,
-)
+from tiered_stream.doctor.finding import Examination, FaultError, Known, NotNeededError, Result, collected_warnings
 from tiered_stream.locate.lineage import VisibleSegments
 from tiered_stream.locate.locator import Locator, WrappedLocator
 from tiered_stream.locate.log_source import LogSource
