@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import header, kernels
 from tiered_stream.records.arrow import RecordBuffers, record_schema
 from tiered_stream.records.codecs import Buffer, DecompressedRecords
-from tiered_stream.records.legacy import decode_messages, locate_messages
+from tiered_stream.records.legacy import locate_messages
 from tiered_stream.records.memory import allocate
 from tiered_stream.records.part_bounds import PartBounds
 
@@ -176,7 +176,6 @@ class RecordBatchDecoder:
         if self._check_crcs and not legacy:
             kernels.check_crcs(raw, batches, self._state)
             self._raise_error(data)
-        decode = decode_messages if legacy else kernels.decode_records
         while len(batches):
             unpacked = DecompressedRecords(min(8 * len(data), TARGET_BYTES), self._limits.decompressed_batch)
             if legacy:
@@ -186,7 +185,7 @@ class RecordBatchDecoder:
             self._state[kernels.BATCH] = self._state[kernels.RECORD] = 0
             more = True
             while more:
-                yield from self._decode_unit(decode, data, raw, unpacked.data(), located)
+                yield from self._decode_unit(data, raw, unpacked.data(), located)
                 more = self._state[kernels.ERROR] == kernels.MORE
             batches = batches[len(located) :]
             del unpacked
@@ -260,9 +259,7 @@ class RecordBatchDecoder:
                 return located + 1
         return len(batches)
 
-    def _decode_unit(
-        self, decode: Callable[..., int], data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table
-    ) -> Iterator[pa.RecordBatch]:
+    def _decode_unit(self, data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table) -> Iterator[pa.RecordBatch]:
         """Yield the next records of `batches`, as many as one unit holds (`UNIT_ROWS`, `UNIT_BYTES`)."""
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)
@@ -270,7 +267,7 @@ class RecordBatchDecoder:
         max_headers = self._limits.record_headers.maximum if "headers" in self._schema.names else None
         headers = -1 if max_headers is None else min(size // 2, kernels.UNIT_HEADERS + max_headers)
         buffers = RecordBuffers.allocate(rows, size, self._key_size(size), headers)
-        rows = decode(
+        rows = kernels.decode_records(
             raw, unpacked, batches, self._start_offset, self._end_offset, buffers.columns(), max_headers, self._state
         )
         self._raise_error(data)

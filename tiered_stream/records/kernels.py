@@ -1,4 +1,6 @@
-"""Compiled half of the decoder, which writes the records of batches (magic 2) into Arrow's buffers.
+"""Compiled half of the decoder, which writes the records of batches into Arrow's buffers.
+
+`legacy.py` has the layout of messages before Kafka 0.11 (magic 0 and 1). The rest is about magic 2.
 
 `header.py` has the layout of a batch's header. This is the layout of a record (Kafka: `DefaultRecord`); varints are
 zigzag, and a length of -1 means null:
@@ -23,8 +25,9 @@ SMALLEST_BATCH = min(header.SMALLEST.values())
 
 # Columns of the table that `scan_batches` fills, a row for each batch that has records to give.
 POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, MAGIC = range(9)
-# Lowest offset that a legacy message set may hold. The set's own offset is the offset of its last message.
-LOWEST_OFFSET = LAST_OFFSET_DELTA
+# Columns with other values for a legacy message set: the lowest offset that it may hold (its own offset is that of its
+# last message), the number that is added to the offsets of its messages, and its timestamp.
+LOWEST_OFFSET, ADDED_OFFSET, SET_TIMESTAMP = LAST_OFFSET_DELTA, MAX_TIMESTAMP, BASE_TIMESTAMP
 # Where the records begin and end, and whether in `unpacked` or in the raw data. The caller fills these columns for
 # compressed batches and legacy message sets.
 RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
@@ -58,6 +61,9 @@ NO_ROOM = -2
 # Maximum rows, bytes and headers of one unit. Only the first record of a unit may exceed them.
 UNIT_ROWS, UNIT_BYTES, UNIT_HEADERS = 1 << 18, 32 << 20, 1 << 18
 LARGEST_RECORD = 2**31 - 1
+
+MESSAGE_TIMESTAMP_AT, MESSAGE_KEY_AT = 18, (18, 26)
+"""Position of the timestamp in a legacy message of magic 1, and positions of the key length by magic."""
 
 MAX_MILLISECONDS = (2**63 - 1) // 1000
 MAX_OFFSET = 2**62
@@ -314,6 +320,57 @@ def _decode_batch(
 
 
 @kernel
+def _append_sized(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
+    """Append the bytes whose length (int32) is at `at` to a column, as `append_bytes` does."""
+    if at < 0 or stop - at < 4:
+        return np.int64(-1)
+    return append_bytes(column, row, data, at + 4, load_int32(data, at), stop)
+
+
+@kernel
+def _decode_set(
+    batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, max_headers: Int, state: Any
+) -> Any:
+    """Append a legacy set's messages with offsets in [start_offset, end_offset), as `_decode_batch` does for records.
+
+    `legacy.locate_messages` has checked their sizes.
+    """
+    offsets, timestamps, timestamp_types, keys, values, headers = columns
+    at = batch[RECORDS_START] if state[RECORD] == 0 else state[AT]
+    appended = batch[MAGIC] == 1 and (batch[ATTRIBUTES] & header.TIMESTAMP_TYPE_BIT) != 0
+    used = state[USED]
+    for number in range(state[RECORD], batch[COUNT]):
+        stop = at + header.LENGTH_END + load_int32(data, at + header.LENGTH_AT)
+        offset = load_int64(data, at) + batch[ADDED_OFFSET]
+        if start_offset <= offset < end_offset:
+            full = row == offsets.shape[0] or (used + stop - at > UNIT_BYTES and row > 0)
+            if full:
+                state[AT], state[RECORD], state[USED] = at, number, used
+                return row, MORE
+            timestamp, kind, magic = np.int64(-1), np.int64(-1), data[at + header.MAGIC_AT]
+            if magic == 1:
+                timestamp = batch[SET_TIMESTAMP] if appended else load_int64(data, at + MESSAGE_TIMESTAMP_AT)
+                kind = np.int64(appended)
+            if timestamp > MAX_MILLISECONDS or timestamp < -MAX_MILLISECONDS:
+                return row, BAD_TIMESTAMP
+            end = _append_sized(keys, row, data, at + MESSAGE_KEY_AT[magic], stop)
+            if end == NO_ROOM:
+                state[AT], state[RECORD], state[USED] = at, number, used
+                return row, MORE
+            if _append_sized(values, row, data, end, stop) < 0:
+                return row, BAD_RECORD
+            used += stop - at
+            offsets[row], timestamps[row], timestamp_types[row] = offset, timestamp * 1000, kind
+            if max_headers is not None:
+                headers[0][row + 1] = 0
+                headers[2][0] += 1
+            row += 1
+        at = stop
+    state[RECORD], state[USED] = 0, used
+    return row, OK
+
+
+@kernel
 def decode_records(
     raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, max_headers: Int,
     state: Any,
@@ -325,12 +382,16 @@ def decode_records(
     (offsets, timestamps in microseconds, timestamp types, keys, values, headers). On entry all bits are zero and the
     first end of each column is 0. Values and headers have room for all records. If `max_headers` is None, headers are
     left out: numba compiles a separate function for that, which is twice as fast.
+    Messages of legacy sets count as records.
     """
     row, error, state[USED] = np.int64(0), OK, 0
     for index in range(state[BATCH], batches.shape[0]):
         batch = batches[index]
         data = unpacked if batch[UNPACKED] else raw
-        row, error = _decode_batch(batch, data, start_offset, end_offset, columns, row, max_headers, state)
+        if batch[MAGIC] < 2:
+            row, error = _decode_set(batch, data, start_offset, end_offset, columns, row, max_headers, state)
+        else:
+            row, error = _decode_batch(batch, data, start_offset, end_offset, columns, row, max_headers, state)
         if error != OK:
             state[BATCH], state[ERROR_POSITION] = index, batch[POSITION]
             break

@@ -286,7 +286,8 @@ def _encoded_text(kind: AvroType, value: str) -> bytes | None:
             return _varint(kind.symbols.index(value))
         case Primitive("bytes") | Fixed() if all(ord(character) < 256 for character in value):
             content = value.encode("latin-1")
-            if isinstance(kind.logical, Decimal) and not _fits(content, kind.logical):
+            limit = 10**kind.logical.precision if isinstance(kind.logical, Decimal) else None
+            if limit is not None and abs(int.from_bytes(content, signed=True)) >= limit:
                 return None
             if isinstance(kind, Primitive):
                 return _sized(content)
@@ -306,10 +307,6 @@ def _encoded_number(kind: Primitive, value: Any) -> bytes | None:
         case "float" | "double", int() | float() if not isinstance(value, bool):
             return np.array(value, "<f4" if kind.kind == "float" else "<f8").tobytes()
     return None
-
-
-def _fits(content: bytes, decimal: Decimal) -> bool:
-    return bool(abs(int.from_bytes(content, signed=True)) < 10**decimal.precision)
 
 
 def _varint(number: int) -> bytes:

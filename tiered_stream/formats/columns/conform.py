@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +17,6 @@ _WIDER = (
 Delta's type widening allows these steps (Delta: `TypeWidening`); decimals are handled in `widens`.
 """
 _STEPS = {(narrow, wide) for row in _WIDER for at, narrow in enumerate(row) for wide in row[at + 1 :]}
-assert all(step in _STEPS for row in _WIDER for step in pairwise(row))
 
 
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
@@ -55,7 +52,7 @@ def _struct_column(column: pa.StructArray, kind: pa.StructType) -> tuple[pa.Arra
         at = column.type.get_field_index(field.name)
         child, bad = conform(column.field(at), field.type) if at >= 0 else (pa.nulls(len(column), field.type), None)
         columns.append(child)
-        misfit = _either(misfit, bad)
+        misfit = bad if misfit is None else misfit if bad is None else pc.or_(misfit, bad)
     struct = pa.StructArray.from_arrays(columns, fields=list(kind), mask=column.is_null())
     # A value below a null struct is not used, so it cannot be a misfit.
     return struct, None if misfit is None else pc.and_(misfit, column.is_valid())
@@ -71,9 +68,3 @@ def _items_column(
         return pa.nulls(len(column), kind), column.is_valid()
     conformed_column = with_items(column, offsets, conformed, kind)
     return conformed_column, None if misfits[-1] is None else rows_with(misfits[-1], offsets)
-
-
-def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return pc.or_(one, other)

@@ -55,9 +55,9 @@ def compile_kernels() -> None:
 
 
 def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    depths = [0] * len(builder.fields)
-    for node, (_, parent, _) in enumerate(builder.fields[1:], 1):
-        depths[node] = depths[parent] + 1
+    depths = [0]
+    for _, parent, _ in builder.fields[1:]:
+        depths.append(depths[parent] + 1)
     if max(depths) > MAX_NESTING:
         raise ConfigurationError(f"the schema goes deeper than {MAX_NESTING} levels")
     plan = np.zeros((len(builder.fields), kernels.PLAN_COLUMNS), np.int64)

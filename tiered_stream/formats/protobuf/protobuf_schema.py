@@ -6,9 +6,7 @@ Unsigned numbers have the column types of signed numbers, and enums are strings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
-from typing import Any
 
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -46,25 +44,16 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
     pool = descriptor_pool.DescriptorPool()
     try:
         files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file}
-        for name in _in_order(files):
+        # The pool takes a file after the files that it imports.
+        for name in TopologicalSorter({name: list(file.dependency) for name, file in files.items()}).static_order():
+            if name not in files:
+                raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
             pool.Add(files[name])
         return pool.FindMessageTypeByName(message)
     except KeyError:
         raise ConfigurationError(f"the descriptor set has no message {message[:100]!r}; give its full name") from None
     except (DecodeError, TypeError, ValueError) as error:
         raise ConfigurationError(f"this is no descriptor set of protoc: {str(error)[:200]}") from error
-
-
-def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each file after the files that it imports. Raises ConfigurationError if an imported file is missing.
-
-    Raises ValueError if files import each other in a circle.
-    """
-    imported = {name: list(file.dependency) for name, file in files.items()}
-    for name in TopologicalSorter(imported).static_order():
-        if name not in files:
-            raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
-        yield name
 
 
 def message_type(message: Descriptor) -> pa.StructType:

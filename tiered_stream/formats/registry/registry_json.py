@@ -7,6 +7,7 @@ schema only states that the value is JSON, which record it is, and by which fiel
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -54,9 +55,7 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
     def _grow(self, writers: Collection[pa.StructType]) -> None:
-        kind = self._base
-        for writer in writers:
-            kind = grown(kind, writer)
+        kind = reduce(grown, writers, self._base)
         if kind != self._base:
             self._base = kind
             self._decoder = json_decoder(kind, self._zone, widens=self._evolution is Evolution.WIDEN)
