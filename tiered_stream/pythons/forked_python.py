@@ -8,6 +8,7 @@ program starts a normal Python, which imports for itself.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shlex
 import shutil
@@ -25,6 +26,8 @@ _TASKS = ("tasks",)
 _TRIAL = "--trial"
 _MFD_EXEC = 0x10
 """Flag MFD_EXEC of linux/memfd.h: the file in memory may be executed, whatever vm.memfd_noexec is."""
+
+log = logging.getLogger(__name__)
 
 
 class ServedPython:
@@ -105,12 +108,21 @@ class ServedPython:
         """True if the server's process runs. The server ends by itself if it cannot be forked after its imports."""
         return self._process.poll() is None
 
+    @property
+    def is_cut_off(self) -> bool:
+        """True if the server runs, but its socket was removed, so no client can reach it."""
+        return self.runs and not self._address.exists()
+
+    def stop(self) -> None:
+        """Kill the server and remove its socket. Its forks keep running, and `program` then starts normal Pythons."""
+        self._process.kill()
+        self._process.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def close(self) -> None:
-        """Kill the server and remove its socket and the program, if this process started them. Forks keep running."""
+        """Kill the server and remove the program, if this process started them."""
         if self._owner == os.getpid():
-            self._process.kill()
-            self._process.communicate()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self.stop()
             self._remove_program()
 
     def _remove_program(self) -> None:
@@ -134,6 +146,10 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
     """
     global _served
     with _starting:
+        if _served is not None and _served.is_for(environment) and _served.is_cut_off:
+            log.warning("somebody has removed the fork server's socket: another server is started")
+            _served.stop()
+            _served = None
         if _served is None or not _served.is_for(environment):
             try:
                 _served = ServedPython(environment, tasks=tasks)
