@@ -307,7 +307,7 @@ class ManyTables:
         """Commit the dead letters that were meant for the tables `keys` to one table for dead letters (key `table`).
 
         Returns:
-            An error for each of `keys` if the commit fails, else an empty mapping.
+            An error for each key in `keys` if the commit fails, else an empty mapping.
         """
         files = [file for key in keys for file in shares[key].files]
         error = self._dead_letters.commit(table, query_id, batch_id, files, keys) if keys else None
@@ -394,8 +394,8 @@ def _held_ranges(
 ) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
     """Return the offset ranges of a batch that parked tables do not get, and the reasons, both by table key.
 
-    A table is already parked, or a task could not write its files (`held`). The reason is the task's reason. A table
-    that was already parked may have no reason in the result.
+    Such a table is already in `parked`, or a task could not write its files (`held`). The reasons are the ones in
+    `held`, so a table that is already in `parked` may have no reason.
     """
     reasons = {rows.table: rows.reason for rows in held}
     without = reasons.keys() | parked.keys()

@@ -36,7 +36,7 @@ Arguments are the table's fields in Spark's JSON, and the schema. The function r
 def growth_of(
     spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer, evolution: Evolution
 ) -> Grow | None:
-    """Return a function that adds columns to the table, or widens them if `evolution` is `WIDEN`.
+    """Return a function that adds columns to the table, and also widens columns if `evolution` is `WIDEN`.
 
     The committer's library adds columns. Spark widens columns, whichever library commits. The function raises
     TableError if the table refuses the columns.
