@@ -1,4 +1,4 @@
-"""Builder of a command's Spark session: spark-submit's session, or a local session with Delta without spark-submit."""
+"""Builder of a command's Spark session: spark-submit's session or, without spark-submit, a local session with Delta."""
 
 from __future__ import annotations
 

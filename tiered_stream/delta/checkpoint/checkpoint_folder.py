@@ -83,7 +83,7 @@ class CheckpointFolder:
                     raise
 
     def delete(self, name: str) -> None:
-        """Delete a file; a missing file is no error."""
+        """Delete the file `name`; a missing file is no error."""
         with self._errors("written to"):
             self._files.delete(self._child(name))
 

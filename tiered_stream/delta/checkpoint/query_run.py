@@ -70,9 +70,9 @@ class QueryRun:
         return self.trigger != AVAILABLE_NOW
 
     def started_interpreted(self, spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
-        """Start the query of `writer` without Spark's code generation and without its idle limit.
+        """Start the query of `writer`, without Spark's code generation and without its limit for idle Python workers.
 
-        Compiling takes 0.6 s in a new JVM, which a query that brings Spark few rows does not need.
+        The query is meant to bring Spark only few rows, and compiling code for it would take 0.6 s in a new JVM.
         """
         with started_without_idle_limit(spark):
             query = self.configured(writer).start()

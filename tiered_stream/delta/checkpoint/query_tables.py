@@ -29,7 +29,7 @@ If the newest file's batch is repeated, it begins with the state in the file bef
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Id of the query's newest micro-batch in a table (`batch`); -1: the table has no micro-batch of the query.
+    """Newest micro-batch of the query in a table: its id (`batch`), or -1 if the table has no micro-batch of the query.
 
     The micro-batch's commit is in `version` of the table's log, or in a later version.
     """
@@ -202,10 +202,10 @@ class QueryTablesLog:
         return self._known[1]
 
     def after(self, batch_id: int, tables: QueryTables) -> None:
-        """Write `tables` as the state after the micro-batch `batch_id`, and delete files that are no longer needed.
+        """Write `tables` as the state after the micro-batch `batch_id`, and delete old files.
 
-        If the micro-batch has not changed the state, nothing is written or deleted. But if the micro-batch is a repeat
-        whose first run has written its file, the file is replaced.
+        The newest `_FILES_KEPT` files up to `batch_id` are kept. If the micro-batch has not changed the state, nothing
+        is written or deleted. But if an earlier attempt at the micro-batch has written a file, the file is replaced.
         """
         if self.before(batch_id) == tables and batch_id not in self._listed():
             return

@@ -13,7 +13,7 @@ from tiered_stream.errors import CorruptDataError
 class StoredFolder:
     """Checkpoint's folder at `uri` (from `file_systems.uri_of`), read without Spark; errors call it `folder`.
 
-    Methods raise OSError if the folder cannot be read.
+    `storage` has the settings for access to S3. Methods raise OSError if the folder cannot be read.
     """
 
     def __init__(self, folder: str, uri: str, storage: TableStorage) -> None:

@@ -106,7 +106,7 @@ class _LastCommit:
 
 
 class TableCommits:
-    """Commits of one query into one table, one at a time."""
+    """Commits of one query into one table, one batch at a time."""
 
     def __init__(
         self,
@@ -136,7 +136,8 @@ class TableCommits:
         """Return whether the table has the batch already; the first call also checks that no earlier batch is missing.
 
         Raises:
-            TableError: the table cannot be read or was replaced by another table, or `on_gap` raises the error.
+            TableError: the table cannot be read, or was replaced by another table. Or a batch is missing, and `on_gap`
+                raises the error.
         """
         return self._last_commit(query_id, batch_id).batch_id >= batch_id
 
@@ -151,7 +152,8 @@ class TableCommits:
         `batch_id` is the batch about to be committed. The first call also checks that no earlier batch is missing.
 
         Raises:
-            TableError: the table cannot be read or was replaced by another table, or `on_gap` raises the error.
+            TableError: the table cannot be read, or was replaced by another table. Or a batch is missing, and `on_gap`
+                raises the error.
         """
         return self._last_commit(query_id, batch_id).batch_id
 
@@ -179,7 +181,8 @@ class TableCommits:
 
         Raises:
             TableError: the table was replaced by another table, or no longer suits the direct lane or the files. Or the
-                query's last commit is gone from the log, or `on_gap` raises the error, or no attempt succeeded.
+                query's last commit is gone from the log, or no attempt succeeded. Or an earlier batch is missing, and
+                `on_gap` raises the error.
             DataLossError: a topic was deleted and created again since the query's last commit, and
                 `LandingTable.fail_on_data_loss` is true.
         """
@@ -313,7 +316,10 @@ class TableCommits:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
     def _overwritten(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> TableError:
-        """Return the error for a last commit of the query that another writer has overwritten; it had added `files`."""
+        """Return the error that another writer has overwritten the query's last commit.
+
+        `last` describes the overwritten commit, and `files` are the files that this commit added.
+        """
         offsets = BatchCommit(query_id, last.batch_id, files).offsets()
         return TableError(
             f"{self._name}: the commit of batch {last.batch_id}, which brought {offsets}, is no longer in the log, "

@@ -75,8 +75,8 @@ def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableF
 def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaSparkTable | None:
     """Return the table as delta-spark opens it, whose lock excludes delta-spark while deltalake commits.
 
-    None: there is no such lock. It exists only for a table in a local folder, if the session has delta-spark and each
-    Python thread has its own JVM thread.
+    None: there is no such lock. The lock exists only for a table in a local folder, if the session has delta-spark and
+    each Python thread has its own JVM thread.
     """
     # Java's lock belongs to a thread, so each Python thread needs its own JVM thread (pinned threads, Spark's default).
     lockable = isinstance(spark.sparkContext._gateway, ClientServer) and _is_local(files) and has_delta_spark(spark)
@@ -84,7 +84,7 @@ def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: Tabl
 
 
 def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
-    """Return the lock that deltalake holds while it creates a table, as `lock_for_deltalake` does for a commit."""
+    """Return the lock of `lock_for_deltalake` for a table that deltalake is about to create at `files.uri`."""
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 

@@ -57,7 +57,7 @@ class Compaction:
         self._running: Future[None] | None = None
 
     def after(self, before: int, version: int) -> None:
-        """Start a compaction after a commit if one is due, and none of this table is waiting or running.
+        """Start a compaction after a commit, if one is due and no compaction of this table is waiting or running.
 
         A compaction is due if a multiple of `every` is above `before` and not above `version`. `before` is the table's
         version before the commit.

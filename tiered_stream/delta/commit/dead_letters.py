@@ -75,7 +75,7 @@ class DeadLetterTable:
 
     target: TableTarget
     open: Callable[[], TableCommits]
-    """Function that opens the table for dead letters again, as a `TableCommits` that remembers no commit."""
+    """Function that opens the table for dead letters again, and returns a new `TableCommits` without cached values."""
     remove: Callable[[str, Unfinished], None]
     """Function that removes the unfinished dead letters of a query, given by its id, from the table.
 

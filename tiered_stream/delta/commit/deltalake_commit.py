@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 _MAX_ATTEMPTS = 3
 """Maximum number of attempts at a change that delta-spark may overwrite.
 
-delta-spark can overwrite a change only if it opens the table meanwhile. In later attempts, its lock excludes it.
+delta-spark can overwrite a change only if it opens the table during the change. Later attempts hold delta-spark's lock.
 """
 
 

@@ -1,4 +1,4 @@
-"""Tables for dead letters of a query that writes many tables; each is opened when it is first needed."""
+"""Tables for dead letters of a query that writes many tables; a table is opened when a batch first needs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.errors import TieredStreamError
 
 OpenDeadLetters = Callable[[TableTarget], DeadLetterTable]
-"""Function that opens or creates a table for dead letters. Raises TieredStreamError."""
+"""Function that opens a table for dead letters, or creates it if it is missing; it raises TieredStreamError."""
 
 
 class QueryDeadLetters:
@@ -30,7 +30,7 @@ class QueryDeadLetters:
 
     @property
     def commits(self) -> Mapping[str, TableCommits]:
-        """Commits of the tables for dead letters that are open, by table key."""
+        """`TableCommits` of each table for dead letters that is open, by the table's key."""
         return {key: table.commits for key, table in self._opened.items()}
 
     def batch_done(self) -> None:
@@ -76,7 +76,7 @@ class QueryDeadLetters:
         return None
 
     def replace(self, topics: Iterable[str], query_id: str, files: Sequence[DataFile], table: str, newest: int) -> None:
-        """Remove the query's dead letters for `table` of batches after `newest`, and commit the ones in `files`.
+        """Remove the query's dead letters for `table` of batches after `newest`, then commit the ones in `files`.
 
         The method does so in each table for dead letters that the settings of `topics` name. `newest` is the query's
         newest batch in the table with the key `table`.

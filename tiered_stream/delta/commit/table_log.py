@@ -46,8 +46,8 @@ class TableLog:
     def topic_ids(self, query_id: str, first: int, last: int) -> dict[str, UUID]:
         """Return the topic ids, by topic, in the query's newest commit that has topic ids.
 
-        The versions from `last` down to `first` are searched, as far as their files exist. The mapping is empty if none
-        of them is a commit of the query with topic ids.
+        The versions from `last` down to `first` are searched, but not below the first missing file. The mapping is
+        empty if none of these versions is a commit of the query with topic ids.
         """
         for version in range(last, first - 1, -1):
             try:

@@ -36,7 +36,7 @@ class UncertainCommitError(TableError):
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """Micro-batch to commit to a table: its data files, and its query id and batch id, the application transaction.
+    """Micro-batch to commit to a table: its data files, and the query id and batch id of its application transaction.
 
     `day_column` is the table's partition column; None: the table is not partitioned.
     """

@@ -196,7 +196,7 @@ def tasks_of(
     """Group neighbouring splits into tasks of about the same size, so that all tasks take about the same time.
 
     A task fills up to about `FILES` files. Tasks are smaller if there would be fewer than `parallelism` of them, but
-    not below `SMALLEST_TASK_BYTES`. Each list of splits in the result is one task.
+    not below `SMALLEST_TASK_BYTES`. Each tuple in the result has the splits of one task.
 
     Args:
         splits: the splits of a micro-batch, in order.

@@ -218,7 +218,7 @@ class TopicsLanding:
 
     @property
     def reason(self) -> str:
-        """Names of the query's tables, for the log; no table is open yet."""
+        """Text for the log with the names of the query's tables, as the user wrote them."""
         tables = ", ".join(dict.fromkeys(route.table for route in self.routing.routes))
         return f"one query for all of {tables}; each table is opened when its first rows come"
 

@@ -69,8 +69,8 @@ _ONE_QUERY_PER_TOPIC = (
 def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
     """Return whether the query with these settings and `ingest.table` (`table`) is planned as a query for many tables.
 
-    It is if `table` has `{topic}` in it, or `ingest.route` or a setting for a single topic (`ingest.topic.*`) is set,
-    or if `ingest.onTableError` is `park`.
+    It is planned so if `table` has `{topic}` in it, if `ingest.route` or a setting for a single topic
+    (`ingest.topic.*`) is set, or if `ingest.onTableError` is `park`.
     """
     options = GivenOptions(settings)
     parks = options.read(ON_TABLE_ERROR) == PARK
@@ -315,7 +315,7 @@ def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> 
 def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
     """Catch up the tables that an earlier run has parked; return the source's options and the query's commits.
 
-    An earlier run is known by the query id in the checkpoint. Without this id, nothing is caught up.
+    If the checkpoint has no query id, there was no earlier run, and nothing is caught up.
 
     Raises:
         ConfigurationError: Spark has no file system for the checkpoint.

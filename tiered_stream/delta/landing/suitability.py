@@ -60,7 +60,10 @@ NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stre
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """Result of the check whether a table suits the direct lane."""
+    """Result of the check whether a table suits the direct lane.
+
+    `committer` is the chosen committer; None: the table was not opened.
+    """
 
     table: TableDescription | None
     """Description of the table as deltalake reads it; None: deltalake cannot read it, so Spark writes the table."""
