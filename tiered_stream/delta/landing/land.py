@@ -87,7 +87,10 @@ def land(
 
     Raises:
         ConfigurationError: an option is wrong, the table does not fit, or the table does not allow the lane.
-        TableError: the table cannot be reached or created.
+        TableError: the table cannot be reached or created, or the checkpoint cannot be reached.
+        SchemaRegistryError: the schema registry does not return a schema.
+        CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
+        DataLossError: records that a parked table lacks no longer exist.
     """
     return plan_query(
         spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name

@@ -86,6 +86,7 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     Raises:
         ConfigurationError: a setting is wrong, the lane is `spark`, or tasks cannot write to the tables' folders.
         TableError: Spark cannot reach the catalog.
+        SchemaRegistryError: the schema registry does not return a schema.
     """
     if lane == Lane.SPARK.value:
         raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_ONE_QUERY_PER_TOPIC}")
