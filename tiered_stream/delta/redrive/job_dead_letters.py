@@ -79,7 +79,10 @@ class UnmarkedDeadLetters:
     dead_letters: DataFrame
     groups: tuple[_Group, ...]
     left: Mapping[tuple[str, str], int]
-    """Number of dead letters whose table is not certain, by topic and reason."""
+    """Number of dead letters without a certain table, by topic and reason (a text).
+
+    Either the topic has no table, or it is not certain which job the dead letters belong to.
+    """
     pending: Mapping[str, int]
     """Number of dead letters, by topic, whose batch is not in the table that they were meant for."""
 
@@ -88,7 +91,10 @@ class UnmarkedDeadLetters:
         return sorted({group.topic for group in self.groups})
 
     def of(self, topics: Collection[str]) -> DataFrame:
-        """Return the job's dead letters of these topics whose batches are finished."""
+        """Return the job's dead letters of `topics`, without the dead letters that are counted in `pending`.
+
+        Their group's `finished` is an additional column of the result.
+        """
         return _of_groups(self.dead_letters, [group for group in self.groups if group.topic in topics]).where(
             ~_is_pending()
         )
@@ -177,7 +183,10 @@ class JobDeadLetters:
             return str(error)
 
     def _read(self, dead_letters: DataFrame) -> DataFrame:
-        """Return the dead letters of partitions that the job reads; all of them if the job names no partitions."""
+        """Return the dead letters of the partitions that the job reads.
+
+        These are all dead letters, unless the job names its partitions (`assign`).
+        """
         numbers: dict[str, list[int]] = {}
         for partition in self.subscription.assigned:
             numbers.setdefault(partition.topic, []).append(partition.partition)

@@ -208,7 +208,11 @@ class _Redrive:
         return appended
 
     def attempt(self, chosen: DeadLetterFilter) -> _Attempt:
-        """Decode the chosen dead letters without changing any; return what would be left and what would become rows."""
+        """Decode the unmarked dead letters that pass the filter `chosen`; the table for dead letters does not change.
+
+        The result counts the dead letters that decode (`ready`), and the other ones with their reasons (`left`). Errors
+        of single topics are kept for `raise_first`.
+        """
         unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
         row_formats: dict[str, RowFormat] = {}
         for topic in unmarked.topics:
