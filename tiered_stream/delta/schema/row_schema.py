@@ -98,7 +98,7 @@ def plan_topics(settings: Mapping[str, str], include_headers: bool, zone: str = 
 
 
 def time_zone(spark: SparkSession) -> str:
-    """Return the session's time zone, which applies to times in values that name no zone."""
+    """Return the session's time zone, which applies to times in keys and values that name no zone; default: UTC."""
     return spark.conf.get("spark.sql.session.timeZone", None) or "UTC"
 
 
