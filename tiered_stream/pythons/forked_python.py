@@ -37,7 +37,7 @@ class ServedPython:
     def __init__(self, environment: Mapping[str, str], *, tasks: bool) -> None:
         """Start the fork server with `environment` added to this process's variables.
 
-        If `tasks` is true, the server also forks Pythons for tasks.
+        If `tasks` is true, the server also imports the modules that tasks need.
 
         Raises:
             OSError: the socket, the program or the server's process cannot be created.

@@ -46,8 +46,8 @@ def scan(
             limited by a container's CPU quota.
         ordered: if true, partitions come one after another, each in offset order. If false, batches come as soon as
             they are decoded, so no batch waits for a slower split; the records within a batch are in offset order.
-        waiting_bytes: maximum bytes of decoded batches that wait for the consumer. If `ordered`, all threads stay busy
-            with at least `remote.split.bytes` for each thread.
+        waiting_bytes: maximum bytes of decoded batches that wait for the consumer. If `ordered`, threads may have to
+            wait for the consumer, unless this is at least `remote.split.bytes` for each thread.
 
     Raises:
         ConfigurationError: an option is missing, unknown or malformed.
@@ -63,7 +63,7 @@ def scan(
 
 
 def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the records that a streaming query with these options would read, and then new records, without an end.
+    """Yield the records that a streaming query with these options would read, and then new records; it never ends.
 
     The function checks the topics for new records again and again. The records of one check come in the order of
     `scan`. After a check without new records, the function waits `pause_ms` milliseconds.

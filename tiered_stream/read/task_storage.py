@@ -39,12 +39,12 @@ class TaskStorage:
     def bytes_of(
         self, split: Split, on_fetch: Callable[[int, float], None]
     ) -> Generator[tuple[int, bytes], None, None]:
-        """Yield the bytes of one split in order, as pairs of the number of the location in the split and some bytes.
+        """Yield the bytes of one split in order, as pairs of a location's index in the split and its next bytes.
 
         Splits must be read in the task's order. If splits before this one were not read, the read-ahead starts again.
 
         Args:
-            on_fetch: is called with size (bytes) and duration (seconds) of each request.
+            on_fetch: called with the size in bytes and the duration in seconds of each request.
 
         Raises: the errors of `read_ahead`.
         """

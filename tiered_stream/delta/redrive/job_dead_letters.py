@@ -58,8 +58,8 @@ class DeadLetterFilter:
 class _Group:
     """Dead letters that have the same values in the columns `topic`, `target` and `query`.
 
-    `finished` is the id of the query's last batch that is in the table of the dead letters. If they name no query, it
-    is `NEWEST`.
+    `finished` is the id of the query's last batch that is in the table that the records were meant for. If the dead
+    letters name no query, it is `NEWEST`.
     """
 
     topic: str
@@ -72,19 +72,19 @@ class _Group:
 class UnmarkedDeadLetters:
     """Dead letters of one job that no redrive has marked.
 
-    `groups` are the groups of the job's dead letters. `dead_letters` may contain dead letters of other jobs too. Dead
-    letters that are counted in `left` or `pending` are not redriven.
+    `groups` has the job's dead letters by topic, target and query. `dead_letters` may contain dead letters of other
+    jobs too. Dead letters that are counted in `left` or `pending` are not redriven.
     """
 
     dead_letters: DataFrame
     groups: tuple[_Group, ...]
     left: Mapping[tuple[str, str], int]
-    """Number of dead letters without a certain table, by topic and reason (a text).
+    """Number of dead letters that belong to no group, by topic and reason (a text).
 
-    Either the topic has no table, or it is not certain which job the dead letters belong to.
+    Either their topic has no table, or it is not certain which job they belong to.
     """
     pending: Mapping[str, int]
-    """Number of dead letters, by topic, whose batch is not in the table that they were meant for."""
+    """Number of dead letters, by topic, whose batch is not yet in the table that the records were meant for."""
 
     @property
     def topics(self) -> list[str]:
@@ -93,7 +93,7 @@ class UnmarkedDeadLetters:
     def of(self, topics: Collection[str]) -> DataFrame:
         """Return the job's dead letters of `topics`, without the dead letters that are counted in `pending`.
 
-        Their group's `finished` is an additional column of the result.
+        The result has the additional column `finished`, the value of the dead letter's group.
         """
         return _of_groups(self.dead_letters, [group for group in self.groups if group.topic in topics]).where(
             ~_is_pending()
@@ -199,7 +199,10 @@ class JobDeadLetters:
 
 
 def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
-    """Return the dead letters that belong to one of `groups`; `finished` of their group is an additional column."""
+    """Return the dead letters that belong to one of `groups`.
+
+    The result has the additional column `finished`, the value of the dead letter's group.
+    """
     rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
     own = sql.broadcast(dead_letters.sparkSession.createDataFrame(rows, _OWN))
     same = sql.col("topic") == sql.col("own_topic")

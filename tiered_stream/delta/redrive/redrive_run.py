@@ -67,10 +67,10 @@ class RedriveReport:
     left: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of chosen dead letters that are not redriven, by topic and reason.
 
-    The reason says why they do not decode with the settings of this redrive, or why their table is not certain.
+    The reason says why they do not decode with the settings of this redrive, or why they have no certain table.
     """
     pending: Mapping[str, int] = field(default_factory=dict)
-    """Number of chosen dead letters, by topic, whose batch is not in the table that they were meant for."""
+    """Number of chosen dead letters, by topic, whose batch is not yet in the table that the records were meant for."""
 
     def to_json(self) -> str:
         left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
@@ -81,10 +81,10 @@ class RedriveReport:
 def redrive(
     spark: SparkSession, settings: Mapping[str, str], table: str, chosen: DeadLetterFilter, *, dry_run: bool = False
 ) -> RedriveReport:
-    """Decode dead letters again with the current settings, and move the dead letters that decode into their tables.
+    """Decode dead letters again with `settings`, and move the dead letters that decode into their tables as rows.
 
     Args:
-        settings: settings of the ingest job. `ingest.deadLetterTable` names the table for dead letters.
+        settings: current settings of the ingest job. `ingest.deadLetterTable` names the table for dead letters.
         table: the job's `ingest.table`.
         chosen: filter that selects the dead letters.
         dry_run: if true, no table is changed, and the report says what a redrive would do.

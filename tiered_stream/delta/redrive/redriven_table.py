@@ -39,8 +39,8 @@ class RedrivenTable:
         """Return the id of the last batch of the query (`query` is its id) that is in the table.
 
         Returns:
-            -1 if the table does not exist, or has no application transaction of the query. In the second case, `NEWEST`
-                if the table drops old application transactions, so that all batches count as finished.
+            -1 if the table does not exist, or keeps all application transactions and has none of the query. `NEWEST` if
+                the table drops old application transactions and has none of the query: all batches count as finished.
 
         Raises:
             TableError: the table cannot be read.

@@ -31,7 +31,7 @@ from tiered_stream.spark.source import spark_schema
 
 
 class Lane(Enum):
-    """Lanes into a table. `DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
+    """Lane into a table. `DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
 
     DIRECT = "direct"
     SPARK = "spark"

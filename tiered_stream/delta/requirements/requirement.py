@@ -18,7 +18,7 @@ class Kind(Enum):
 
 
 class Handling(Enum):
-    """Ways in which the direct lane handles a requirement."""
+    """Way in which the direct lane handles a requirement."""
 
     HONOURED = "honours it"
     NOTHING = "nothing: it asks nothing of a writer that appends"

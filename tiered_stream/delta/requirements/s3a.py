@@ -67,7 +67,7 @@ _CHAIN = {
 
 
 class NotForTasksError(Exception):
-    """Error for a session setting that tasks cannot follow; the message names the setting and what to do."""
+    """Error for an S3A setting of the session that tasks do not follow; the message names the setting."""
 
 
 class NoCredentialsError(ConfigurationError):
@@ -294,9 +294,9 @@ def find_storage(
 ) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
 
-    `settings` are the job's settings, whose `ingest.storage.*` override `session`. `region_of` returns the region of a
-    bucket, by name; it is called if no setting names a region. The reason is a text that says in what tasks would
-    differ from Spark; None: tasks access the bucket like Spark.
+    `settings` are the job's settings. Endpoint, region and credentials in them (`ingest.storage.*`) take precedence
+    over `session`. `region_of` returns the region of a bucket, by name; it is called if no setting names a region. The
+    reason is a text that says in what tasks would differ from Spark; None: tasks access the bucket like Spark.
 
     Raises:
         ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there

@@ -24,7 +24,7 @@ def is_enabled(configuration: Mapping[str, str]) -> bool:
 
 
 def is_wider(wide: DataType, narrow: DataType) -> bool:
-    """Return whether a column of type `narrow` can become type `wide`; both are types without fields."""
+    """Return whether a column of type `narrow` can become type `wide`; neither is a struct, an array or a map."""
     schema = arrow_schema(StructType().add("wide", wide).add("narrow", narrow))
     return widens(schema.field("narrow").type, schema.field("wide").type)
 

@@ -19,9 +19,10 @@ The first key has the inner type, and the second key its nullability (None: map 
 
 
 def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a struct; the items of an array or a map as fields called `element`, `key` and `value`.
+    """Yield the fields of a struct, or the inner types of an array or a map as fields.
 
-    Nothing is yielded for a type without inner types. Keys of maps count as nullable.
+    These fields are called `element`, `key` and `value`. Nothing is yielded for a type without inner types. Keys of
+    maps count as nullable.
     """
     if isinstance(kind, dict):
         yield from kind.get("fields", ())

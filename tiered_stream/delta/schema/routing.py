@@ -99,7 +99,8 @@ class Routing:
         Raises:
             ConfigurationError: a setting of the topic is malformed.
             SchemaRegistryError: the topic's schema comes from a registry, which does not return it.
-            TableError: the topic has no table, or a name that cannot be part of a folder's name.
+            TableError: the topic has no table, or the folder's name contains the topic and Kafka does not allow this
+                topic name.
         """
         if topic not in self._targets:
             self._targets[topic] = self._make(topic)

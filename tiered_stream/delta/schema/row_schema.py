@@ -262,8 +262,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
     """Return Kafka's columns that the table gets, as pairs of Kafka's name and the name in the table.
 
-    If `ingest.kafkaColumns` is not set, they are all columns except a key or value that is decoded, and except headers
-    if `include_headers` is false.
+    If `ingest.kafkaColumns` is not set, they are all columns with these exceptions: a key or value whose format is not
+    `binary`, and headers if `include_headers` is false.
     """
     if rows.kafka_columns is not None:
         return rows.kafka_columns
@@ -321,7 +321,13 @@ def _schema(name: str, kind: Format, schema: str) -> str:
 
 
 def _file(name: str, path: Path, ending: str) -> str | bytes:
-    """Read a schema file: bytes of a descriptor set for `.desc` and `.proto`, else text."""
+    """Read a schema file: bytes of a descriptor set for `.desc` and `.proto`, else text.
+
+    `name` is `key` or `value`, for errors. `ending` is the end of the file's name, in lower case and without the dot.
+
+    Raises:
+        ConfigurationError: the file cannot be read or compiled.
+    """
     try:
         if ending != "proto":
             return path.read_bytes() if ending == "desc" else path.read_text()
@@ -337,7 +343,13 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
 
 
 def _json_schema(name: str, text: str) -> pa.Schema:
-    """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema."""
+    """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema.
+
+    `name` is `key` or `value`, for errors.
+
+    Raises:
+        ConfigurationError: the text is none of them, has no fields, or has a type that no column can have.
+    """
     try:
         if not text.lstrip().startswith("{"):
             schema = parse_ddl(text)

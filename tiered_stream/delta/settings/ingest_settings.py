@@ -103,7 +103,7 @@ Example: `ingest.tableProperty.delta.appendOnly=true`.
 COLUMN_MAPPING = "delta.columnMapping.mode"
 """Delta's table property that lets columns have other names in Parquet files than in the table."""
 TYPE_WIDENING = "delta.enableTypeWidening"
-"""Delta's table property that allows to change a column to a wider type."""
+"""Delta's table property that allows columns to get a wider type."""
 TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """URI schemes of S3 that Hadoop's file systems use."""
@@ -141,7 +141,7 @@ _ACL, _STORAGE_CLASS, _ENCRYPTION = (
 
 @dataclass(frozen=True, slots=True)
 class TableStorage(S3Access):
-    """Access to the bucket of the table; all fields are unset if the table is in a local folder.
+    """Access to the bucket of the table; a local folder needs none of the fields.
 
     If no credentials are set, requests are signed by AWS's default chain, or not at all if `anonymous` is true. `acl`,
     `storage_class` and `encryption` are S3's values, which are sent with each new object.
@@ -339,9 +339,10 @@ def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) ->
 
 
 def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
-    """Return options of the source from which `table_files` restores `files`, except its `uri`.
+    """Return `settings` as options of the source, with the storage and `tasks` of `files`.
 
-    Settings of the schema registry are renamed, so that Spark redacts their values.
+    `table_files` restores `files` from these options, except its `uri`. Settings of the schema registry are renamed, so
+    that Spark redacts their values.
     """
     shown = redacted_registry(settings)
     others = {name: value for name, value in shown.items() if not name.lower().startswith(STORAGE_PREFIX)}

@@ -16,7 +16,10 @@ The schema comes from a schema registry, or is inferred from records.
 
 @dataclass(frozen=True, slots=True)
 class PartSettings:
-    """Settings of the keys or of the values of records; `name` is `key` or `value`."""
+    """Settings `ingest.key.*` of the keys of records, or `ingest.value.*` of their values; `name` is `key` or `value`.
+
+    `strategy` is `subject.name.strategy`, and `id_place` is `schema.id.deserializer`. None: a setting is not set.
+    """
 
     name: str
     format: Format

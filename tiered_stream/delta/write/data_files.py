@@ -66,9 +66,9 @@ class DataFile:
 
     @property
     def share(self) -> str:
-        """Key of the table in whose part of a micro-batch the file counts.
+        """Key of the table that the file's records were meant for: `dead_letters_for` if it is set, else `table`.
 
-        It is the table that the records were meant for, also if the file has them as dead letters.
+        In a batch, the file counts as part of this table's files.
         """
         return self.dead_letters_for or self.table
 

@@ -26,8 +26,8 @@ _TICKS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 def need_version_key(folder: fs.FileSystem, paths: Iterable[str]) -> bool:
     """Return whether Spark might misread rows of these Parquet files if they were rewritten without the version key.
 
-    `paths` are paths in the file system `folder`. Files that lack the key already do not count. Raises OSError if a
-    file cannot be read.
+    `paths` are paths in the file system `folder`. Files that do not have the key themselves are ignored. Raises OSError
+    if a file cannot be read.
     """
     return any(_needs_key(pq.read_metadata(path, filesystem=folder)) for path in paths)
 

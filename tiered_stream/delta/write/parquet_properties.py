@@ -44,7 +44,7 @@ _SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".par
 
 
 def file_suffix(compression: str) -> str:
-    """Return the end of a file's name for this compression, as Spark names its Parquet files."""
+    """Return the end of a data file's name for this value of `ingest.compression`, such as `.zstd.parquet`."""
     return _SUFFIXES[compression]
 
 
@@ -126,7 +126,10 @@ def _has_bounds(name: str, kind: pa.DataType) -> bool:
 
 
 def _write_batch_rows(first: pa.RecordBatch) -> int:
-    """Return the number of rows that the writer encodes before it checks if a page is full: about one page of rows."""
+    """Return the number of rows that the writer encodes before it checks if a page is full.
+
+    It is about the number of rows in a page, but from 64 to 16,384. It is estimated from the size of `first`.
+    """
     rows = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
     return min(max(_MIN_WRITE_ROWS, rows), _MAX_WRITE_ROWS)
 
@@ -139,7 +142,10 @@ def _gets_smaller(column: pa.Array, compression: str) -> bool:
 
 
 def _sample(column: pa.Array) -> bytes:
-    """Return bytes of values from the whole column, because a topic's first records often differ from the others."""
+    """Return at most 64 KiB of values from the whole column.
+
+    A topic's first records often differ from the others, so they alone would not do.
+    """
     step = max(1, -(-len(column) // _SAMPLE_PLACES))
     indexes = (column.slice(index, min(step, _PLACE_ROWS)).to_pylist() for index in range(0, len(column), step))
     return b"".join(b"".join(filter(None, rows))[:_PLACE_BYTES] for rows in indexes)

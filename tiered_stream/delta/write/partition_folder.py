@@ -11,7 +11,10 @@ _LEFT_IN_URI = "/!$&'()*+,:;=@"
 
 
 def partition_folder(column: str, value: str) -> str:
-    """Return the name of the folder for rows with this value in the partition column, such as `day=2026-11-21`."""
+    """Return the name of the folder for rows with this value in the partition column, such as `day=2026-11-21`.
+
+    Characters in `_ESCAPED` are replaced by `%` and two hexadecimal digits.
+    """
     return f"{_escaped(column)}={_escaped(value)}"
 
 

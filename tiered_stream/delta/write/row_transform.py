@@ -40,13 +40,13 @@ class TableRows:
         query: str | None = None,
         batch: int | None = None,
     ) -> None:
-        """Set what the converter needs in addition to `routing`.
+        """Make a converter for the tables of `routing`.
 
         Args:
             rules: table rules by table key, which replace the rules in `routing`.
             query: query id under which the rows are committed (application transaction), a label of dead letters; None:
                 unknown.
-            batch: batch id of the same application transaction; None: unknown.
+            batch: batch id of the same application transaction, a label of dead letters; None: unknown.
         """
         self._routing = routing
         self._rules = rules

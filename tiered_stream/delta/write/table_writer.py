@@ -79,7 +79,7 @@ class TableWriter:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of memory that waiting rows take, and open files as far as they are in memory."""
+        """Bytes of memory that waiting rows take, plus the bytes of open files that are in memory."""
         return self._waiting.bytes + sum(file.bytes_in_memory for file in self._open.values())
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:

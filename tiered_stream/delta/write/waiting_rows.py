@@ -62,7 +62,10 @@ PartitionRows = tuple[TopicPartition, pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class DayRows:
-    """Rows of one UTC day, as ISO text; None: the rows have no day, or the table is not partitioned by day."""
+    """Rows of one UTC day; `day` is the day as ISO text.
+
+    None: the rows have no day, or the table is not partitioned by day.
+    """
 
     day: str | None
     batches: list[PartitionRows]
