@@ -144,7 +144,7 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
         ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
     """
     ingests = plan_ingests(settings)
-    check_settings(ingests[0].options, ingests[0].lane)  # other queries differ only in the topic
+    check_settings(ingests[0].options, ingests[0].lane)  # `plan_query` checks each query's own settings again
     start_pythons()
     spark = builder.getOrCreate()
     forgo_source_lookup(spark)

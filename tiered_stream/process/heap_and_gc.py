@@ -20,7 +20,7 @@ Larger allocations bypass the heap, and are returned to the kernel when they are
 """
 _ARROW_POOL_VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
 """Environment variable that selects Arrow's memory pool; libarrow reads it only once."""
-_MANY_OBJECTS = 10_000  # a pause that made more objects ends with a collection, which takes a few ms
+_MANY_OBJECTS = 10_000  # a pause in which more objects were made ends with a collection, which takes a few ms
 _YOUNGER_COLLECTIONS = 500  # number of younger collections per full collection; Python's default is 10
 
 

@@ -65,7 +65,7 @@ def _pattern(path: FieldPath, kind: Any, texts: list[FieldPath]) -> str:
     items = ",".join(pattern for _, pattern in inner)
     if kind["type"] == "struct":
         fields = (f"(?:{re.escape(name)}|{re.escape(_quoted(name))}):{pattern}" for name, pattern in inner)
-        # Fields that a struct got later, at its end, are not in the text.
+        # Fields that were added to a struct later, at its end, are not in the declared type.
         items = "".join(f"(?>{',' if number else ''}{field}|(?=>))" for number, field in enumerate(fields))
     return f"{re.escape(kind['type'])}<{items}>"
 

@@ -152,7 +152,7 @@ class Routing:
             return None
         uri = self.dead_letter_folders.get(name, name)
         files = replace(target.files, uri=uri, day_column=None, cluster_by=())
-        # With ADD, a table that an earlier version created gets the columns that it lacks.
+        # With ADD, a table that an earlier version of this package created gets the columns that it lacks.
         settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
         return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
 

@@ -321,7 +321,7 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
     """
     known = [own.removeprefix(_INGEST_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
     properties = PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX)
-    # The shortest topic counts, because a property's name may end like a setting's.
+    # The pattern finds the shortest topic, because a property's name may end like the name of a setting.
     forms = "|".join([f"{re.escape(properties)}.*", *map(re.escape, known)])
     match = re.fullmatch(rf"(.+?)\.({forms})", name[len(TOPIC_PREFIX) :], re.IGNORECASE | re.DOTALL)
     if match is None:
