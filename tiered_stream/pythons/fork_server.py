@@ -69,7 +69,7 @@ class Request:
         """Return true if a fork can run this request; `started_with` is `read_at_start` of the server's environment.
 
         The arguments must begin with `-m MODULE`. OMP_NUM_THREADS must be 1 or unset. All variables that are read only
-        at the start must be those of the server.
+        at the start must have the same values as in the server.
         """
         runs_module = self.arguments[:1] == ("-m",) and len(self.arguments) > 1
         threads = self.environment.get(_THREADS, _FORK_THREADS)

@@ -138,7 +138,7 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
 
     Args:
         environment: variables with which Spark starts the program, in addition to the variables of this process.
-        tasks: true if the program runs tasks too; it counts only when the server is started.
+        tasks: true if the program runs tasks too; it has an effect only if this call starts the server.
 
     Returns:
         None if the server cannot be started, or has ended.

@@ -1,7 +1,7 @@
 """Add bytecode to Spark's `pyspark.zip` and `py4j-….zip`, so that Python processes need not compile them.
 
 Spark's Python processes import both packages from these archives, which contain only source code. Python cannot store
-bytecode in an archive, so each process compiles the source again, which delays the first micro-batch of a streaming
+bytecode in an archive, so each process compiles the source again. This delays the first micro-batch of a streaming
 query by more than 0.5 s. Only the modules that the processes load are compiled, because Python reads an archive's list
 of contents many times, and each further entry makes that slower.
 """

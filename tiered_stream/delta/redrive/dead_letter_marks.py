@@ -1,4 +1,4 @@
-"""Marks that redrives set on dead letters: numbers in the column `redrive` of a table for dead letters.
+"""Marks of redrives: numbers that redrives write into the column `redrive` of a table for dead letters.
 
 A redrive marks dead letters before it appends their rows to a table. `redrive_protocol.py` describes all steps.
 """
@@ -38,7 +38,7 @@ _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 _ORIGIN = {"target": "STRING", "query": "STRING", "batch": "BIGINT"}
 """Types of columns, by name, that a table for dead letters lacks if an earlier version of this package created it."""
 _LOWEST_DRAWN = 1 << 61
-"""Lowest mark that `new_number` returns.
+"""Lowest number that `new_number` returns.
 
 Earlier versions of this package marked dead letters with a table version, which is lower.
 """
@@ -46,26 +46,29 @@ _RANDOM_BITS, _OWNER_BITS = 41, 20
 
 
 def new_number(table_key: str) -> int:
-    """Return a new random mark of 62 bits for dead letters whose rows a redrive appends to one table.
+    """Return a new random number of 62 bits with which a redrive marks dead letters (column `redrive`).
 
-    `table_key` is the key of that table (`TableTarget.key`). The lowest 20 bits of the mark are a hash of the key,
-    which `is_number_of` checks. A dead letter from an earlier version does not name its table. Without the hash,
-    another job with the same topic would treat the marked dead letters as its own.
+    `table_key` is the key of the table that gets their rows (`TableTarget.key`). The lowest 20 bits of the number are a
+    hash of the key, which `is_number_of` checks. A dead letter from an earlier version does not name its table. Without
+    the hash, another job with the same topic would treat the marked dead letters as its own.
     """
     return _LOWEST_DRAWN | secrets.randbits(_RANDOM_BITS) << _OWNER_BITS | _owner(table_key)
 
 
 def is_number_of(number: int, table_key: str) -> bool:
-    """Return whether a redrive into the table with the key `table_key` can have set the mark `number`.
+    """Return whether a redrive into the table with the key `table_key` can have marked dead letters with `number`.
 
-    True if the mark contains the hash of the key, as marks from `new_number` do. True as well for every table version
-    (`is_version`), because such a mark contains no hash.
+    True if `number` contains the hash of the key, as numbers from `new_number` do. True as well for every table version
+    (`is_version`), because table versions contain no hash.
     """
     return is_version(number) or number % (1 << _OWNER_BITS) == _owner(table_key)
 
 
 def is_version(number: int) -> bool:
-    """Return whether the mark `number` is a table version: only earlier versions of this package set such marks."""
+    """Return whether `number`, a mark of dead letters, is a table version.
+
+    Only earlier versions of this package marked dead letters with a table version.
+    """
     return number < _LOWEST_DRAWN
 
 
@@ -90,7 +93,7 @@ def identity_columns(prefix: str = "") -> dict[str, Column]:
 
 
 class DeadLetterMarks:
-    """Table for dead letters in which redrives set marks, clear marks, and delete marked dead letters."""
+    """Table for dead letters, in which redrives set and clear the column `redrive`, and delete dead letters by it."""
 
     def __init__(self, spark: SparkSession, address: TableAddress) -> None:
         self._spark = spark
@@ -110,14 +113,14 @@ class DeadLetterMarks:
         return dead_letters.withColumns(missing) if missing else dead_letters
 
     def mark(self, ready: Callable[[], DataFrame]) -> None:
-        """Mark the dead letters that `ready` returns, except dead letters that have a mark by then.
+        """Set the column `redrive` of the dead letters that `ready` returns, except where it is set by then.
 
         If another commit comes first, the change is tried again, with at most `ATTEMPTS` attempts in all.
 
         Args:
-            ready: returns a row for each dead letter, with the columns of `identity_columns` and its mark in `number`.
-                Each attempt calls it again, and it must return new marks each time: the attempt before may have
-                committed its marks, and no dead letter may get a committed mark later.
+            ready: returns a row for each dead letter, with the columns of `identity_columns` and a `number` for
+                `redrive`. Each attempt calls it again, and it must return new numbers each time: the attempt before may
+                have committed its numbers, and no dead letter may get a committed number later.
 
         Raises:
             TableError: Spark cannot change the table, or another commit came first at each attempt.
@@ -137,7 +140,7 @@ class DeadLetterMarks:
         self._commit(change)
 
     def clear(self, number: int, topic: str) -> None:
-        """Remove the mark `number` from the topic's dead letters, which stay in the table.
+        """Set the column `redrive` to null in the topic's dead letters in which it is `number`.
 
         Raises:
             TableError: Spark cannot change the table, or another commit came first at each attempt.
@@ -146,7 +149,7 @@ class DeadLetterMarks:
         self._commit(lambda: self._table().update(marked, {"redrive": sql.lit(None).cast("BIGINT")}))
 
     def delete(self, number: int, topic: str) -> None:
-        """Delete the topic's dead letters that have the mark `number`.
+        """Delete the topic's dead letters in which the column `redrive` is `number`.
 
         Raises:
             TableError: Spark cannot change the table, or another commit came first at each attempt.

@@ -70,7 +70,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class UnmarkedDeadLetters:
-    """Dead letters of one job that no redrive has marked.
+    """Dead letters of one job that no redrive has marked: their column `redrive` is null.
 
     `groups` has the job's dead letters by topic, target and query. `dead_letters` may contain dead letters of other
     jobs too. Dead letters that are counted in `left` or `pending` are not redriven.
@@ -112,7 +112,7 @@ class JobDeadLetters:
     last_finished: LastFinished
 
     def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
-        """Return the marks of the job's dead letters, as sorted pairs of mark and topic without duplicates.
+        """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.
 
         Each pair belongs to a redrive that has not finished. `dead_letters` come from `DeadLetterMarks.dead_letters`.
 
@@ -130,7 +130,7 @@ class JobDeadLetters:
         return isinstance(target, TableTarget) and is_number_of(number, target.key)
 
     def unmarked(self, dead_letters: DataFrame, chosen: DeadLetterFilter) -> UnmarkedDeadLetters:
-        """Return the job's dead letters that pass the filter `chosen` and that no redrive has marked.
+        """Return the job's dead letters that pass the filter `chosen` and whose column `redrive` is null.
 
         `dead_letters` come from `DeadLetterMarks.dead_letters`.
 

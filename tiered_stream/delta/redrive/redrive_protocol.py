@@ -1,10 +1,10 @@
 """Protocol by which a redrive finishes marked dead letters while other redrives run or have crashed.
 
-1. A redrive marks dead letters with a number that is never used again, all in one commit. Until the number has an
-   outcome, no dead letter gets or loses this mark.
+1. A redrive marks dead letters with a number (column `redrive`) that is never used again, all in one commit. Until the
+   number has an outcome, no dead letter gets or loses this number.
 2. The outcome of a number is the version of its application transaction in the table that gets the rows. Delta accepts
    only one commit with this transaction. The commit either appends the rows, or has no rows and gives the number up.
-3. The outcome decides about the dead letters: they are deleted, or their mark is cleared.
+3. The outcome decides about the dead letters: they are deleted, or their column `redrive` becomes null again.
 
 Every redrive first finishes the numbers that other redrives have left unfinished. So two redrives may try step 2 for
 the same number, and both may do step 3.
@@ -22,16 +22,16 @@ ATTEMPTS = 10
 
 
 class Outcome(IntEnum):
-    """Outcome of the dead letters with one mark: the version of the mark's application transaction."""
+    """Outcome of the dead letters that are marked with one number: the version of its application transaction."""
 
     APPENDED = 1
     """The rows are in the table, so the dead letters are deleted next."""
     GIVEN_UP = 2
-    """The rows are not in the table, and never will be under this number, so the mark is cleared next."""
+    """The rows are not in the table, and never will be under this number. The column `redrive` becomes null next."""
 
 
 class MarkedDeadLetters(Protocol):
-    """Dead letters of one topic that are marked with one number, and the table that gets their rows."""
+    """Dead letters of one topic with one number in their column `redrive`, and the table that gets their rows."""
 
     def outcome(self) -> Outcome | None:
         """Return the number's outcome from the newest version of the table that gets the rows; None: no outcome yet."""
@@ -54,18 +54,19 @@ class MarkedDeadLetters(Protocol):
         ...
 
     def delete(self) -> None:
-        """Delete the dead letters."""
+        """Delete the dead letters from the table for dead letters."""
         ...
 
     def clear(self) -> None:
-        """Clear the mark of the dead letters."""
+        """Set the column `redrive` of the dead letters to null."""
         ...
 
 
 def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
-    """Bring marked dead letters to their outcome, then delete them (rows appended) or clear their mark (given up).
+    """Append the rows of marked dead letters and delete the dead letters, unless they do not all decode.
 
-    `table` is the name of the table that gets the rows, for the error.
+    If they do not all decode, or another redrive has given them up, set their column `redrive` to null instead. `table`
+    is the name of the table that gets the rows, for the error.
 
     Returns:
         Number of rows that this call appended.

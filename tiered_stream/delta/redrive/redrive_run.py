@@ -50,9 +50,9 @@ log = logging.getLogger(__name__)
 __all__ = ["DeadLetterFilter", "RedriveReport", "redrive"]
 
 _ROUNDS = 3
-"""Maximum number of times that one redrive marks dead letters.
+"""Maximum number of times that one redrive marks dead letters (column `redrive`).
 
-A second time is needed only if another redrive gave up a mark of this redrive.
+A second time is needed only if another redrive gave up a number of this redrive.
 """
 _TRIED = f"{IDENTITY_COLUMNS}, reason STRING"
 
@@ -165,7 +165,7 @@ class _Redrive:
         Errors of single topics are kept for `raise_first`.
 
         Raises:
-            TableError: the table for dead letters cannot be read or changed, or other redrives gave up all marks of
+            TableError: the table for dead letters cannot be read or changed, or other redrives gave up all numbers of
                 this one.
         """
         if self._dry_run:
@@ -191,7 +191,7 @@ class _Redrive:
             raise error
 
     def finish(self) -> Counter[str]:
-        """Finish all marked dead letters of the job, whichever redrive has marked them.
+        """Finish all dead letters of the job whose column `redrive` is set, whichever redrive has set it.
 
         Errors of single topics are kept for `raise_first`.
 
@@ -231,9 +231,10 @@ class _Redrive:
         return _Attempt(unmarked, row_formats, dict(sorted(left.items())), ready)
 
     def mark(self, tried: _Attempt, chosen: DeadLetterFilter) -> None:
-        """Mark the dead letters that pass the filter `chosen` and decode, with one new number for each of their tables.
+        """Set the column `redrive` of the dead letters that pass the filter `chosen` and decode.
 
-        `tried` is from `attempt`: its row formats name the topics.
+        All dead letters whose rows go to one table get the same new number. `tried` is from `attempt`: its row formats
+        name the topics.
         """
 
         def ready() -> DataFrame:
@@ -283,7 +284,10 @@ class _Redrive:
 
 
 class _Marked:
-    """Dead letters of one topic with the mark `number` (implements `redrive_protocol.MarkedDeadLetters`)."""
+    """Dead letters of one topic whose column `redrive` is `number`.
+
+    Its methods are described in `redrive_protocol.MarkedDeadLetters`.
+    """
 
     def __init__(self, run: _Redrive, number: int, topic: str) -> None:
         self._run = run

@@ -1,7 +1,7 @@
 """Table to which a redrive appends the rows of dead letters.
 
-Each number with which a redrive marks dead letters has its own application transaction in the table. The version of
-that transaction is the number's outcome (`redrive_protocol.py`).
+Each number with which a redrive marks dead letters (column `redrive`) has a separate application transaction in the
+table. The version of that transaction is the number's outcome (`redrive_protocol.py`).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class RedrivenTable:
         return last if last is not None else NEWEST if drops_transactions(begun) else -1
 
     def outcome(self, number: int, topic: str) -> Outcome | None:
-        """Return the outcome of the topic's dead letters with the mark `number`; None: no outcome yet.
+        """Return the outcome of the topic's dead letters whose column `redrive` is `number`; None: no outcome yet.
 
-        A mark from an earlier version of this package always has an outcome.
+        If an earlier version of this package has marked them, there always is an outcome.
 
         Raises:
             TableError: the table cannot be read.
@@ -68,7 +68,9 @@ class RedrivenTable:
         return None if last is None else Outcome(last)
 
     def append(self, rows: DataFrame, number: int, topic: str) -> bool:
-        """Append the rows of dead letters with the mark `number`; Delta skips the rows if the number has an outcome.
+        """Append the rows of the topic's dead letters whose column `redrive` is `number`, with the outcome `APPENDED`.
+
+        If the number already has an outcome, Delta skips the rows.
 
         Returns:
             False if another commit came first, so that nothing was appended. Else true.
@@ -91,7 +93,9 @@ class RedrivenTable:
         return True
 
     def give_up(self, number: int, topic: str) -> None:
-        """Commit the outcome `GIVEN_UP` of the mark `number`, unless it has an outcome or another commit comes first.
+        """Commit the outcome `GIVEN_UP` of the topic's dead letters whose column `redrive` is `number`.
+
+        Do nothing if they have an outcome, or if another commit comes first.
 
         Raises:
             TableError: the table cannot be reached, or refuses the commit.

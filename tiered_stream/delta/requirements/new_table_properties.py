@@ -78,8 +78,8 @@ def new_table_properties(spark: SparkSession, settings: Mapping[str, str]) -> di
 def is_created_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has_delta: bool) -> bool:
     """Return whether delta-spark creates the table, even if deltalake is to commit to it.
 
-    With delta-spark in the session (`has_delta`), the result is true if the session has default properties, or if
-    `settings` has a property that is not in `CREATED_ALIKE`. Without delta-spark, it is false.
+    Without delta-spark in the session (`has_delta`), it is false. With delta-spark, it is true in two cases: the
+    session has default properties, or `settings` has a property that is not in `CREATED_ALIKE`.
 
     Raises:
         ConfigurationError: the session has no delta-spark, and a property is not in `CREATED_WELL`.

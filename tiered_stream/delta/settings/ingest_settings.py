@@ -233,7 +233,7 @@ def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     """Check that all `ingest.*` settings are known, and that no other name looks like a misspelled known name.
 
-    All other unknown names are left to the check of the source. `own` has names that are known in addition.
+    All other unknown names are left to the check of the source. `own` has further names that are allowed.
 
     Raises:
         ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a

@@ -45,7 +45,7 @@ class DataFile:
     - `day` is the UTC day of all rows as ISO text. None: the rows have no day, or the table is not partitioned by day.
     - `records` is the number of rows, and `stats` their statistics for Delta's log, as JSON.
     - `offsets` has the first and the last offset of each partition in the file, both inclusive.
-    - `topic_ids` has the Kafka topic ids of the file's topics, without topics whose id is not known.
+    - `topic_ids` has the Kafka topic ids of the file's topics, if brokers have reported them.
     - `schema` is the schema of the rows in Spark's JSON; None: it is the schema that was planned for the table.
     - `rules` is the text of the table rules by which the rows were checked.
     - `dead_letters_for` is set in a file of dead letters: the key of the table that their records were meant for.
@@ -66,10 +66,7 @@ class DataFile:
 
     @property
     def share(self) -> str:
-        """Key of the table that the file's records were meant for: `dead_letters_for` if it is set, else `table`.
-
-        In a batch, the file counts as part of this table's files.
-        """
+        """Key of the table that the file's records were meant for: `dead_letters_for` if it is set, else `table`."""
         return self.dead_letters_for or self.table
 
 
