@@ -68,7 +68,10 @@ def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
 
 
 def message_type(message: Descriptor) -> pa.StructType:
-    """Return the struct type of a message. Raises ConfigurationError if the message is recursive or too large."""
+    """Return the struct type of a message.
+
+    Raises ConfigurationError if the message is recursive, has a group, or exceeds a limit of this module.
+    """
     return _message_columns(message, (), [_MAX_FIELDS])
 
 

@@ -77,15 +77,16 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
             self._refuse_others(messages, np.array([row]), indexes if size else None)
 
     def _refuse_others(self, messages: _NamedMessages, rows: Rows, indexes: Indexes | None) -> None:
-        """Add a reason for each of `rows` if the message that their values name is not the wanted one.
+        """Add a reason to `messages.reasons` for each of `rows`, unless the rows' values are the wanted message.
 
-        All these values name the same schema, and the message `indexes` in it; None if they name no message.
+        All values in `rows` name one schema, and the message `indexes` in this schema. `indexes` is None if the values
+        name no message.
         """
         if reason := self._mismatch(messages, int(messages.named.numbers[rows[0]]), indexes):
             messages.reasons.update(dict.fromkeys(rows.tolist(), reason[:REASON_SIZE]))
 
     def _mismatch(self, messages: _NamedMessages, number: int, indexes: Indexes | None) -> str | None:
-        """Return why values of the schema `number` and the message `indexes` are not rows, or None if they are.
+        """Return None if the message `indexes` of the schema `number` is the wanted message, else the reason why not.
 
         `indexes` is None if the value does not name its message.
         """
@@ -104,7 +105,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
 
 @dataclass(frozen=True, slots=True)
 class _NamedMessages:
-    """Messages that the values of one batch name, and the reasons of values that are not rows, as they are found."""
+    """State of one batch while its values are checked: the schemas that they name, and sizes and reasons so far."""
 
     named: NamedSchemas
     writers: Mapping[int, dict[Indexes, str] | str]
@@ -126,7 +127,10 @@ def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:
 
 
 def message_indexes(content: bytes) -> tuple[Indexes, int]:
-    """Return a message's indexes, and the number of bytes at the start of `content` that hold them, 0 if none do."""
+    """Return the message indexes at the start of `content`, and the number of bytes that they take.
+
+    Returns () and 0 if `content` does not begin with valid indexes. A single zero byte is returned as the indexes (0,).
+    """
     numbers: list[int] = []
     at, count = 0, 1
     while len(numbers) <= count:
@@ -146,7 +150,10 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
 
 
 def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
-    """Return the full names of a schema's messages by their indexes. Raises ConfigurationError as the compiler does."""
+    """Return the full names of a schema's messages by their indexes.
+
+    Raises ConfigurationError if the schema cannot be compiled.
+    """
     files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(schema)).file
     (file,) = (file for file in files if file.name == _FILE)
     names: dict[Indexes, str] = {}

@@ -92,9 +92,10 @@ class SchemaRegistry:
         return RegisteredSchema(str(response.get("schemaType", "AVRO")), _text(path, response), loaded)
 
     def _refer(self, response: Mapping[str, Any], loaded: dict[tuple[str, int], tuple[str, str] | None]) -> None:
-        """Add the schemas that a schema refers to, each after the schemas that it needs itself.
+        """Add the schemas to which the schema in `response` refers to `loaded`, directly or not.
 
-        None in `loaded` marks a schema that is being loaded.
+        Each comes after the schemas to which it refers itself. Keys are (subject, version), and entries are (name,
+        text). None in place of an entry marks a schema that is being loaded.
         """
         listed = response.get("references") or []
         for reference in listed if isinstance(listed, list) else [listed]:
@@ -129,7 +130,7 @@ _registries: PerProcess[SchemaRegistry] = PerProcess()
 
 
 def schema_registry(settings: RegistrySettings) -> SchemaRegistry:
-    """Return the process's own registry client for the settings.
+    """Return the registry client for the settings, which all callers in this process share.
 
     Raises ConfigurationError as `RegistryConnection` does.
     """
