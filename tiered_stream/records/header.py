@@ -57,7 +57,7 @@ def whole_batches(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
     """Yield position, base offset and magic of each whole batch; the last batch may be cut off.
 
     Raises:
-        CorruptDataError: the bytes are not a sequence of batches; names the position.
+        CorruptDataError: the bytes are not a sequence of batches. The message names the position.
     """
     at = 0
     while len(data) - at >= START.size:
