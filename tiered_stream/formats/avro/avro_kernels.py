@@ -320,7 +320,10 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
 
 @kernel
 def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, key_table: Any) -> Int:
-    """Read one value by the program; return 0, NO_ROOM, or an error code plus 256 times the index of its operation."""
+    """Read one value by the program; return 0, NO_ROOM or an error.
+
+    The error is the error code plus 256 times the index of the operation that failed.
+    """
     operations, table, texts, _ = program
     source, end, resume_at = data, stop, at
     index = next_index = np.int64(0)

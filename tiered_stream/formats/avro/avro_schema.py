@@ -36,7 +36,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One of the types in `PRIMITIVES`, perhaps with a logical type."""
+    """Primitive type. `kind` is one of `PRIMITIVES`, and `logical` is the logical type, None if there is none."""
 
     kind: str
     logical: str | Decimal | None = None

@@ -91,7 +91,7 @@ class ColumnBuilder:
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self.fields = list(_preorder(pa.field("", kind)))
-        """Field, parent node and node of the next sibling, by node."""
+        """(field, parent node, node of the next sibling) of each node. The root has the parent -1."""
         self._table = _node_table(self.fields)
         kinds = self._table[:, kernels.KIND]
         self._slot_sizes = np.array([_SLOT_SIZES[int(slot_kind)] for slot_kind in kinds], np.int64)

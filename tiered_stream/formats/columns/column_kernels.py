@@ -55,7 +55,7 @@ def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
 
 @inlined
 def append_long(columns: Any, node: Int, value: Int) -> Any:
-    """Append an integer, a date in days, or a timestamp in its unit. The caller has compared it with LOW and HIGH."""
+    """Append an integer, a date in days, or a timestamp in its unit. The caller must compare it with LOW and HIGH."""
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -82,7 +82,7 @@ def append_bool(columns: Any, node: Int, value: Any) -> Any:
 
 @inlined
 def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
-    """Append a decimal, given by the 128 bits of its unscaled value. The caller has checked its precision."""
+    """Append a decimal, given by the 128 bits of its unscaled value. The caller must check the precision."""
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -94,7 +94,7 @@ def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
 
 @inlined
 def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Any:
-    """Append the `size` bytes of `data` at `at`. The caller has checked bounds, and UTF-8 for a string column."""
+    """Append the `size` bytes of `data` at `at`. The caller must check bounds, and UTF-8 for a string column."""
     nodes, memory, ints, _ = columns
     ends = nodes[node, VALUES_AT] + nodes[node, SLOTS]
     begin = np.int64(ints[ends])

@@ -93,5 +93,5 @@ def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:
 
 
 def taken(column: pa.Array, slots: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
-    """Return the values in `slots` of a column, in the order of `slots`."""
+    """Return the values of a column at the indexes `slots`, in the order of `slots`."""
     return column.take(pa.Array.from_buffers(pa.int64(), len(slots), [None, pa.py_buffer(slots)]))

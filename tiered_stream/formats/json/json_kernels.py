@@ -89,7 +89,7 @@ def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent:
 def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
     """Append the number at `at` to `node`; return the position after the number.
 
-    Returns DOUBTFUL if it is not certain which value of the column's type the number is, and FULL if there is no room.
+    Returns DOUBTFUL if it is not certain which value the column must get, and FULL if there is no room.
     """
     begin, form = at, plan[node, FORM]
     mantissa, exponent, negative, integer, at = read_number(data, at, stop)

@@ -176,7 +176,8 @@ class _Reader:
     def _referenced_kind(self, reference: Any, location: _Location) -> pa.DataType:
         """Return the type of the schema to which `reference`, the value of a `$ref`, points.
 
-        It is the name of a document and a JSON pointer (RFC 6901). Without a name, the document of `location` is meant.
+        `reference` is the name of a document, `#`, and a JSON pointer (RFC 6901). Without a name, the pointer is into
+        the document of `location`.
         """
         if not isinstance(reference, str):
             raise location.error(f"$ref is {str(reference)[:80]!r}, and not a string")

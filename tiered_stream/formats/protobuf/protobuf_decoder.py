@@ -1,7 +1,7 @@
 """Decoder of protobuf messages to a column that is equal to that of Spark's `from_protobuf`.
 
-Compiled code decodes plain messages (`protobuf_kernels.py`). Google's library decodes all others in Python, one by one,
-and decides whether they are messages.
+Compiled code decodes plain messages (`protobuf_kernels.py`). Google's library decodes all other values in Python, one
+by one, and decides whether they are messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class ProtobufDecoder(SlicesDecoder):
     """Decoder of values that are messages of one type."""
 
     def __init__(self, descriptor_set: bytes, message: str) -> None:
-        """Prepare to decode messages with the full name `message` of a `protoc --descriptor_set_out` descriptor set.
+        """Prepare to decode messages with the full name `message`.
+
+        `descriptor_set` is the output of `protoc --descriptor_set_out --include_imports`.
 
         Raises:
             ConfigurationError: the descriptor set is invalid or lacks the message, or no column can have the message's

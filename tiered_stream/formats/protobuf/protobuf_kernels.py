@@ -189,7 +189,7 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
 def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     """Append a `Timestamp` or `Duration` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
 
-    It is not plain if seconds or nanoseconds are written twice, or if the seconds exceed MAX_SECONDS.
+    The time is not plain if it has an unknown field or the same field twice, or if the seconds exceed MAX_SECONDS.
     """
     seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
     while at < stop:
@@ -315,7 +315,8 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
 def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
     """Append a list of messages, or a map, after its last item; return DONE, NOT_PLAIN or NO_ROOM.
 
-    `first` is the slot of its first item.
+    `first` is the slot of the first item. A map is not plain if keys are equal, or if it has several keys that are not
+    texts.
     """
     node = row[NODE] - 1
     # A map with several keys that are not texts is left to the library.

@@ -89,7 +89,7 @@ def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int
 
 
 def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
-    """Return the type of a field's column, or None if the field has no column."""
+    """Return the type of a field's column, or None if the field is of a message without fields and has no column."""
     if is_map(field):
         pair = field.message_type.fields_by_name
         value = _single_type(pair["value"], above, left)

@@ -1,4 +1,4 @@
-"""HTTP client of a schema registry. It sends a GET request to the registry's servers in turn, until one responds.
+"""HTTP client of a schema registry. It sends a GET request to the registry's servers in turn, until one serves it.
 
 The client uses TLS and a password if the settings have them.
 """
@@ -44,7 +44,7 @@ class RegistrySettings:
     """Addresses and login of a schema registry.
 
     `properties` have the names that Confluent's Python client gives them; files are PEM. `urls` are the addresses in
-    the property `url`, which are separated by commas there. `parse` checks the properties.
+    the property `url`, where commas separate them. `parse` checks the properties.
     """
 
     urls: tuple[str, ...]
@@ -94,7 +94,7 @@ class RegistryConnection:
     def get(self, path: str) -> dict[str, Any]:
         """Return the JSON object at `path`, from the first server that returns it.
 
-        The servers are requested in turn, in up to 5 rounds, unless the error is final.
+        The request goes to the servers in turn, in up to 5 rounds. An error that is not temporary ends the rounds.
 
         Raises:
             UnknownSchemaError: the registry does not have the object.

@@ -32,10 +32,12 @@ Indexes = tuple[int, ...]
 
 
 class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
-    """Decoder of the messages with one full name, whichever of the registry's schemas they name."""
+    """Decoder of messages with the full name `message`. The values may name any of the registry's schemas."""
 
     def __init__(self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "") -> None:
-        """Prepare to decode `message` of a descriptor set. `header` is the record header that names schemas.
+        """Prepare to decode messages with the full name `message`, whose type is in the descriptor set.
+
+        `header` is the name of the record header that names schemas.
 
         Raises ConfigurationError if the settings are invalid, or in the cases of `ProtobufDecoder`.
         """
@@ -116,9 +118,9 @@ class _NamedMessages:
 
 
 def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:
-    """Return a flag for each value whose id is followed by a single zero, which names the schema's first message.
+    """Return a boolean for each value: True if a zero byte follows its id, which stands for the first message.
 
-    `prefixed` has a flag for each value with an id in front.
+    `prefixed` has a boolean for each value: True if the value has an id in front.
     """
     first = np.zeros(len(slices), np.bool_)
     rows = np.flatnonzero(prefixed & (slices.stops - slices.starts > PREFIX_SIZE))

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _CACHED_SCHEMAS = 100
 _MAX_UNKNOWN = 1000
-"""Maximum number of unknown schemas asked for in one batch, so that garbage does not cause a flood of requests."""
+"""Maximum number of unknown schemas that are requested for one batch, so that garbage does not cause many requests."""
 _NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_UNKNOWN} others that its batch has"
 
 

@@ -37,8 +37,8 @@ DEAD_LETTER_SCHEMA = pa.schema(
 
 Kafka's record comes first, then the reason why it is not a row, and the part of it that failed: `key`, `value` or
 `row`. `redrive` is null except while a redrive brings the record into its table. `target` is the folder (a URI) of the
-table that the record was for. `query` and `batch` are the application transaction under which that table gets the rows
-of the same batch. Dead letters that earlier versions wrote have null in `target`, `query` and `batch`.
+table that the record was for. `query` and `batch` are the application transaction that commits the rows of the record's
+micro-batch to this table. Dead letters that earlier versions wrote have null in `target`, `query` and `batch`.
 """
 
 
@@ -137,7 +137,7 @@ class RowFormat:
 
     @property
     def is_resolved(self) -> bool:
-        """Return whether the types of all columns are known."""
+        """Return whether key and value each have a type or are binary, so that the types of all columns are known."""
         return all(part.kind is not None or part.format is Format.BINARY for part in (self.key, self.value))
 
     @property

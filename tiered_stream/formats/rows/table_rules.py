@@ -52,7 +52,7 @@ class TableRules:
     nested_not_null: tuple[FieldPath, ...] = ()
     """Fields of structs, elements of lists and values of maps that are NOT NULL."""
     text_limits: tuple[TextLimit, ...] = ()
-    """Limits of `VARCHAR(n)` and `CHAR(n)`, anywhere in a column."""
+    """Limits of `VARCHAR(n)` and `CHAR(n)`, in columns and at any depth within columns."""
 
     def __bool__(self) -> bool:
         return bool(self.not_null or self.checks or self.nested_not_null or self.text_limits)
