@@ -111,7 +111,7 @@ def _validity_and_ends(column: BytesBuffers | HeaderBuffers, rows: int) -> list[
 
 
 def _valid_text(array: pa.Array) -> pa.Array:
-    """Return the string array of header keys. Bytes that are not UTF-8 become replacement characters, as in Java."""
+    """Return header keys as an array of valid UTF-8. Malformed bytes become replacement characters, as in Java."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:

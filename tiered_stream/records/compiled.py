@@ -68,7 +68,7 @@ def _source(module: str) -> bytes:
 
 
 def packaged_folder() -> Path:
-    """Return the package's own kernel cache folder, which exists only in a packed environment."""
+    """Return the folder of the kernel cache within the package. It exists only in a packed environment."""
     return Path(__file__).parent / "kernel_cache"
 
 
@@ -81,7 +81,11 @@ def _candidates(key: str) -> Iterator[Path]:
 
 
 def cache_folder(key: str) -> Path | None:
-    """Return the cache folder for machine code with the key `key`, or None if no folder is private and writable."""
+    """Return the cache folder for machine code with the key `key`.
+
+    This is the folder in the package, if it exists. Otherwise it is the first candidate that is private and writable,
+    or None if none is.
+    """
     packaged = packaged_folder() / key
     if packaged.is_dir():
         return packaged

@@ -77,7 +77,7 @@ class RecordBatchDecoder:
 
     @property
     def next_offset(self) -> int:
-        """Return the offset after the last whole batch that was fed, 0 before the first."""
+        """Return the offset after the last whole batch that was fed, or 0 if none was fed."""
         return int(self._state[kernels.NEXT_OFFSET])
 
     def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
@@ -272,8 +272,8 @@ class RecordBatchDecoder:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the next records of `batches` as Arrow batches, at most `UNIT_ROWS` records and `UNIT_BYTES` bytes.
 
-        The number of headers is also limited (`UNIT_HEADERS`). A single record may exceed the limits. `self._state`
-        names the next record, and gets the record that follows.
+        The number of headers is also limited (`UNIT_HEADERS`). The first record may exceed the limits. `self._state`
+        names the first record. Afterwards, it names the record after the last.
         """
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)

@@ -135,9 +135,9 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 def scan_batches(
     data: Any, start_offset: Int, end_offset: Int, max_batch_size: Int, aborted: Any, batches: Any, state: Any
 ) -> Int:
-    """List the batches in `data` that have records to return in the table `batches`; return the number of its rows.
+    """Fill the table `batches` with the batches in `data` that have wanted records; return their number.
 
-    The list leaves out control batches, batches without records, batches outside [start_offset, end_offset), and
+    The table does not get control batches, batches without records, batches outside [start_offset, end_offset), and
     transactional batches that `aborted` covers.
 
     Scanning stops at a batch that is cut off or malformed, and when the table is full. `state[ERROR]` is OK or the
@@ -201,9 +201,9 @@ def check_crcs(data: Any, batches: Any, state: Any) -> None:
 def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: Int) -> Int:
     """Append the `size` bytes at `at` to a column as value `index`, or null if `size` is -1.
 
-    Returns the position after the bytes. If the bytes end after `stop`, or `at` is negative, it returns -1 and appends
-    nothing. If the column has no room for the bytes, it returns NO_ROOM and appends nothing. A column is Arrow's
-    buffers: (ends, bytes, validity bits, [number of nulls]). `ends[index]` must be set.
+    Returns the position after the bytes. If the bytes end after `stop`, `at` is negative or `size` is below -1, it
+    returns -1 and appends nothing. If the column has no room for the bytes, it returns NO_ROOM and appends nothing. A
+    column is Arrow's buffers: (ends, bytes, validity bits, [number of nulls]). `ends[index]` must be set.
     """
     ends, values, bits, nulls = column
     if at < 0 or size < -1 or size > stop - at:

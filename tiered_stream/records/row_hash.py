@@ -47,9 +47,9 @@ def row_hash_sql(columns: Collection[str]) -> str:
 
 
 def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
-    """Return the hash of each row over its offset and the columns of `HASHED` that are in `columns`.
+    """Return the hash of each row over its offset and then `columns`, in the order of `HASHED`.
 
-    `rows` has the columns of `records.arrow.record_schema`.
+    All `columns` must be in `HASHED`. `rows` has the columns of `records.arrow.record_schema`.
 
     Raises:
         CorruptDataError: a column's buffers do not hold all its rows.

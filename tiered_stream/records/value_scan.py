@@ -109,10 +109,10 @@ def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count
 
 @kernel
 def _scan(data: Any, at: Int, topic_ids: Any, max_batch: Int, places: Any) -> Any:
-    """Write the values of whole batches from `at` on that may be about the topics into `places`.
+    """Scan whole batches from `at` on; write a row into `places` for each value that may be about the topics.
 
-    Stops at a batch that is cut off or must be read by `read_values`. Returns the position and the offset after the
-    scanned batches, and the number of rows in `places`. Without scanned batches, the offset is 0.
+    The scan stops at a batch that is cut off or must be read by `read_values`. Returns the position and the offset
+    after the scanned batches, and the number of rows in `places`. If no batch was scanned, the offset is 0.
     """
     at, next_offset, count = np.int64(at), np.int64(0), np.int64(0)
     while data.shape[0] - at >= header.HEADER_SIZE:

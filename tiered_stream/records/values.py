@@ -1,4 +1,4 @@
-"""Reader of the offsets and values of an internal topic's records, for a few small records, without kernels.
+"""Reader of the offsets and values of records in an internal topic. It uses no kernels, and is for few small records.
 
 Loading the kernels takes half a second in each process that plans a query. kafka-python parses the records of a batch
 once the batch is known to be whole, valid and within the limits.
