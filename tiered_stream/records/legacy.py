@@ -44,10 +44,11 @@ def locate_messages(
 ) -> bool:
     """Write the positions of the messages of one set into `batch`, its row of the table.
 
-    If the set is compressed, its messages are decompressed into `unpacked`. Returns False if it has no room for them.
+    `view` and `raw` are the log's bytes, as a memoryview and as an array. If the set is compressed, its messages are
+    decompressed into `unpacked`. Returns False, without changing `batch`, if `unpacked` has no room for the messages.
 
     Raises:
-        CorruptDataError: the bytes are not a message set.
+        CorruptDataError: the bytes are not a message set, or the CRC is wrong and `check_crc` is True.
         DataLimitError: the set decompresses to more than the limit, or has more than `max_messages` messages.
         UnsupportedDataError: the set has an unknown codec.
     """
@@ -80,7 +81,10 @@ def locate_messages(
 
 
 def _compressed(message: memoryview, magic: int, codec: int) -> memoryview:
-    """Return the value of a message that is a compressed set."""
+    """Return the compressed bytes of a set: the value of `message`, for lz4 of magic 0 with a corrected checksum.
+
+    Raises CorruptDataError if the key or the value does not fit into the message.
+    """
     at = kernels.MESSAGE_KEY_AT[magic]
     (key_size,) = _SIZE.unpack_from(message, at)
     at += _SIZE.size + max(key_size, 0)
@@ -107,7 +111,8 @@ def _with_right_checksum(frame: memoryview) -> memoryview:
 def _measure(data: Any, start: Int, end: Int, compressed: bool) -> Any:
     """Return the number of messages between `start` and `end`, and the offsets of the first and the last message.
 
-    The number is 0 if the bytes are not valid messages.
+    The number is 0 if the bytes are not whole messages with ascending offsets, or if a message in a compressed set is
+    compressed itself.
     """
     at, count, first, last = np.int64(start), np.int64(0), np.int64(0), np.int64(-1)
     while at < end:

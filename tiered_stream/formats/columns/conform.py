@@ -20,17 +20,20 @@ _STEPS = {(narrow, wide) for row in _WIDER for at, narrow in enumerate(row) for 
 
 
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Return whether every value of the type `narrow` is a value of the type `wide`. Neither type has fields."""
+    """Return whether a column of the type `narrow` may be widened to the type `wide` without changing a value.
+
+    Returns False for two equal types, unless they are decimals, and for types with fields.
+    """
     if pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
         return bool(wide.scale >= narrow.scale and wide.precision - wide.scale >= narrow.precision - narrow.scale)
     return (narrow, wide) in _STEPS
 
 
 def conform(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Return the column with the type `kind`, and a flag for each row whose value does not fit (None: all fit).
+    """Return the column with the type `kind`, and a boolean for each row: True if a value in it does not fit `kind`.
 
-    Values that do not fit are null. Fields that `kind` does not have are left out. Fields that the column does not have
-    are null.
+    None in place of the booleans means that all values fit. Values that do not fit become null. Fields that `kind` does
+    not have are left out. Fields that the column does not have are null.
     """
     if column.type == kind:
         return column, None

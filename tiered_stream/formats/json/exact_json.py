@@ -1,4 +1,4 @@
-"""Slow and exact half of the JSON decoder, for single values, by the rules of Spark's `from_json` (`JacksonParser`)."""
+"""Exact half of the JSON decoder. It decodes single values in Python, by the rules of Spark's `JacksonParser`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _INFINITIES = {"+INF": math.inf, "+Infinity": math.inf, "Infinity": math.inf, "-
 
 
 class ExactJson:
-    """Converter of JSON values to rows of one type, one value after the other."""
+    """Converter of JSON documents to rows of the struct type `kind`. `zone` is for timestamps without a time zone."""
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:
         self._zone = zone
         self._convert = self._converter(kind)
 
     def row(self, data: bytes) -> dict[str, Any]:
-        """Return a document as a dict that pyarrow converts to a struct.
+        """Return the document `data` as a dict that pyarrow converts to a struct.
 
-        Raises CorruptDataError, whose text is the reason, if the document cannot become a row.
+        Raises CorruptDataError, whose text is the reason, if `data` is not a JSON object, or if a field does not fit
+        its type.
         """
         document = parse_json(data)
         if type(document) is not Fields:

@@ -57,7 +57,10 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
 
 
 def message_type(message: Descriptor) -> pa.StructType:
-    """Return the struct type of a message. Raises ConfigurationError if the message is recursive or too large."""
+    """Return the struct type of a message.
+
+    Raises ConfigurationError if the message is recursive, has a group, or exceeds a limit of this module.
+    """
     return _message_columns(message, (), [_MAX_FIELDS])
 
 
@@ -75,7 +78,7 @@ def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int
 
 
 def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
-    """Return the type of a field's column, or None if the field has no column."""
+    """Return the type of a field's column, or None if the field is of a message without fields and has no column."""
     if is_map(field):
         pair = field.message_type.fields_by_name
         value = _single_type(pair["value"], above, left)
