@@ -37,7 +37,7 @@ _MIN_TOPIC_BYTES = 3
 
 
 class ListOffsetsPartition(NamedTuple):
-    """One partition in a request. `timestamp` is in milliseconds, or one of Kafka's special negative numbers."""
+    """Partition in a ListOffsets request. `timestamp` is in milliseconds, or a special negative number of Kafka."""
 
     partition_index: int
     current_leader_epoch: int
@@ -52,7 +52,7 @@ class ListOffsetsTopic(NamedTuple):
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """One partition in a response. `offset` is -1 if no record has a timestamp at or after the requested one."""
+    """Partition in a ListOffsets response. `offset` is -1 if no record has a timestamp at or after the requested one."""
 
     partition_index: int
     error_code: int
@@ -70,7 +70,7 @@ class ListOffsetsTopicResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedOffsets:
-    """ListOffsets response: the topics with the offsets of their partitions, and the throttle time in milliseconds."""
+    """ListOffsets response: the offsets by topic and partition, and the throttle time in milliseconds."""
 
     throttle_time_ms: int
     topics: list[ListOffsetsTopicResponse]
@@ -78,7 +78,11 @@ class ListedOffsets:
 
 @dataclass(kw_only=True)
 class ListOffsetsRequest(OwnRequest):
-    """ListOffsets request. `min_version` is the first version that supports the timestamps in the request."""
+    """ListOffsets request.
+
+    `min_version` is the first version that supports the timestamps in the request. `timeout_ms` is sent from version 10
+    on.
+    """
 
     API_KEY = 2
     name = "ListOffsetsRequest"
