@@ -60,7 +60,7 @@ class UnsupportedDataError(TieredStreamError):
 
 
 class UndecodableRecordError(TieredStreamError):
-    """A record's key or value cannot be decoded, or the table rejects its row, and `ingest.onDecodeError` is `fail`.
+    """A record's key or value cannot be decoded, or the table rejects the row, and `ingest.onDecodeError` is `fail`.
 
     Fix: Correct the schema, or keep the records apart with `ingest.onDecodeError=deadLetter` and
     `ingest.deadLetterTable`.

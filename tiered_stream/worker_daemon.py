@@ -44,7 +44,7 @@ def main() -> None:
     try:
         import_ahead()
         reason = None if may_fork() else "what was imported has started threads"
-    except Exception as error:  # noqa: BLE001 - workers do without, and tell what is wrong better
+    except Exception as error:  # noqa: BLE001 - workers then import for themselves, and report a fault better
         reason = str(error)
     if reason is not None:
         log.warning("workers import for themselves: %s", reason)

@@ -121,7 +121,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     async def back_off(self, attempt: int, deadline: Deadline) -> None:
         """Sleep after a failed attempt, but not beyond `deadline`. `attempt` is its number, from 0.
 
-        The time starts at `retry.backoff.ms` and doubles with each attempt up to `retry.backoff.max.ms`. (Kafka:
+        The sleep takes `retry.backoff.ms`, and twice as long with each attempt, up to `retry.backoff.max.ms`. (Kafka:
         `ExponentialBackoff` with 20 % jitter.)
         """
         longest = max(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
@@ -230,8 +230,13 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 def _check_error_codes(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
     """Raise an error if a topic's error code is permanent, or if there is no time left to try again.
 
-    `error_codes` has the codes by topic. A topic that brokers do not know is missing only when `grace` has passed,
-    because not every broker knows a new topic at once. For other codes that may pass, `deadline` decides.
+    `error_codes` has the codes by topic. `grace` is the deadline for an unknown topic; it is not later than `deadline`,
+    because not every broker knows a new topic at once.
+
+    Raises:
+        UnknownTopicError: `grace` has passed, and brokers do not know a topic.
+        BrokerUnavailableError: `deadline` has passed.
+        BrokerError: another error code is permanent; BrokerAuthorizationError if an ACL is missing.
     """
     missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC_CODE)
     for topic, code in error_codes.items():
@@ -286,9 +291,10 @@ def open_client(properties: Mapping[str, str]) -> BrokerClient:
 
 
 def _close(connections: Connections, opened_by: int) -> None:
-    """Close the connections of a client that nothing refers to any more, except in a process forked from `opened_by`.
+    """Close the connections of a client that nothing refers to any more, unless this process is a fork.
 
-    A new thread closes them: the last reference may have been on the network thread, which cannot wait for its own end.
+    `opened_by` is the id of the process that opened them. A new thread closes them: the last reference may have been on
+    the network thread, which cannot wait for its own end.
     """
     if os.getpid() == opened_by:
         threading.Thread(target=connections.close, name="tiered-stream-close", daemon=True).start()

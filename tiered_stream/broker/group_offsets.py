@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _NO_OFFSET = -1
 _ONE_COORDINATOR, _TOPIC_NAMES, _ONE_GROUP = 3, 9, 7
-"""Last versions with one coordinator (FindCoordinator), topic names (OffsetCommit) and one group (OffsetFetch)."""
+"""Newest versions of FindCoordinator for one coordinator, OffsetCommit by topic name, and OffsetFetch for one group."""
 _PATIENCE_MS = 10_000
 
 
@@ -72,7 +72,7 @@ class GroupOffsets:
     async def _retried(self, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline) -> T:
         """Run `attempt`, repeat it after BrokerUnavailableError until `deadline` has passed, and return its result.
 
-        An attempt can fail so while the coordinator moves to another broker.
+        For example, an attempt raises this error while the coordinator moves to another broker.
         """
         attempts = 0
         while True:

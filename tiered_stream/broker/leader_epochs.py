@@ -17,7 +17,7 @@ NO_EPOCH = -1
 def leader_epoch_end_offsets(
     client: BrokerClient, epochs: Mapping[TopicPartition, int], patience_ms: int | None = None
 ) -> PartialAnswer[TopicPartition, tuple[int, int]]:
-    """Return, by partition, the leader's largest epoch up to the epoch in `epochs`, and the end offset of the former.
+    """Return, by partition, the leader's largest epoch that is not above the epoch in `epochs`, and its end offset.
 
     The end offset is exclusive. The leader's newest epoch ends at the log end. If the epoch in `epochs` is newer than
     all epochs of the leader, the result is (-1, -1). If it is older than all of them, the result is the epoch in

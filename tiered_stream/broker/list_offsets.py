@@ -72,7 +72,7 @@ class BrokerOffsetReader(OffsetReader):
         return topic_configs(self._client, topics, names) if topics else {}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the first offset whose timestamp is at or after the partition's in `timestamps` (ms).
+        """Return, by partition, the first offset whose timestamp is at or after `timestamps[partition]` (ms).
 
         None: no record has such a timestamp.
 

@@ -46,7 +46,7 @@ class OffsetReader(ABC):
 
     @abstractmethod
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the first offset whose timestamp is at or after the partition's in `timestamps` (ms).
+        """Return, by partition, the first offset whose timestamp is at or after `timestamps[partition]` (ms).
 
         None: no record has such a timestamp. The timestamps -1 and -2 mean latest and earliest, as in ListOffsets.
         """

@@ -163,7 +163,7 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
         topics = [self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()]
         by_name = any(topic.topic_id == NO_TOPIC_ID for topic in topics)
         return FetchRequest(
-            # The broker must answer before our own timer closes the connection.
+            # The broker must respond before our own timer closes the connection.
             max_wait_ms=min(terms.max_wait_ms, self._client.config.request_timeout_ms // 2),
             min_bytes=terms.min_bytes,
             max_bytes=terms.response_bytes or terms.max_bytes,

@@ -24,7 +24,7 @@ def declared(kind: type[Any]) -> dict[str, Option[Any]]:
 
 
 def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries.ALL) -> dict[str, Any]:
-    """Return the values that the user gave for the options of the dataclass `kind`, or their defaults, by field name.
+    """Return the parsed values of the options of the dataclass `kind`, or their defaults, by field name.
 
     Fields that `of` has not made are left out. If `queries` is STREAMING or BATCH, options that are only for the other
     kind of query are left out.

@@ -91,10 +91,11 @@ def offsets_to_json(offsets: PartitionOffsets) -> str:
 
 
 def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:
-    """Parse offset JSON in which -2 and -1 are allowed (Spark: `JsonUtils.partitionOffsets`).
+    """Parse offset JSON in which -2 and -1 are allowed, and return offsets by partition.
 
-    As in Spark, fractions are cut off, `null` is 0 or an empty object, and the last of several equal keys counts.
-    Numbers that Jackson would change, and text after the object, which Jackson would ignore, are errors.
+    As in Spark's `JsonUtils.partitionOffsets`, fractions are cut off, `null` is 0 or an empty object, and the last of
+    several equal keys is used. Numbers that Jackson would change, and text after the object, which Jackson would
+    ignore, are errors.
 
     Raises:
         ValueError: the text does not have that form. The message continues a sentence that begins with the text.

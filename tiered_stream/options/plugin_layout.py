@@ -1,4 +1,4 @@
-"""Detection of the storage layout and the place of the segments from the storage plugin's properties. No I/O."""
+"""Detection of the storage layout and the segments' bucket or folder from the storage plugin's properties. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiered_stream.options.plugin_properties import plugin_property
 from tiered_stream.options.remote_options import LAYOUT, STORAGE_MANAGER, STORAGE_URI
 
 _PLACE = {StorageLayout.LOCAL: "dir", StorageLayout.AIVEN: "storage.s3.bucket.name"}
-"""Plugin property that names the place of the segments, by layout."""
+"""Plugin property that names the bucket or folder of the segments, by layout."""
 
 
 def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:

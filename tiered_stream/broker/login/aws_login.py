@@ -75,8 +75,8 @@ class AssumedRole:
     Args:
         sts_region: the region of the STS endpoint; None: the global endpoint.
         fips: true if STS's FIPS endpoint is used.
-        keys: access key id, secret access key and session token of the user who assumes the role; None: the credentials
-            that AWS's chain finds assume it.
+        keys: access key id, secret access key and session token of the user who assumes the role; None: AWS's chain
+            finds the user's credentials.
     """
 
     arn: str
@@ -191,7 +191,7 @@ class AwsCredentialSource:
                 return _with_expiry(credentials, session, time.time() + _CHAIN_INTERVAL_SECONDS)
         except TieredStreamError:
             raise
-        except Exception as error:  # noqa: BLE001 - botocore raises what it likes
+        except Exception as error:  # noqa: BLE001 - botocore may raise any exception
             raise _fault(str(self._identity), error) from None  # the error's text may contain secrets
 
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:

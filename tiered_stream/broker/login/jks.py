@@ -38,7 +38,7 @@ _KEY_PROTECTOR = bytes.fromhex("300e060a2b060104012a021101010500")
 class JksKey:
     """Private key of a JKS store, still encrypted, and its certificate chain.
 
-    `alias` is its name in the store. `chain` has certificates (DER), the key's own certificate first.
+    `alias` is the key's name in the store. `chain` has certificates (DER), the key's own certificate first.
     """
 
     alias: str
@@ -135,7 +135,7 @@ def _encrypted_key(info: bytes) -> bytes:
 
 
 def _der(reader: Reader, tag: int) -> Reader:
-    """Read the next DER value, and return a reader of its content. Raises ValueError if it has another tag than `tag`."""
+    """Read the next DER value, and return a reader of its content. Raises ValueError if its tag is not `tag`."""
     actual_tag, length = reader.take(2)
     if actual_tag != tag:
         raise ValueError(f"DER has the tag {actual_tag} where {tag} belongs")

@@ -96,12 +96,12 @@ _MIN_SEGMENT_BYTES = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(NO_TAGS)
 
 
 class RemoteLogSegmentLocation(NamedTuple):
-    """Part of a segment in a location response: an offset range, and the place of its bytes.
+    """Part of a segment in a location response: an offset range, and the byte range that holds its records.
 
-    `base_offset` to `last_offset` (inclusive) are the segment's offsets, and `size_in_bytes` is its size.
+    `base_offset` to `last_offset` (inclusive) are the segment's offsets, and `size_in_bytes` is the segment's size.
     `start_offset` to `end_offset` (exclusive) are the part's offsets, `start_position` to `end_position` (exclusive)
-    its bytes. The batch after the part begins at an offset from `following_offset_min` to `following_offset_max` (both
-    inclusive); -1: unknown.
+    the part's bytes. The batch after the part begins at an offset from `following_offset_min` to `following_offset_max`
+    (both inclusive); -1: unknown.
 
     A tuple, because a frozen dataclass takes eight times as long to make, and there may be 100,000 of them.
     """
