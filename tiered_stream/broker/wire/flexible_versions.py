@@ -1,9 +1,9 @@
 """Encoding and decoding of the types in Kafka's flexible versions (KIP-482). The input of the decoder is not trusted.
 
-    uvarint         seven bits a byte, lowest first; at most five bytes
-    compact string  uvarint of the number of bytes + 1 (0: null), then the bytes; compact bytes likewise
-    compact array   uvarint of the number of items + 1 (0: null), then the items
-    tagged fields   uvarint of the number of fields; for each field its tag and its size as uvarints, then its bytes
+uvarint         seven bits a byte, lowest first; at most five bytes
+compact string  uvarint of the number of bytes + 1 (0: null), then the bytes; compact bytes likewise
+compact array   uvarint of the number of items + 1 (0: null), then the items
+tagged fields   uvarint of the number of fields; for each field its tag and its size as uvarints, then its bytes
 """
 
 from __future__ import annotations
