@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """Reader of the partitions' offsets, and locator of their tiered segments; None: all is read from the brokers."""
+    """Offset reader and locator of one query; if `locator` is None, all records are read from the brokers."""
 
     offset_reader: OffsetReader
     locator: Locator | None
@@ -127,10 +127,10 @@ def _has_fetcher(options: Options) -> bool:
 
 
 def _can_follow(options: Options, client: BrokerClient) -> bool:
-    """Return whether a storage is configured and the user may read the metadata topic; if not, log the reason.
+    """Return whether a storage is configured and the user may read `__remote_log_metadata`; if not, log the reason.
 
     Raises:
-        BrokerError: the brokers do not say whether the user may read it.
+        BrokerError: the brokers do not report whether the user may read it.
     """
     if not _has_fetcher(options):
         log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")

@@ -28,7 +28,10 @@ _SUMMARY_OFFSET = 0
 
 @dataclass(slots=True)
 class TopicState:
-    """State of one topic; all records below the offset `position` are included."""
+    """State of one topic: the `table` of its segments, and the records that could not be read.
+
+    All records below the offset `position` are included.
+    """
 
     position: int
     table: SegmentTable = field(default_factory=SegmentTable)
@@ -41,14 +44,14 @@ class TopicState:
         return unreadable[2] if unreadable else None
 
     def summary(self) -> Iterator[OffsetValue]:
-        """Yield offset and value of each record of the smallest set that results in the same state."""
+        """Yield (offset, value) of as few records as possible that together result in this state."""
         yield from ((_SUMMARY_OFFSET, encode_remote_log_metadata(metadata)) for metadata in self.table.summary())
         yield from ((offset, value) for offset, value, _ in self._unreadable.values())
 
     def add_unreadable(
         self, partition: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError
     ) -> None:
-        """Add a record that cannot be read because of `error`.
+        """Add a record that cannot be read because of `error`; only the first such record of each partition is kept.
 
         `partition` is the partition that the record names, or None if it names none.
         """
@@ -78,9 +81,10 @@ def apply_record(topics: Mapping[bytes, TopicState], log_partition: TopicPartiti
 
 
 def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
-    """Return the ids of `topics` that a record may concern.
+    """Return the ids of `topics` that a record may concern; the result may be empty.
 
-    That is the id that the record names. If the record is malformed, it is every id whose bytes are in the record.
+    A readable record concerns the topic whose id it names. A malformed record may concern every topic whose id's bytes
+    are in it.
     """
     topic_id = topic_id_of(value)
     if topic_id is None:
