@@ -88,7 +88,7 @@ class SegmentTable:
         return tuple(state.finished.values()) if state else ()
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
-        """Return the segments of which only an update is known, sorted by end offset; an unknown end offset comes first."""
+        """Return the segments of which only an update is known, sorted by end offset; unknown ends come first."""
         state = self._partitions.get(partition)
         if state is None or not state.alone:
             return ()
