@@ -11,10 +11,10 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, 
 
 
 class Backlog:
-    """Offset ranges from `start` to `latest`, of partitions that are in both and have offsets in between.
+    """Offset ranges from `start` to `latest`, of the partitions that have both offsets and a range that is not empty.
 
-    The segments of all partitions are requested together, once, and only if needed: all limits of a micro-batch use the
-    same segments.
+    The tiered segments of all partitions are requested together, once, when they are first needed. All limits of a
+    micro-batch use the same segments.
     """
 
     def __init__(self, start: PartitionOffsets, latest: PartitionOffsets, locator: Locator | None) -> None:
@@ -29,7 +29,9 @@ class Backlog:
 
     @cached_property
     def segments(self) -> Mapping[TopicPartition, Sequence[VisibleSegment]]:
-        """Tiered segments of each partition's range, and the segment before it, by which untiered bytes are estimated.
+        """Tiered segments of each partition's range, and the segment before the range.
+
+        The segments' average size is the estimate for offsets that are not tiered.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.
