@@ -35,9 +35,9 @@ class AbortedSearch:
 
 
 def find_aborted(visible: VisibleSegments, at: int, offsets: OffsetRange, cache: IndexCache) -> AbortedSearch:
-    """Return the aborted transactions that touch `offsets`, which are offsets of the segment `visible[at]`.
+    """Search for the aborted transactions that touch `offsets`, which are offsets of the segment `visible[at]`.
 
-    The search begins at that segment's transaction index, and ends at the seam at the latest.
+    The search begins with that segment's transaction index. It ends when all transactions are decided, or at the seam.
 
     Raises:
         StorageError: an index cannot be read.

@@ -1,8 +1,8 @@
-"""Choice of the segment that counts for each offset, by the partition's history of leader epochs.
+"""Choice of the segment from which each offset is read, by the partition's history of leader epochs.
 
 Replicas that led at different times may both have copied the same offsets. A leader that lost an unclean election may
 have copied records that are no longer part of the log. A record is identified by its offset and the leader epoch in
-which it was written. A segment counts for an offset if its own epoch at that offset is the lineage's epoch (Kafka:
+which it was written. A segment is visible at an offset if its own epoch at that offset is the lineage's epoch (Kafka:
 `RemoteLogMetadataCache.remoteLogSegmentMetadata(epoch, offset)`, called with the epoch of `LeaderEpochFileCache`).
 Segments with the same epoch hold the same batches at an offset, so either of them gives the same records.
 """
@@ -91,7 +91,7 @@ def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
 
 
 def _epoch_ranges(epochs: Sequence[LeaderEpoch], end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (epoch, start, exclusive end) of each epoch that has offsets before `end`."""
+    """Yield (epoch, start, exclusive end) of each of the sorted `epochs` that has offsets below `end`."""
     for next_index, entry in enumerate(epochs, 1):
         epoch_end = min(epochs[next_index].start_offset, end) if next_index < len(epochs) else end
         if entry.start_offset < epoch_end:

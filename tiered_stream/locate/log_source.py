@@ -89,12 +89,12 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
 
 
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
-    """Return the locator of KIP-1248, or None if the option is `auto` and this locator cannot be used.
+    """Return the locator of KIP-1248 if it can be used; None if it cannot, and `remote.log.locator` is `auto`.
 
     It can be used if the brokers support KIP-1248, and sign locations or a storage is configured.
 
     Raises:
-        ConfigurationError: the option is `broker`, and this locator cannot be used.
+        ConfigurationError: `remote.log.locator` is `broker`, and this locator cannot be used.
     """
     version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
     if version >= SIGNED_LOCATIONS or (version and readable):

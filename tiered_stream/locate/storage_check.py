@@ -36,9 +36,11 @@ log = logging.getLogger(__name__)
 class CheckedStorage(WrappedLocator):
     """Locator that checks the storage before it returns the first locations of the locator `wrapped`.
 
-    `locate` also raises StorageAccessError if credentials are missing or refused, StorageBucketNotFoundError if the
-    bucket or folder does not exist, and ConfigurationError if the settings lead to a place that does not have the
-    segments.
+    `locate` raises three more errors:
+
+        StorageAccessError: credentials are missing or refused.
+        StorageBucketNotFoundError: the bucket or folder does not exist.
+        ConfigurationError: the settings lead to a place that does not have the segments.
     """
 
     def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher) -> None:

@@ -44,9 +44,9 @@ class Backlog:
         return self.locator.segments(with_one_before)
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, list[int]]:
-        """Return by partition the ends of segments that end inside its range or at the range's end, ascending.
+        """Return by partition, in ascending order, the ends of segments that are inside its range or the range's end.
 
-        The ranges must be within `self.ranges`.
+        The `ranges` must be within `self.ranges`.
         """
         return {
             partition: [

@@ -77,8 +77,7 @@ def must_wait(
 _MAX_BATCH_BYTES = 1 << 20
 """Assumed size limit of a record batch in bytes (default of `message.max.bytes`).
 
-If each offset to read were a batch of this size and `maxBytesPerTrigger` still allowed them all, no segment sizes are
-requested.
+If `maxBytesPerTrigger` allows one batch of this size for each offset to read, no segment sizes are requested.
 """
 
 

@@ -22,7 +22,7 @@ def offset_ranges(
 ) -> dict[TopicPartition, OffsetRange]:
     """Return by partition the offset range that the micro-batch from `start` to `end` reads; a range may be empty.
 
-    If the policy lets the query go on, new partitions are read from their log starts, deleted partitions are left out,
+    New partitions are read from their log starts. If the policy lets the query go on, deleted partitions are left out,
     and a truncated partition gets an empty range.
 
     Args:

@@ -78,7 +78,7 @@ class Pruning:
         )
 
     def within(self, times: TimeRange | None) -> Pruning:
-        """Return these conditions, limited to timestamps in `times`; None: not limited."""
+        """Return the conditions limited to timestamps in `times`; if `times` is None, return them unchanged."""
         if times is None:
             return self
         last = _INT64_MAX if times.to_ms is None else times.to_ms - 1

@@ -132,7 +132,7 @@ def add_up(
 
 
 def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
-    """Return a line for each reason why offsets are read from brokers, with the number and share of the offsets."""
+    """Return a line for each reason why offsets are read from brokers, with number and percentage of the offsets."""
     total = 0
     reasons: Counter[str] = Counter()
     for cost in costs:

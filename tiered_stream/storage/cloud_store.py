@@ -1,4 +1,4 @@
-"""Object store over a bucket or container in Google Cloud Storage, Azure Blob Storage or S3, by means of obstore.
+"""Object store over a bucket in Google Cloud Storage or a container in Azure Blob Storage, by means of obstore.
 
 obstore (Rust: the crate `object_store`) signs, connects and receives. It checks that a response has the requested
 range, and does not hold Python's global lock while it waits. This module makes the attempts, keeps the time limits, and
@@ -109,7 +109,7 @@ class Service(Protocol):
     """Part of a store that differs between the services: it opens clients, and builds errors."""
 
     uri: str
-    """Name of the bucket or container in messages, such as `s3://bucket`."""
+    """Name of the bucket or container in messages, such as `gs://bucket`."""
 
     def connect(self, seconds: float) -> Client:
         """Return a new client whose attempts take at most `seconds` each, without sending a request.

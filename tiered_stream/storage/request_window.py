@@ -83,7 +83,7 @@ class RequestWindow:
             return self._usual if needed <= self._memory else self._usual // 2
 
     def _decoded_meanwhile(self, size: int) -> float:
-        """Return how many bytes are decoded while one request of `size` bytes is in flight."""
+        """Estimate how many bytes are decoded while one request of `size` bytes is in flight."""
         seconds_per_byte = sum(seconds for _, seconds in self._work) / max(sum(size for size, _ in self._work), 1)
         return self._seconds(size) / max(seconds_per_byte, _MIN_SECONDS_PER_BYTE)
 

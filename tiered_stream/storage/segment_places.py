@@ -129,9 +129,10 @@ def _below_uri(storage: StorageOptions, place: Place) -> Place:
 
 
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Search for the cause of a missing object of the segment; return None if the settings may be right.
+    """Return an explanation of a missing object of the segment by wrong settings; None if the settings may be right.
 
     They may be right if they lead to other objects of the segment's topic, because then only this object was deleted.
+    They may also be right if the storage cannot be listed and the segment is in no other place.
     """
     try:
         with closing(open_store(storage)) as store:
@@ -142,7 +143,10 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
 
 
 def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Search for the segment's log in places other than the configured one; return None if it was not found."""
+    """Search for the segment's log in places other than the configured one, and return where it is.
+
+    Return None if the log is in no such place, or the storage cannot be listed.
+    """
     with ExitStack() as stack, suppress(StorageError):
         stores: dict[str, ObjectStore] = {}
         for place in _other_places(storage, segment):

@@ -64,7 +64,7 @@ class ArchiveOffsetReader(OffsetReader):
         return {topic: description for topic, description in described.items() if description is not None}
 
     def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Describe the topics that match `wanted`, as `OffsetReader.matching` does; warn once if no topic matches.
+        """Describe the topics for whose names `wanted` returns True; warn once if there is no such topic.
 
         Raises:
             ConfigurationError: the archive is empty, or its key prefix is cut off.
@@ -102,7 +102,10 @@ class ArchiveOffsetReader(OffsetReader):
         self._archive.close()
 
     def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
-        """Return the first offset at or after `timestamp` (ms, EARLIEST or LATEST), or None if there is none."""
+        """Return the partition's first offset at or after `timestamp` (ms); None if there is none below its end.
+
+        The timestamps EARLIEST and LATEST give the partition's start and end.
+        """
         if timestamp == EARLIEST:
             return archived.log_start_offset
         if timestamp == LATEST:
@@ -135,7 +138,8 @@ class ArchiveOffsetReader(OffsetReader):
 def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int, limits: Limits) -> int | None:
     """Return the offset of a segment's first visible record at or after `timestamp` (ms), or None if there is none.
 
-    Records of all transactions count, but markers do not (Kafka: `LogSegment.findOffsetByTimestamp`).
+    Records of aborted and open transactions are included, but transaction markers are not (Kafka:
+    `LogSegment.findOffsetByTimestamp`).
 
     Raises:
         StorageError: indexes or bytes cannot be read.

@@ -135,7 +135,7 @@ class Archive:
     def why_empty(self) -> str | None:
         """Return an error message if the archive has no manifest, else None.
 
-        The message names settings that lead to segments.
+        The message names settings that lead to segments, if there are any.
 
         Raises:
             StorageError: the store cannot be listed.

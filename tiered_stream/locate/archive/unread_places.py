@@ -34,7 +34,10 @@ class UnreadPlaces:
         self._list_places = list_places
 
     def why_empty(self) -> str:
-        """Return the error message for an archive without segments; it names the settings that lead to segments."""
+        """Return the error message for an archive without segments.
+
+        The message names settings that lead to segments, if there are any.
+        """
         below = " and ".join(self._store.describe(prefix) for prefix in self._prefixes)
         empty = f"the archive is empty: below {below} is no whole segment of the Aiven plugin's"
         try:

@@ -71,7 +71,14 @@ class FinishedAloneSegments:
     def _complete(
         self, partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
     ) -> RemoteLogSegment | None:
-        """Return the whole segment, or None if the storage does not have its metadata."""
+        """Return the segment `finished` with the metadata that the storage keeps of it; the result is cached.
+
+        Return None if the keys of its objects are unknown, or the storage has no valid metadata of it. With
+        `falls_back`, also return None if the storage fails.
+
+        Raises:
+            StorageError: the storage fails, and `falls_back` is false.
+        """
         named = _identified(partition, finished, starts)
         if named is None:
             return None

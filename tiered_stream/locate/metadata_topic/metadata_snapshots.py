@@ -51,7 +51,10 @@ OffsetValue = tuple[int, bytes]
 
 
 class LastBatch(NamedTuple):
-    """Base offset and CRC of the last batch that was read, by which a metadata partition's log is recognized."""
+    """Base offset and CRC of the last batch that a snapshot includes.
+
+    If a metadata partition has this batch, its log is the log of the snapshot.
+    """
 
     base_offset: int
     crc: int
@@ -59,7 +62,10 @@ class LastBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """Records of one topic in one metadata partition, below the offset `position`, in the form of a file's section."""
+    """Records of one topic in one metadata partition, below the offset `position`.
+
+    `packed` has the records in the form of a file's section. `last_batch` is the batch before `position`.
+    """
 
     position: int
     last_batch: LastBatch

@@ -61,8 +61,10 @@ class TopicState:
 def apply_record(topics: Mapping[bytes, TopicState], log_partition: TopicPartition, offset: int, value: bytes) -> None:
     """Apply one record to the state of the topic that it names, unless the state already includes the record's offset.
 
+    A record that cannot be decoded is added as unreadable to the states of the topics that it may concern.
+
     Args:
-        topics: the topics' states, by the bytes of the topic ids.
+        topics: the topics' states, by the bytes of the topic ids; changed in place.
         log_partition: partition of the metadata topic that has the record.
     """
     named = [topic_id for topic_id in _named(topics, value) if offset >= topics[topic_id].position]
@@ -95,7 +97,11 @@ def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
 def restored_topic(
     values: Iterator[OffsetValue], topic_id: bytes, log_partition: TopicPartition, position: int
 ) -> TopicState:
-    """Return a topic's state at the offset `position`, from the records of its summary.
+    """Return the state of the topic `topic_id` at the offset `position`.
+
+    Args:
+        values: offset and value of each record of the topic's summary.
+        log_partition: partition of the metadata topic that has the records.
 
     Raises:
         CorruptDataError: `values` raises it.

@@ -1,9 +1,9 @@
 """Mapping of a log's bytes to the chunks of a transformed segment, and to bytes of the segment's object.
 
-The Aiven plugin cuts a log into chunks of equal size (the last may be smaller), transforms each chunk separately, and
-writes the chunks one after another into the object. Its manifest gives the transformed sizes in one of two forms: two
-numbers for all chunks (`fixed`), or a list (`variable`). The list is packed as follows (`ChunkSizesBinaryCodec`), all
-big-endian:
+The Aiven plugin cuts a log into chunks of equal size (the last may be smaller). It transforms each chunk separately,
+and writes the chunks one after another into the object. Its manifest gives the transformed sizes in one of two forms:
+two numbers for all chunks (`fixed`), or a list (`variable`). The list is packed as follows (`ChunkSizesBinaryCodec`),
+all big-endian:
 
     int32  count               nothing follows if it is 0, only the last size if it is 1
     int32  base
