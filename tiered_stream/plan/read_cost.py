@@ -51,7 +51,7 @@ class Prices:
     as_of: str = "2025-06-01"
 
 
-def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
+def prices_or_default(per_1000_gets: float | None, per_gib: float | None) -> Prices:
     """Return the given prices in US dollars; a price that is None has the default of `Prices`."""
     prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
     explicit = {name: price for name, price in prices.items() if price is not None}
@@ -113,7 +113,7 @@ class PartitionCost:
 Cost = TypeVar("Cost", bound=PartitionCost)
 
 
-def add_up(
+def total_costs(
     costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
 ) -> tuple[Cost, ...]:
     """Add each split's cost to its partition's entry in `costs`, and return the entries sorted by partition.
@@ -131,7 +131,7 @@ def add_up(
     return tuple(costs[partition] for partition in sorted(costs))
 
 
-def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
+def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
     """Return a line for each reason why offsets are read from brokers, with number and percentage of the offsets."""
     total = 0
     reasons: Counter[str] = Counter()
@@ -226,7 +226,7 @@ def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> Render
     add_row("all", "", *map(cost.total, ("offsets", *_RENDERED)))
     prices = cost.prices
     lines = [
-        *from_brokers(cost.partitions),
+        *broker_read_lines(cost.partitions),
         *(f"{note}." for note in notes),
         f"About {cost.seconds:,.0f} s with {cost.tasks} tasks at once.",
         f"The storage charges about ${cost.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "
