@@ -31,7 +31,7 @@ class Backlog:
     def segments(self) -> Mapping[TopicPartition, Sequence[VisibleSegment]]:
         """Tiered segments of each partition's range, and the segment before the range.
 
-        The segments' average size is the estimate for offsets that are not tiered.
+        Offsets that are not tiered are assumed to have as many bytes per offset as these segments.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.

@@ -118,10 +118,10 @@ class _EndInside:
 def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
     """Return each partition's end if about `limit` bytes are divided in proportion to the partitions' bytes to read.
 
-    A partition ends at the last segment end up to which its bytes suffice. If they do not suffice for one segment, it
-    ends inside that segment, after at least one record batch. If no index gives the positions of batches, the end is
-    estimated, after at least one offset. A partition without a start, or with a start at or beyond its end, ends at its
-    latest offset. All ends inside segments are requested from the locator at once.
+    A partition ends at the last segment end up to which its part of `limit` suffices. If there is none, it ends inside
+    a segment, after at least one record batch. If no index gives the positions of batches, the end is estimated, after
+    at least one offset. A partition without a start, or with a start at or beyond its end, ends at its latest offset.
+    All ends inside segments are requested from the locator at once.
 
     Raises:
         StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.

@@ -92,7 +92,7 @@ def check_topic_ids(known: Mapping[str, UUID], now: Mapping[str, UUID], data_los
     """Check that no topic was deleted and created again, because its records are other ones then.
 
     Args:
-        known: topic ids as of earlier look-ups, by topic.
+        known: topic ids from earlier look-ups or from the options, by topic.
         now: current topic ids; a topic that `known` does not have is not checked.
 
     Raises:

@@ -151,7 +151,7 @@ class StreamPlanner:
     def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
         """Return for each partition the lower of the ends by `maxOffsetsPerTrigger` and `maxBytesPerTrigger`.
 
-        If ends are to be at segment ends, an end by `maxOffsetsPerTrigger` is then moved back to a segment end.
+        If `remote.segment.aligned.ends` is true, an end by `maxOffsetsPerTrigger` is then moved back to a segment end.
         """
         known = {**self._lookup.earliest(latest.keys() - start.keys()), **start}
         backlog = Backlog(known, latest, self._locator)

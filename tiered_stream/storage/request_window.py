@@ -20,7 +20,10 @@ _SPARE_REQUESTS = 3
 Two of their responses wait for the decoder, because speeds vary. The third request is the next one.
 """
 _SPARE_LARGE_REQUESTS = 2
-"""Replacement of `_SPARE_REQUESTS` for requests of twice the usual size, whose responses use twice the memory."""
+"""Number of requests in addition to the needed ones, for requests of twice the usual size.
+
+It is lower than `_SPARE_REQUESTS`, because each waiting response uses twice the memory.
+"""
 _RECENT = 16
 """Number of recent requests, and of recent responses, from which speeds are estimated."""
 _MIN_SECONDS_PER_BYTE = 1e-9
