@@ -26,8 +26,8 @@ TRANSACTION_INDEXES = (IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT)
 class AbortedSearch:
     """Result of a search for aborted transactions.
 
-    `transactions` are sorted. `seam` is the offset at which the tier ended before all transactions were decided; None:
-    all were decided.
+    `transactions` are sorted. `seam` is None if all transactions are decided. Otherwise it is the offset at which the
+    tiered segments end, or a gap between them begins, while transactions are undecided.
     """
 
     transactions: tuple[AbortedTransaction, ...]
@@ -35,7 +35,9 @@ class AbortedSearch:
 
 
 def find_aborted(visible: VisibleSegments, at: int, offsets: OffsetRange, cache: IndexCache) -> AbortedSearch:
-    """Return the aborted transactions that touch `offsets`, which are offsets of the segment `visible[at]`.
+    """Search for the aborted transactions that touch `offsets`, which are offsets of the segment `visible[at]`.
+
+    The search begins with that segment's transaction index. It ends when all transactions are decided, or at the seam.
 
     Raises:
         StorageError: an index cannot be read.
@@ -55,10 +57,11 @@ def find_aborted(visible: VisibleSegments, at: int, offsets: OffsetRange, cache:
 
 
 def _ended_in(part: VisibleSegment, offsets: OffsetRange, cache: IndexCache) -> tuple[list[AbortedTransaction], bool]:
-    """Return the aborted transactions that end in `part` and touch `offsets`, and whether the search ends here.
+    """Return the aborted transactions whose marker is in `part` and that touch `offsets`, and whether all are decided.
 
-    The search ends here if every transaction that begins before the end of `offsets` is decided. If an abort marker
-    lies outside of `part.offsets`, its entry is ignored, because the index of another segment lists it.
+    All are decided if every transaction that begins before the end of `offsets` has ended in `part` or earlier. An
+    index entry is ignored if its abort marker lies outside of `part.offsets`, because another segment's index lists it
+    too.
     """
     segment, indexes = part.segment, cache.get(part.segment, TRANSACTION_INDEXES)
     entries = parse_transaction_index(indexes.get(IndexType.TRANSACTION, b""), segment.base_offset)

@@ -1,4 +1,7 @@
-"""Lineages of partitions as their leaders report them, requested again only if a leader changed."""
+"""Cache of partitions' lineages, the end offsets of their leader epochs.
+
+The leader is asked again only if it has changed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,11 @@ from tiered_stream.model import PartialAnswer, TopicPartition
 
 @dataclass(slots=True)
 class _LeaderLineage:
-    """Lineage that a leader (topic id, leader epoch) has reported, and the epochs that were requested from it."""
+    """Part of a partition's lineage that `leader` (topic id, leader epoch) has reported.
+
+    `ends` has end offsets by epoch. `requested` are all epochs that were requested; `ends` lacks epochs that are not in
+    the leader's lineage.
+    """
 
     leader: tuple[UUID, int]
     ends: dict[int, int] = field(default_factory=dict)
@@ -25,7 +32,10 @@ class BrokerLineages:
     """Cache of partitions' lineages, for many threads, but for one thread at a time per partition.
 
     The end of a closed epoch changes only if an election truncates the log, and an election raises the leader epoch. So
-    a known end stays valid until then.
+    a known end stays valid until the leader epoch changes.
+
+    Args:
+        patience_ms: maximum time in ms to wait for a leader; None: `default.api.timeout.ms`.
     """
 
     def __init__(self, client: BrokerClient, patience_ms: int | None = None) -> None:
@@ -36,9 +46,13 @@ class BrokerLineages:
     def of(
         self, epochs: Mapping[TopicPartition, Collection[int]], leaders: Mapping[TopicPartition, tuple[UUID, int]]
     ) -> PartialAnswer[TopicPartition, Lineage]:
-        """Return the lineage of each partition, limited to the epochs in `epochs`.
+        """Return by partition the end offset of each epoch in `epochs`; epochs that the lineage lacks are left out.
+
+        Only epochs that were not requested before are requested. End offsets that the leader reported earlier are
+        returned too. A fault is the error of a partition's leader.
 
         Args:
+            epochs: leader epochs, by partition.
             leaders: the topic's id and the epoch of the current leader, by partition.
 
         Raises: the errors of `leader_epochs.lineages`.
@@ -59,7 +73,10 @@ class BrokerLineages:
         return PartialAnswer(found, answer.faults)
 
     def _of_leader(self, partition: TopicPartition, leader: tuple[UUID, int]) -> _LeaderLineage:
-        """Return what is known of the partition; nothing is known if the leader is new, or its epoch is unknown."""
+        """Return the partition's cached lineage as `leader` has reported it.
+
+        If another leader has reported it, or the epoch of `leader` is unknown, replace it by an empty one.
+        """
         known = self._known.get(partition)
         if known is None or known.leader != leader or leader[1] == NO_EPOCH:
             known = self._known[partition] = _LeaderLineage(leader)

@@ -33,7 +33,10 @@ from tiered_stream.process.heap_and_gc import collection_paused
 log = logging.getLogger(__name__)
 
 _MAX_ROUNDS = 10_000
-"""Maximum number of requests in turn by which a response that does not fit into one is read."""
+"""Maximum number of request rounds for one set of ranges.
+
+A response may locate only the beginning of a range. The next round then requests the rest.
+"""
 _OFFSETS_END = 1 << 63
 """Exclusive upper bound of offsets, which are int64."""
 
@@ -43,16 +46,17 @@ Locations = tuple[SegmentLocation, ...]
 
 
 class BrokerLocator(Locator):
-    """Locator that takes segments, byte positions, aborted transactions and the seam from the brokers' responses.
+    """Locator that takes segments, byte ranges and aborted transactions from the responses of the partitions' leaders.
 
     If a topic was deleted and created again, the segments of the new topic are located. `close` does not close the
     client.
 
     Args:
-        part_bytes: brokers cut larger segments into parts of about this size in bytes.
+        part_bytes: size in bytes of the parts into which brokers cut larger segments.
         local_too: also locate segments that the brokers still have on their own disks.
-        signed_only: leave segments whose locations have no signed URL to the brokers.
-        falls_back: leave partitions whose leader does not respond to the brokers.
+        signed_only: return only locations with a signed URL, so that brokers serve all other offsets.
+        falls_back: if a leader fails with a retriable error, return the partition's locations up to that point. The
+            brokers then serve the rest. If false, the error is raised.
     """
 
     name = "broker"
@@ -101,9 +105,10 @@ class BrokerLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition the end offset of its share, by one round of requests for all shares of similar size.
+        """Return by partition the offset after about `share.bytes` bytes of its share, from the brokers' responses.
 
-        Brokers cut the segments into parts of a quarter of the smallest share in the round.
+        Shares of similar size are requested together. For each request, brokers cut the segments into parts of a
+        quarter of the smallest share in it. A partition is left out if the response has no part of its segment.
         """
         ends = {}
         for similar in _by_similar_size([(partition, share.bytes) for partition, share in shares.items()]):
@@ -119,9 +124,10 @@ class BrokerLocator(Locator):
         return ends
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Return the parts of each location, by one round of requests for all cuts into parts of similar size.
+        """Return for each pair of location and size in bytes the parts into which brokers cut the location.
 
-        Brokers cut the segments into parts of the smallest size in the round.
+        Cuts of similar size are requested together, with the smallest of these sizes. A location of at most its size
+        stays whole. So does a location whose parts in the response do not have exactly its offsets.
         """
         locations = [location for location, _ in cuts]
         parts: list[Sequence[SegmentLocation]] = [[location] for location in locations]
@@ -133,9 +139,10 @@ class BrokerLocator(Locator):
         return parts
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Return the parts of each location between offsets, from the bytes of smaller parts.
+        """Return for each pair of location and ascending offsets inside it the location's parts between the offsets.
 
-        The smaller parts, which brokers cut, have a quarter of the average size of the returned parts.
+        The byte ranges come from smaller parts, into which brokers cut the location. They have a quarter of the average
+        size of the returned parts. If the brokers return none, every returned part has all bytes of the location.
         """
         sizes = [max(1, len(location.bytes) // (4 * (len(starts) + 1))) for location, starts in cuts]
         fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])
@@ -147,12 +154,14 @@ class BrokerLocator(Locator):
         terms: LocationTerms,
         parts: list[Sequence[SegmentLocation]],
     ) -> None:
-        """Replace locations, which are entries of `parts`, by the parts into which brokers cut them.
+        """Request the parts of some locations, and replace these locations in the list `parts` by their parts.
 
-        An entry stays as it is if the brokers' parts are not exactly the location.
+        An entry of `parts` stays unchanged if the response does not have exactly the location's offsets and segment.
 
         Args:
-            runs: the indexes in `parts` of adjacent locations, by partition.
+            runs: by partition, the indexes in `parts` of adjacent locations that are to be cut.
+            terms: settings of the request, with the size of the parts.
+            parts: changed in place; an entry that `runs` names holds one location.
         """
         ranges = {
             partition: OffsetRange(parts[numbers[0]][0].offsets.start, parts[numbers[-1]][0].offsets.end)
@@ -166,7 +175,7 @@ class BrokerLocator(Locator):
                     parts[number] = own
 
     def signed_url(self, location: SegmentLocation) -> str | None:
-        """Return a newly signed URL of the location; None if the segment no longer exists, or brokers do not sign it.
+        """Return a new signed URL of the location; None if the segment no longer exists, or the broker signs no URL.
 
         Raises: the errors of `locate`.
         """
@@ -175,11 +184,14 @@ class BrokerLocator(Locator):
         return next((part.signed_url for part in renewed if part.segment.segment_id == segment_id), None)
 
     def _request(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
-        """Return the locations of all ranges; responses may break off, and then the rest is requested.
+        """Return the locations of all ranges, by as many rounds of requests as needed.
+
+        A response may end before its range does. The next round then requests the rest. With `falls_back`, a partition
+        whose leader fails with a retriable error has only the locations up to that point.
 
         Raises:
-            BrokerError: a leader does not respond, and its partition must not be left to the brokers.
-            CorruptDataError: a response contradicts itself or the request.
+            BrokerError: a leader fails, and `falls_back` is false or the error is not retriable.
+            CorruptDataError: a response contradicts itself or the request, or the responses do not reach a range's end.
         """
         located: PartitionLocations = dict.fromkeys(ranges, ())
         left = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
@@ -206,7 +218,11 @@ class BrokerLocator(Locator):
     def _locations(
         self, partition: TopicPartition, answer: LocatedPartition, offsets: OffsetRange, terms: LocationTerms
     ) -> Locations:
-        """Return the locations in one partition's answer, after a check that they lie in `offsets`."""
+        """Decode the locations in `answer`, the response for one partition; the result is empty if it names no segment.
+
+        Raises:
+            CorruptDataError: the response is malformed, or names offsets outside of `offsets`, which were requested.
+        """
         end, segments = answer.located_end_offset, answer.remote_log_segments
         if 0 <= end < offsets.start:
             raise CorruptDataError(f"{partition}: located up to {end}, though asked from {offsets.start}")
@@ -227,7 +243,7 @@ class BrokerLocator(Locator):
 
 
 def _is_cut_of(location: SegmentLocation, parts: Sequence[SegmentLocation]) -> bool:
-    """Return whether the parts have exactly the location's offsets, and belong to its segment."""
+    """Return whether `parts` begin and end at the offsets of `location`, and all belong to its segment."""
     whole = OffsetRange(parts[0].offsets.start, parts[-1].offsets.end) == location.offsets
     return whole and all(part.segment.segment_id == location.segment.segment_id for part in parts)
 
@@ -243,9 +259,12 @@ def _by_similar_size(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]
 def _rounds_of_adjacent(
     numbers: Sequence[int], locations: Sequence[SegmentLocation]
 ) -> list[dict[TopicPartition, list[int]]]:
-    """Distribute the locations with these numbers over rounds; in a round, a partition has only adjacent ones.
+    """Distribute locations over rounds of requests. Return for each round the locations' indexes, by partition.
 
-    A round has the numbers by partition.
+    In a round, all locations of a partition are adjacent, so that one offset range covers them.
+
+    Args:
+        numbers: indexes in `locations` of the locations to distribute.
     """
     runs: dict[TopicPartition, list[list[int]]] = defaultdict(list)
     for number in numbers:
@@ -264,7 +283,12 @@ def _rounds_of_adjacent(
 def _cut_at(
     location: SegmentLocation, parts: Sequence[SegmentLocation], starts: Sequence[int]
 ) -> Sequence[SegmentLocation]:
-    """Return the pieces of `location` between `starts`, each with the bytes of the `parts` that hold its offsets."""
+    """Cut `location` at the offsets `starts`, and give each piece the bytes of the `parts` that hold its offsets.
+
+    Args:
+        parts: smaller parts of the location, in offset order.
+        starts: ascending offsets inside the location.
+    """
     pieces = []
     for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
         first = bisect_right(parts, start, key=lambda part: part.offsets.start) - 1
@@ -282,7 +306,11 @@ def _cut_at(
 
 
 def _decode_locations(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
-    """Decode one partition's segments. Raises CorruptDataError if there are none, they overlap, or one is malformed."""
+    """Decode the segment locations `data` in the response for one partition.
+
+    Raises:
+        CorruptDataError: `data` has no location, some locations overlap, or one is malformed.
+    """
     try:
         locations = tuple(_location(partition, topic_id, entry) for entry in decode_segments(data))
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""Storage failures while a micro-batch is planned: segments that cannot be located are left to the brokers (KIP-1254).
+"""Storage failures while a micro-batch is planned: brokers serve the segments that cannot be located (KIP-1254).
 
-If a storage refuses the credentials, or does not exist, the user must change the settings, so those errors are raised.
-But S3 also answers 403 for a missing object, to a user who may not list the bucket. So after a refusal for one segment,
-other segments are tried.
+If a storage refuses the credentials, or does not exist, the user must change the settings, so these errors are raised.
+But S3 also answers 403 for a missing object, to a user who may not list the bucket. So if the storage refuses an object
+of one segment, objects of other segments are requested.
 """
 
 from __future__ import annotations
@@ -34,20 +34,22 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MAX_OTHERS = 4
-"""Maximum number of other segments that are requested to find out whether the credentials are valid."""
+"""Maximum number of other segments whose index is requested to find out whether the credentials are valid."""
 _MAX_UNREACHABLE = 16
-"""Number of failures to reach the storage after which all other segments are left to the brokers at once.
+"""Number of failures to reach the storage after which the storage is not asked for any further segment.
 
-Each failure may take a whole timeout.
+The brokers then serve all further segments. Each failure may take a whole timeout.
 """
 
 
 class SegmentsLeftOut:
-    """Counter of the segments that the planning of one micro-batch leaves to the brokers; many threads may use it.
+    """Counter of the segments that brokers serve because storage fails while one micro-batch is planned.
+
+    Many threads may use it.
 
     Args:
         segments: segments of the micro-batch, by partition, in offset order.
-        falls_back: segments may be left to the brokers.
+        falls_back: brokers can serve segments; if false, storage errors are raised.
     """
 
     def __init__(
@@ -69,13 +71,16 @@ class SegmentsLeftOut:
         self._place_check: SingleFlightCache[None, None] = SingleFlightCache(1)
 
     def attempt(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`; None if the segment is left to the brokers because the storage fails.
+        """Return the result of `work`, which reads objects of `segment`; None if the brokers must serve the segment.
+
+        With `falls_back`, the brokers must serve it if `work` raises a StorageError. After `_MAX_UNREACHABLE` failures
+        to reach the storage, `work` is not called.
 
         Raises:
-            StorageAccessError: the storage refuses access, and also to the indexes of other segments.
+            StorageAccessError: the storage refuses access to this segment and to other segments.
             StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: the settings lead to a place that does not have the segments.
-            StorageError: `work` raises it, and no segment may be left to the brokers.
+            StorageError: `work` raises it, and `falls_back` is false.
         """
         error: StorageError | None = None
         if self._unreachable < _MAX_UNREACHABLE:
@@ -107,16 +112,17 @@ class SegmentsLeftOut:
             )  # fmt: skip
 
     def _check_place(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
-        """Check once whether segments are missing because the settings lead to the wrong place.
+        """Check at the first missing object whether the settings lead to the wrong place; later calls do nothing.
 
         Raises: the errors of `storage_check.check_place`.
         """
         self._place_check.get(None, lambda: self._check_places(segment, missing))
 
     def _check_places(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
-        """Check the place of `segment`, and of one segment whose place is known in the other way.
+        """Check the settings by `segment`, and by one segment whose object keys come from another source.
 
-        Some segments' own metadata says where they are; for the others, the settings say it.
+        The keys of some segments' objects come from the segment's own metadata, and the keys of others from the
+        settings.
         """
         has_access = partial(self._has_access, segment)
         check_place(self._fetcher, segment, missing, has_access)
@@ -133,9 +139,9 @@ class SegmentsLeftOut:
             return
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
-        """Return whether the storage gives anything but `refused`, which is found out once.
+        """Return whether the storage returns an object of another segment than `refused`; the first result is kept.
 
-        That is the index of another segment, or the log of this segment if there is no other one.
+        If there is no other segment, return whether the storage returns the log of `refused`.
         """
         return self._access_check.get(None, lambda: self._gives_another(refused))
 
@@ -146,7 +152,7 @@ class SegmentsLeftOut:
         return any(gives(partial(self._fetcher.fetch_indexes, segment, (IndexType.OFFSET,))) for segment in others)
 
     def _newest(self) -> list[RemoteLogSegment]:
-        """Return the first and the last two segments of each partition, those with the newest records first.
+        """Return the first and the last two segments of each partition, sorted by largest timestamp, the newest first.
 
         The newest segments are least likely to be deleted.
         """

@@ -1,8 +1,8 @@
-"""Choice of the segment that counts for each offset, by the partition's history of leader epochs.
+"""Choice of the segment from which each offset is read, by the partition's history of leader epochs.
 
 Replicas that led at different times may both have copied the same offsets. A leader that lost an unclean election may
 have copied records that are no longer part of the log. A record is identified by its offset and the leader epoch in
-which it was written. A segment counts for an offset if its own epoch at that offset is the lineage's epoch (Kafka:
+which it was written. A segment is visible at an offset if its own epoch at that offset is the lineage's epoch (Kafka:
 `RemoteLogMetadataCache.remoteLogSegmentMetadata(epoch, offset)`, called with the epoch of `LeaderEpochFileCache`).
 Segments with the same epoch hold the same batches at an offset, so either of them gives the same records.
 """
@@ -29,29 +29,35 @@ where it starts, and only its end distinguishes a lost history from the log.
 
 @dataclass(frozen=True, slots=True)
 class VisibleSegment:
-    """Segment, and the offsets (never empty) for which it counts."""
+    """Segment, and the offsets (never empty) at which its records belong to the current log."""
 
     segment: RemoteLogSegment
     offsets: OffsetRange
 
 
 class VisibleSegments(tuple[VisibleSegment, ...]):
-    """Visible segments of one partition, in offset order and disjoint; positions in it are called `at`."""
+    """Visible segments of one partition, in offset order and disjoint.
+
+    Parameters named `at` are indexes in this tuple.
+    """
 
     @cached_property
     def located(self) -> dict[bool, list[tuple[SegmentLocation, int | None] | None]]:
-        """Cache of locators: by whether read_committed applies, each segment's location and seam, None if unknown."""
+        """Cache of locators: the location and the seam of each segment, by whether the isolation is read_committed.
+
+        An entry is None until a locator sets it.
+        """
         return {committed: [None] * len(self) for committed in (False, True)}
 
     def next_stop(self, at: int) -> int:
-        """Return the first position from `at` on whose segment may have a transaction index or is followed by a gap.
+        """Return the first index, from `at` on, of a segment that may have a transaction index or precedes a gap.
 
-        The end of the tier counts as a gap.
+        The end of the last segment counts as a gap.
         """
         return self._stops[at]
 
     def ends_at(self, at: int) -> bool:
-        """Return whether a gap or the end of the tier follows the segment at the position `at`."""
+        """Return whether offsets are missing after the segment at the index `at`, or it is the last segment."""
         return at + 1 == len(self) or self[at + 1].offsets.start != self[at].offsets.end
 
     @cached_property
@@ -66,21 +72,26 @@ class VisibleSegments(tuple[VisibleSegment, ...]):
 
 
 def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int) -> VisibleSegments:
-    """Return the segments that count, each with its offsets, which lie in the lineage and at or above the log start.
+    """Return the segments whose records belong to the current log, each with the offsets of these records.
 
-    The result has every such offset once, and as few parts as possible. It does not depend on the order of `segments`.
+    A record belongs to the log if its leader epoch is in `lineage`, and its offset is below the epoch's end and not
+    below `log_start_offset`. The result has each tiered offset of the log once, and as few entries as possible. It does
+    not depend on the order of `segments`.
     """
     parts = [part for segment in segments for part in _in_lineage(segment, lineage, log_start_offset)]
     return VisibleSegments(_disjoint(parts))
 
 
 def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
-    """Return the lineage that consists of `epochs`, which are sorted by epoch."""
+    """Return the lineage of a log with the leader epochs `epochs`, which are sorted by epoch.
+
+    The last epoch ends at `END_OF_LOG`.
+    """
     return {epoch: end for epoch, _, end in _epoch_ranges(epochs, END_OF_LOG)}
 
 
 def _epoch_ranges(epochs: Sequence[LeaderEpoch], end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (epoch, start, exclusive end) of each epoch that has offsets before `end`."""
+    """Yield (epoch, start, exclusive end) of each of the sorted `epochs` that has offsets below `end`."""
     for next_index, entry in enumerate(epochs, 1):
         epoch_end = min(epochs[next_index].start_offset, end) if next_index < len(epochs) else end
         if entry.start_offset < epoch_end:
@@ -88,7 +99,10 @@ def _epoch_ranges(epochs: Sequence[LeaderEpoch], end: int) -> Iterator[tuple[int
 
 
 def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: int) -> Iterator[VisibleSegment]:
-    """Yield the segment with each contiguous range of its offsets in the lineage, at or above the log start."""
+    """Yield the segment once for each contiguous range of its offsets that belong to the log.
+
+    Offsets belong to the log if they are in the lineage and at or above the log start.
+    """
     first = max(segment.base_offset, log_start_offset)
     offsets: OffsetRange | None = None
     for epoch, start, end in _epoch_ranges(segment.leader_epochs, segment.end_offset + 1):
@@ -106,9 +120,10 @@ def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: i
 
 
 def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
-    """Yield parts so cut that they are disjoint; at each offset, the part with the furthest end is chosen.
+    """Sort the list `parts`, and yield its entries cut so that they are disjoint, in offset order.
 
-    If several parts have that end, the one that begins last is chosen.
+    At each offset, the entry with the highest end is chosen. If several have that end, the one with the highest start
+    is chosen.
     """
     parts.sort(key=lambda part: part.offsets.start)
     candidates: list[tuple[int, int, int, int]] = []  # (-end, -start, segment id, index in parts)

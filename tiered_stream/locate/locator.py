@@ -1,4 +1,4 @@
-"""Interface of locators, which report where the tiered bytes of an offset range are."""
+"""Interface of locators, which report the segments and byte ranges in the storage that hold an offset range."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ def every_segment(_segment: RemoteLogSegment) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SegmentShare:
-    """Request for the offset after about `bytes` bytes of a segment, counted from the start of `offsets`."""
+    """Request to `Locator.ends_inside` for an offset in a tiered segment.
+
+    The offset is the one after about `bytes` bytes of the segment, counted from the start of `offsets`. It is at most
+    the end of `offsets`.
+    """
 
     segment: RemoteLogSegment
     offsets: OffsetRange
@@ -45,20 +49,21 @@ class Locator(ABC):
 
     @abstractmethod
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        """Return disjoint locations of each range in offset order; offsets without a location are not tiered.
+        """Return disjoint locations of each range in offset order, for the offsets that storage has.
 
-        In the location of a segment that is not `needed`, only the offsets must be right. Under read_committed, a
-        location has the aborted transactions that touch its offsets. The locations belong to the topic that has the
-        name now; the caller compares topic ids.
+        If `needed` is false for a segment, its location has the right offsets, but its bytes may be wrong or empty.
+        Under read_committed, a location has the aborted transactions that touch its offsets. The locations belong to
+        the topic that has the name now, so the caller must compare topic ids.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be determined.
         """
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Return each location without its first batches if they are known to be older than `timestamp` (ms).
+        """Return each location without its first batches, if these are known to be older than `timestamp` (ms).
 
-        A location is None if all its batches are. A locator that knows no timestamps returns the locations unchanged.
+        An entry is None if all batches of the location are older. A locator without timestamps returns the locations
+        unchanged.
 
         Raises: the errors of `locate`.
         """
@@ -66,19 +71,20 @@ class Locator(ABC):
 
     @abstractmethod
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
-        """Return by partition the tiered segments that have offsets of its range, in offset order and disjoint.
+        """Return by partition the tiered segments with offsets in the partition's range, in offset order and disjoint.
 
-        The offsets of a returned segment may be cut off at the range's ends. No storage request is made.
+        The offsets of a returned segment may be cut off at the range's ends. Byte positions are not determined, so no
+        offset index is read.
 
         Raises: the errors of `locate`.
         """
 
     @abstractmethod
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition the offset at which its share ends: after at least one batch, and at the end of a batch.
+        """Return by partition the offset after about `share.bytes` bytes of the partition's share.
 
-        The byte positions in all segments are requested together, and nothing else is requested. A partition is left
-        out if the positions in its segment cannot be found.
+        The offset is the end of a batch of the share, or the end of `share.offsets`. All shares are looked up together.
+        A partition is left out if the byte positions in its segment are not available.
 
         Raises: the errors of `locate`.
         """
@@ -97,13 +103,17 @@ class Locator(ABC):
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
         """Return for each pair of location and ascending offsets inside it the location's parts between the offsets.
 
-        Adjacent parts share bytes as in `cut_all`. A location stays whole if the bytes of its parts cannot be found.
+        Adjacent parts share bytes as in `cut_all`. If the parts' byte positions are not available, the location stays
+        whole, or each part has all bytes of the location.
 
         Raises: the errors of `locate`.
         """
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:
-        """Return the names of missing objects, as far as known, of segments whose base offset is in `offsets`."""
+        """Return the full names of objects missing in the storage, of segments with a base offset in `offsets`.
+
+        Only a locator that lists the storage knows missing objects. Other locators return an empty sequence.
+        """
         return ()
 
     def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """Reader of the partitions' offsets, and locator of their tiered segments; None: all is read from the brokers."""
+    """Offset reader and locator of one query; if `locator` is None, all records are read from the brokers."""
 
     offset_reader: OffsetReader
     locator: Locator | None
@@ -89,12 +89,12 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
 
 
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
-    """Return the locator of KIP-1248, or None if the option is `auto` and this locator cannot be used.
+    """Return the locator of KIP-1248 if it can be used; None if it cannot, and `remote.log.locator` is `auto`.
 
     It can be used if the brokers support KIP-1248, and sign locations or a storage is configured.
 
     Raises:
-        ConfigurationError: the option is `broker`, and this locator cannot be used.
+        ConfigurationError: `remote.log.locator` is `broker`, and this locator cannot be used.
     """
     version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
     if version >= SIGNED_LOCATIONS or (version and readable):
@@ -127,10 +127,10 @@ def _has_fetcher(options: Options) -> bool:
 
 
 def _can_follow(options: Options, client: BrokerClient) -> bool:
-    """Return whether a storage is configured and the user may read the metadata topic; if not, log the reason.
+    """Return whether a storage is configured and the user may read `__remote_log_metadata`; if not, log the reason.
 
     Raises:
-        BrokerError: the brokers do not say whether the user may read it.
+        BrokerError: the brokers do not report whether the user may read it.
     """
     if not _has_fetcher(options):
         log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")

@@ -11,8 +11,10 @@ class PreferLocal(WrappedLocator):
     """Locator that returns the locations of another locator only up to the start of the leader's local log.
 
     Args:
-        patience_ms: time in ms after which a partition whose leader does not respond is left to the brokers. None: a
-            leader that does not respond is an error.
+        locator: the other locator.
+        offsets: reader of the offsets at which local logs start.
+        patience_ms: maximum time in ms to wait for a leader. A partition whose leader does not respond in that time
+            gets no locations. None: a leader that does not respond is an error.
     """
 
     def __init__(self, locator: Locator, offsets: BrokerOffsetReader, patience_ms: int | None = None) -> None:

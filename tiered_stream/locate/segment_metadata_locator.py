@@ -1,4 +1,4 @@
-"""Base class of the locators that know the metadata of segments: it turns visible segments into locations."""
+"""Base class of locators that know segments' metadata, and read byte positions from segments' offset indexes."""
 
 from __future__ import annotations
 
@@ -39,15 +39,21 @@ INDEX_REQUESTS_IN_FLIGHT = 16
 T = TypeVar("T")
 
 _Located = tuple[SegmentLocation, int | None]
-"""Location, and the seam at which transactions of its offsets are still undecided; None: all are decided."""
+"""Pair of a location and a seam.
+
+The seam is the offset at which the tiered segments end while transactions of the location are undecided. None: all are
+decided.
+"""
 
 
 class SegmentMetadataLocator(Locator):
-    """Locator by segment metadata; a subclass provides the metadata, and the aborted transactions beyond the tier.
+    """Locator by segment metadata.
+
+    A subclass provides the metadata, and the aborted transactions whose markers are not in tiered segments.
 
     Args:
-        cache_bytes: maximum size of the cached indexes.
-        falls_back: leave a segment to the brokers if the storage does not give its index.
+        cache_bytes: maximum size in bytes of the cached indexes.
+        falls_back: the brokers serve a segment if the storage does not return its index; if false, the error is raised.
     """
 
     def __init__(
@@ -67,13 +73,19 @@ class SegmentMetadataLocator(Locator):
 
     @abstractmethod
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        """Return by partition the segments that count; partitions without known segments may be left out."""
+        """Return the visible segments by partition; partitions without known segments may be left out."""
 
     def _remember_visible(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
-        """Keep the segments by which a micro-batch's end is chosen, for `_recently_visible`; the base keeps none."""
+        """Keep `visible`, by which a micro-batch's end is chosen, for the next call of `_recently_visible`.
+
+        This class keeps nothing.
+        """
 
     def _recently_visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        """Return what `visible_of` returns, or what `_remember_visible` has kept recently."""
+        """Return the segments that `_remember_visible` has kept recently, or else the result of `visible_of`.
+
+        This class always returns the result of `visible_of`.
+        """
         return self.visible_of(partitions)
 
     @abstractmethod
@@ -82,12 +94,15 @@ class SegmentMetadataLocator(Locator):
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
         """Return by seam (partition and offset) the aborted transactions with records on both sides of the offset.
 
-        The last offset of a transaction may be any offset from the seam on, if it is unknown. If a seam is missing in
-        the result, the locations that need its transactions are left to the brokers.
+        A transaction's last offset may be unknown. Any offset at or after the seam may then stand for it. If a seam is
+        missing in the result, the brokers serve the locations that need its transactions.
         """
 
     def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
-        """Request what `_aborted_across` returns for these seams together, and keep it; does nothing by default."""
+        """Request the results of `_aborted_across` for all `seams` (offset by partition) together, and cache them.
+
+        This class does nothing.
+        """
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
@@ -121,7 +136,11 @@ class SegmentMetadataLocator(Locator):
         return self._unless_storage_fails(location, work, whole, "is read from its start")
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Return each location without its older batches, in parallel, because each location needs indexes."""
+        """Return each location without the first batches that its time index shows to be older than `timestamp` (ms).
+
+        An entry is None if all batches of the location are older. The indexes of all locations are read in parallel. If
+        the storage fails and `falls_back` is true, the location is returned unchanged.
+        """
         return list(self.executor.map(lambda location: self.since(location, timestamp), locations))
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
@@ -134,7 +153,11 @@ class SegmentMetadataLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return the end offset of each share by the offset indexes, in parallel; send no request to brokers."""
+        """Return by partition the offset after about `share.bytes` bytes of its share, from the segment's offset index.
+
+        The indexes are read in parallel, and no request is sent to brokers. If the storage fails and `falls_back` is
+        true, the partition is left out.
+        """
         shared = {partition: [VisibleSegment(share.segment, share.offsets)] for partition, share in shares.items()}
         # `locate` has the same failures later, and logs them.
         left_out = SegmentsLeftOut(self._fetcher, shared, falls_back=self.falls_back)
@@ -150,11 +173,19 @@ class SegmentMetadataLocator(Locator):
         return self._cut(location, partial(self._positions.cut, location, target_bytes))
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Return the parts of all locations, cut in parallel, because each cut needs an index."""
+        """Return for each pair of location and size in bytes the location's parts, which have about that size.
+
+        The offset indexes are read in parallel. If the storage fails and `falls_back` is true, the location stays
+        whole.
+        """
         return list(self.executor.map(lambda cut: self.cut(*cut), cuts))
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Return the parts of all locations, cut in parallel, because each cut needs an index."""
+        """Return for each pair of location and ascending offsets inside it the location's parts between the offsets.
+
+        The offset indexes are read in parallel. If the storage fails and `falls_back` is true, the location stays
+        whole.
+        """
         return list(self.executor.map(lambda cut: self._cut(cut[0], partial(self._positions.cut_at, *cut)), cuts))
 
     def _cut(
@@ -163,7 +194,11 @@ class SegmentMetadataLocator(Locator):
         return self._unless_storage_fails(location, work, [location], "stays in one split")
 
     def _unless_storage_fails(self, location: SegmentLocation, work: Callable[[], T], otherwise: T, effect: str) -> T:
-        """Return the result of `work`, or `otherwise` if the storage fails and there are brokers to fall back to."""
+        """Return the result of `work`. If `work` raises a StorageError and `falls_back` is true, return `otherwise`.
+
+        Args:
+            effect: end of the log line about the failure; it says what happens to the location's segment.
+        """
         try:
             return work()
         except StorageError as error:
@@ -173,9 +208,10 @@ class SegmentMetadataLocator(Locator):
             return otherwise
 
     def prefetch(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
-        """Request together the aborted transactions that `location` needs at the ends of these ranges.
+        """Request together, for all partitions, the aborted transactions that `location` needs, and cache them.
 
-        Failures are ignored, because `location` requests what it does not find.
+        Only the last segment of each range is considered. Errors of brokers are ignored, because `location` requests
+        what is not in the cache.
         """
         seams = {}
         for partition, offsets in ranges.items():
@@ -188,7 +224,7 @@ class SegmentMetadataLocator(Locator):
     def location(self, visible: VisibleSegments, at: int, offsets: OffsetRange, *, committed: bool) -> SegmentLocation:
         """Return the location of `offsets`, which lie in the segment `visible[at]`.
 
-        It has its aborted transactions if `committed` is true.
+        If `committed` is true, the location has the aborted transactions that touch its offsets.
 
         Raises: the errors of `locate`.
         """
@@ -212,10 +248,10 @@ class SegmentMetadataLocator(Locator):
         ranges: PartitionRanges,
         needed: SegmentFilter,
     ) -> dict[TopicPartition, list[_Located]]:
-        """Return by partition the locations of the segments at the positions in `parts`, with their seams.
+        """Return by partition the locations, with their seams, of the segments at the indexes `parts` in `visible`.
 
-        Segments whose indexes are needed are located in parallel. A segment is left out if the storage fails to give
-        its index, and it may be left to the brokers.
+        Segments whose indexes are needed are located in parallel. If the storage does not return a segment's index and
+        `falls_back` is true, the segment is left out.
         """
         left_out = SegmentsLeftOut(self._fetcher, visible, falls_back=self.falls_back)
 
@@ -243,9 +279,10 @@ class SegmentMetadataLocator(Locator):
     def _whole_locations(
         self, visible: VisibleSegments, parts: range, offsets: OffsetRange, needed: SegmentFilter
     ) -> list[_Located | None]:
-        """Return the result of `_whole_location` for each position in `parts`.
+        """Return the result of `_whole_location` for each index in `parts`.
 
-        If all segments are needed, known locations are taken as a slice of the cache, because there may be 100,000.
+        A partition may have 100,000 segments. So if all segments are needed, the cached locations are copied as one
+        slice.
         """
         if needed is not every_segment:
             return [self._whole_location(visible, at, offsets, needed) for at in parts]
@@ -258,10 +295,10 @@ class SegmentMetadataLocator(Locator):
     def _whole_location(
         self, visible: VisibleSegments, at: int, offsets: OffsetRange, needed: SegmentFilter
     ) -> _Located | None:
-        """Return the location and the seam of the segment `visible[at]`, and cache them; None if an index is needed.
+        """Return the location and the seam of the segment `visible[at]`; None if an index must be read to find them.
 
-        No index is needed if the segment is wanted as a whole and has no aborted transactions to search for. A segment
-        that is not `needed` gets a location with the right offsets and no bytes.
+        No index is read if `offsets` cover the whole segment and there are no aborted transactions to search for. The
+        result is cached. If `needed` is false for the segment, its location has the right offsets and no bytes.
         """
         part = visible[at]
         if not needed(part.segment):
@@ -296,15 +333,15 @@ class SegmentMetadataLocator(Locator):
 
 
 def _overlaps_next(visible: VisibleSegments, at: int) -> bool:
-    """Return whether the segment after `visible[at]` also has offsets for which `visible[at]` counts.
+    """Return whether the next visible segment begins before the visible offsets of `visible[at]` end.
 
-    Its records must not replace the records of `visible[at]` if that segment's log ends too early.
+    If the log of `visible[at]` ends too early, records of the next segment must not replace the missing records.
     """
     return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
 
 
 def overlapping(visible: VisibleSegments, offsets: OffsetRange) -> range:
-    """Return the positions in `visible` of the segments that count for an offset in `offsets`."""
+    """Return the indexes in `visible` of the segments whose visible offsets overlap `offsets`."""
     if not len(offsets):
         return range(0)
     first = bisect_right(visible, offsets.start, key=lambda part: part.offsets.end)
@@ -313,7 +350,7 @@ def overlapping(visible: VisibleSegments, offsets: OffsetRange) -> range:
 
 
 def with_aborted(location: SegmentLocation, beyond: Sequence[AbortedTransaction]) -> SegmentLocation:
-    """Return the location with those transactions in `beyond` added that touch its offsets."""
+    """Return `location` with the transactions in `beyond` that touch its offsets added to its aborted transactions."""
     touched = touching(beyond, location.offsets.start, location.offsets.end)
     if not touched:
         return location

@@ -25,7 +25,10 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _MAX_OTHERS = 3
 _MAX_SAMPLES = 64
-"""Maximum number of locations among which one of each kind is looked for."""
+"""Approximate maximum number of locations that are searched for segments of both kinds.
+
+The kinds are those of `CheckedStorage._checked`.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +36,21 @@ log = logging.getLogger(__name__)
 class CheckedStorage(WrappedLocator):
     """Locator that checks the storage before it returns the first locations of the locator `wrapped`.
 
-    `locate` also raises StorageAccessError if credentials are missing or refused, StorageBucketNotFoundError if the
-    bucket or folder does not exist, and ConfigurationError if the settings lead to a place that does not have the
-    segments.
+    `locate` raises three more errors:
+
+        StorageAccessError: credentials are missing or refused.
+        StorageBucketNotFoundError: the bucket or folder does not exist.
+        ConfigurationError: the settings lead to a place that does not have the segments.
     """
 
     def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher) -> None:
         super().__init__(locator)
         self._fetcher = fetcher
         self._checked: set[bool] = set()
-        """Kinds of segments already checked; True stands for segments whose metadata says where their objects are."""
+        """Kinds of segments that were checked.
+
+        True: the segment's metadata names the keys of its objects. False: the settings determine the keys.
+        """
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         located = self.wrapped.locate(ranges, needed)
@@ -59,7 +67,7 @@ class CheckedStorage(WrappedLocator):
         return located
 
     def _check_new(self, locations: Sequence[SegmentLocation]) -> None:
-        """Check one location of each kind of segment that was not checked yet, from a sample of the locations."""
+        """Take a sample of `locations`, and check one location of each kind of segment that was not checked yet."""
         for location in locations[:: len(locations) // _MAX_SAMPLES + 1]:
             kind = self._fetcher.placed_by_metadata(location.segment)
             if kind not in self._checked:
@@ -67,13 +75,13 @@ class CheckedStorage(WrappedLocator):
                 self._checked.add(kind)
 
     def _check(self, location: SegmentLocation, locations: Sequence[SegmentLocation]) -> None:
-        """Fetch one byte of a location's segment; an error that may pass, or concerns this object alone, is logged.
+        """Fetch one byte of the location's segment, and raise an error if the settings are wrong.
 
-        If the storage refuses the object, it may be missing, because S3 also refuses missing objects to a user who may
-        not list the bucket. So other segments are requested.
+        Any other error is logged. S3 also refuses a missing object to a user who may not list the bucket. So if the
+        storage refuses the object, objects of other segments in `locations` are requested.
 
         Raises:
-            StorageAccessError: the storage refuses all of them.
+            StorageAccessError: the storage refuses all these objects.
             StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: `check_place` raises it.
         """
@@ -91,7 +99,10 @@ class CheckedStorage(WrappedLocator):
             log.warning("the storage does not work at the start of the query; each task tries it anew: %s", error)
 
     def _gives_another(self, locations: Sequence[SegmentLocation]) -> bool:
-        """Return whether the storage gives one of the last locations, which are the least likely to be deleted."""
+        """Return whether the storage returns a byte of one of the last `_MAX_OTHERS` locations.
+
+        Their segments are the least likely to be deleted.
+        """
         return any(gives(partial(self._fetch_byte, location)) for location in locations[: -_MAX_OTHERS - 1 : -1])
 
     def _fetch_byte(self, location: SegmentLocation) -> None:
@@ -100,7 +111,7 @@ class CheckedStorage(WrappedLocator):
 
 
 def gives(fetch: Callable[[], object]) -> bool:
-    """Return whether the storage returns anything to `fetch`, valid or not."""
+    """Call `fetch`; return False if it raises a StorageError, and True otherwise, even if the data is malformed."""
     try:
         fetch()
     except StorageError:
@@ -120,11 +131,11 @@ def check_place(
 
     Args:
         missing: the error that says that the object is missing.
-        gives_another: returns whether the storage gives another segment.
+        gives_another: returns whether the storage returns an object of another segment.
 
     Raises:
-        ConfigurationError: the object is in another place, or the place has no object of the topic and
-            `gives_another()` is false.
+        ConfigurationError: the segment's log was found in another place. Or the configured place has no object of the
+            segment's topic, and `gives_another()` is false.
     """
     misplaced = fetcher.find_misplacement(segment)
     if misplaced is not None and (misplaced.actual_place or not gives_another()):

@@ -11,10 +11,10 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, 
 
 
 class Backlog:
-    """Offset ranges from `start` to `latest`, of partitions that are in both and have offsets in between.
+    """Offset ranges from `start` to `latest`, of the partitions that have both offsets and a range that is not empty.
 
-    The segments of all partitions are requested together, once, and only if needed: all limits of a micro-batch use the
-    same segments.
+    The tiered segments of all partitions are requested together, once, when they are first needed. All limits of a
+    micro-batch use the same segments.
     """
 
     def __init__(self, start: PartitionOffsets, latest: PartitionOffsets, locator: Locator | None) -> None:
@@ -29,7 +29,9 @@ class Backlog:
 
     @cached_property
     def segments(self) -> Mapping[TopicPartition, Sequence[VisibleSegment]]:
-        """Tiered segments of each partition's range, and the segment before it, by which untiered bytes are estimated.
+        """Tiered segments of each partition's range, and the segment before the range.
+
+        Offsets that are not tiered are assumed to have as many bytes per offset as these segments.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.
@@ -42,9 +44,9 @@ class Backlog:
         return self.locator.segments(with_one_before)
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, list[int]]:
-        """Return by partition the ends of segments that end inside its range or at the range's end, ascending.
+        """Return by partition, in ascending order, the ends of segments that are inside its range or the range's end.
 
-        The ranges must be within `self.ranges`.
+        The `ranges` must be within `self.ranges`.
         """
         return {
             partition: [

@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 
 
 def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = None) -> list[Split]:
-    """Return the splits of a batch query, with earliest and latest offsets as of now.
+    """Return the splits of a batch query; `earliest` and `latest` mean the current offsets.
 
-    Splits leave out segments that `pruning` excludes, and the log says how many.
+    Segments that `pruning` excludes are in no split, and a log line says how many there are.
 
     Raises: the errors of `batch_offsets`; BrokerError, StorageError if locations cannot be determined.
     """

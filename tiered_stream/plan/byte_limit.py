@@ -18,8 +18,8 @@ from tiered_stream.plan.backlog import Backlog
 def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
     """Return each partition's end if about `limit` offsets are divided in proportion to the partitions' lags.
 
-    A share below 1 becomes 1, other shares are rounded down, and no share goes beyond `latest`. A partition that is not
-    in `start`, or starts at or beyond its end, ends at `latest`.
+    The number of offsets of a partition is rounded down, but at least 1. No end lies beyond `latest`. A partition that
+    is not in `start`, or starts at or beyond its end, ends at `latest`.
     """
     lags = {partition: max(0, end - start.get(partition, end)) for partition, end in latest.items()}
     total = sum(lags.values())
@@ -34,7 +34,10 @@ def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: 
 def limited_ranges(
     start: PartitionOffsets, ends: PartitionOffsets, latest: PartitionOffsets
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return by partition the range from `start` to `ends`, if the range is not empty and ends below `latest`."""
+    """Return by partition the range from `start` to `ends`.
+
+    Partitions are left out if the range is empty, or its end is not below `latest`.
+    """
     return {
         partition: OffsetRange(start[partition], end)
         for partition, end in ends.items()
@@ -45,10 +48,13 @@ def limited_ranges(
 def ends_at_segments(
     ends: PartitionOffsets, segment_ends: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, int]:
-    """Return each end, moved back to the last of the partition's `segment_ends` at or below it; else unchanged.
+    """Return each end, moved back to the partition's last segment end at or below it.
 
-    `segment_ends` are the results of `Backlog.segment_ends` for `limited_ranges`. They lie above the range's start, so
-    a batch always makes progress.
+    An end stays unchanged if there is no such segment end. The given segment ends lie above the start of the
+    partition's range, so a batch always makes progress.
+
+    Args:
+        segment_ends: result of `Backlog.segment_ends` for `limited_ranges`.
     """
     return {
         partition: max((at for at in segment_ends.get(partition, ()) if at <= end), default=end)
@@ -61,8 +67,8 @@ def must_wait(
 ) -> bool:
     """Return whether `minOffsetsPerTrigger` delays the batch.
 
-    It does while `waited_ms` is below `delay_ms` and there are fewer than `minimum` new offsets. As in Spark, a
-    partition that is not in `start` counts from offset 0 here.
+    The batch is delayed while `waited_ms` is below `delay_ms` and there are fewer than `minimum` new offsets. As in
+    Spark, all offsets from 0 on are new in a partition that is not in `start`.
     """
     new_offsets = sum(end - start.get(partition, 0) for partition, end in latest.items())
     return waited_ms < delay_ms and new_offsets < minimum
@@ -71,7 +77,7 @@ def must_wait(
 _MAX_BATCH_BYTES = 1 << 20
 """Assumed size limit of a record batch in bytes (default of `message.max.bytes`).
 
-If all offsets to read have fewer bytes than the limit even in batches of this size, nothing is requested.
+If `maxBytesPerTrigger` allows one batch of this size for each offset to read, no segment sizes are requested.
 """
 
 
@@ -86,19 +92,22 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _EndInside:
-    """End of a micro-batch inside a span, after about `share` bytes of the span."""
+    """End of a micro-batch inside a span of one partition, after about `share` bytes of the span."""
 
     span: _Span
     share: int
 
     def estimated_end(self, size: int | None = None) -> int:
-        """Return the end after `size` bytes (None: `share`) and at least one offset, if offsets have equal sizes."""
+        """Return the offset after `size` bytes of the span, if all its offsets have equal sizes; None: `share` bytes.
+
+        At least one offset of the span lies before it.
+        """
         offsets = self.span.offsets
         size = self.share if size is None else size
         return min(offsets.end, offsets.start + max(1, size * len(offsets) // self.span.bytes))
 
     def share_of_segment(self) -> SegmentShare | None:
-        """Return the request for the exact end, by an offset index; None if the span is not tiered."""
+        """Return the request by which a locator finds the exact end; None if the span is not tiered."""
         if self.span.segment is None:
             return None
         # Not the whole segment, because a small share would lead to very many parts.
@@ -109,10 +118,10 @@ class _EndInside:
 def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
     """Return each partition's end if about `limit` bytes are divided in proportion to the partitions' bytes to read.
 
-    A partition ends at the last segment end within its share. Without one, it ends inside a segment: after at least one
-    record batch if an index gives batch positions, otherwise after at least one offset. A partition without a start, or
-    with a start at or beyond its end, ends at its latest offset. All ends inside segments are requested from the
-    locator at once.
+    A partition ends at the last segment end up to which its part of `limit` suffices. If there is none, it ends inside
+    a segment, after at least one record batch. If no index gives the positions of batches, the end is estimated, after
+    at least one offset. A partition without a start, or with a start at or beyond its end, ends at its latest offset.
+    All ends inside segments are requested from the locator at once.
 
     Raises:
         StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.
@@ -172,7 +181,11 @@ def _bytes_of(part: int, whole: int, size: int) -> int:
 
 
 def _end(spans: Sequence[_Span], share: int) -> int | _EndInside:
-    """Return the last segment end within `share` bytes, or the end inside the first span that has more bytes."""
+    """Return the end of a partition that may read `share` bytes of `spans`.
+
+    It is the last segment end up to which the bytes suffice. If there is none, it is the end inside the first span for
+    which the bytes do not suffice. If they suffice for all spans, it is the end of the last span.
+    """
     segment_end = None
     for span in spans:
         if span.bytes > share:

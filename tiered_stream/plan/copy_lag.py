@@ -48,7 +48,7 @@ class CopyLag:
 
 
 def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
-    """Return the copy lag that a topic's settings define, by name.
+    """Return the copy lag that the topic settings `configs` (values by name) define.
 
     Return None if closed segments are copied at once: a lag is 0, or the brokers do not have the settings.
     """
@@ -63,7 +63,7 @@ def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
 
 
 def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLag]:
-    """Return by topic the copy lags of the topics whose closed segments are not copied at once.
+    """Return the copy lags by topic; topics whose closed segments are copied at once are left out.
 
     The result is empty if the brokers refuse the request, because a job does not need the right DESCRIBE_CONFIGS.
     """
@@ -75,7 +75,13 @@ def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLa
 
 
 def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:
-    """Return the bound that the setting `lag` means: -1 stands for the topic's retention. A negative bound is none."""
+    """Return the bound that the value `lag` of a copy lag setting means; a negative result means that there is none.
+
+    The value -1 stands for the topic's local retention, and that may stand for its retention.
+
+    Args:
+        unit: end of the settings' names: `ms` or `bytes`.
+    """
     if lag != _AS_LOCAL_RETENTION:
         return lag
     local = _number(configs, f"local.retention.{unit}")

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DataLossPolicy:
-    """Reaction to data loss: the query fails if `fail` is true, else it goes on with a warning."""
+    """Reaction to data loss: the query fails if `fail` is true; otherwise a warning is logged and the query goes on."""
 
     fail: bool
 

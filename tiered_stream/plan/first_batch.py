@@ -26,10 +26,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class FirstBatch:
-    """First micro-batch of a run without a committed one; it is either planned now or a repeated one, never both.
+    """First micro-batch of a run, if no micro-batch was committed before.
 
-    `initial` is the start. `refused` is the error of the position in the options. It is raised only if the batch is
-    planned now; if the batch is repeated, the checkpoint has its end.
+    The batch is either planned in this run, or repeated from an earlier run. `initial` is its start. `refused` is the
+    error of the start position in the options. The error is raised only if the batch is planned in this run, because
+    the checkpoint has the end of a repeated batch.
     """
 
     initial: InitialOffsets
@@ -41,7 +42,7 @@ class FirstBatch:
 
     @classmethod
     def of(cls, options: Options, lookup: OffsetLookup) -> FirstBatch:
-        """Return the first batch, which starts where the options say as of now.
+        """Return the first batch, with the start that the options now mean.
 
         Raises:
             BrokerError, StorageError: the offsets cannot be looked up.
@@ -53,7 +54,7 @@ class FirstBatch:
             return cls(fitted_initial_offsets(options, lookup), error)
 
     def begins(self, start: PartitionOffsets) -> bool:
-        """Return whether the micro-batch from `start` is the first one and is planned now; True only once.
+        """Return True, once, if the micro-batch from `start` is the first one and is not a repeated one.
 
         Raises:
             ConfigurationError: `starting.initial_offsets` has raised it.
@@ -73,15 +74,22 @@ class FirstBatch:
     def is_empty(self, *, only_one: bool) -> bool:
         """Return whether the first batch is planned empty, only to store its start in the offset log.
 
-        A partition that starts at offset 0 does not need that: its start was 0, even if the log start moves later.
-        `only_one`: no other batch follows (`Trigger.Once`), so an empty batch for a moving start would be useless.
+        It is if a partition starts at its log end. It also is if the start of a partition may move and other batches
+        follow. A partition that starts at offset 0 counts as not moving: its start was 0, even if the log start moves
+        later.
+
+        Args:
+            only_one: no other batch follows (`Trigger.Once`).
         """
         initial = self.initial
         moving = any(offset for partition, offset in initial.offsets.items() if partition not in initial.explicit)
         return bool(initial.at_end) or (moving and not only_one)
 
     def is_repeated(self, start: PartitionOffsets, end: PartitionOffsets) -> bool:
-        """Return whether the micro-batch from `start` to `end` is the first one, and was planned in an earlier run."""
+        """Return whether the micro-batch from `start` to `end` is the first one, and was planned in an earlier run.
+
+        The first such call keeps `end`; later calls return False for any other end.
+        """
         if self._planned or start != self.initial.offsets:
             return False
         if self._repeated_end is None:
@@ -90,7 +98,11 @@ class FirstBatch:
         return end == self._repeated_end
 
     def start_of(self, end: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Return the start of the repeated batch that ends at `end`, without partitions that were added since."""
+        """Return the start of the repeated batch that ends at `end`; partitions that were added later are left out.
+
+        A partition whose start the options name starts there. A partition that starts at its log end starts at `end`.
+        Any other partition starts at its current initial offset, but not after `end`.
+        """
         starts = self.initial.offsets
         return {
             partition: starts[partition] if partition in self.initial.explicit else self._moved_start(partition, until)
@@ -101,8 +113,12 @@ class FirstBatch:
     def check_start(self, end: PartitionOffsets, earliest: PartitionOffsets, data_loss: DataLossPolicy) -> None:
         """Report data loss if the repeated batch may have had records below the current log start.
 
+        Args:
+            end: end of the repeated batch.
+            earliest: current log starts.
+
         Raises:
-            DataLossError: the batch may have held records there, and the policy is to fail.
+            DataLossError: the batch may have had such records, and the policy is to fail.
         """
         for partition, start in sorted(self.start_of(end).items()):
             log_start = earliest.get(partition, start)

@@ -32,7 +32,10 @@ class GroupFollower:
         self._newest = self._committed = initial
 
     def follow(self, offsets: PartitionOffsets) -> None:
-        """Commit these offsets, before which all records are processed, now or when the running commit is done."""
+        """Commit `offsets`, before which all records are processed, in the background.
+
+        If a commit is still running, a later call of `follow` or `settle` commits the newest offsets.
+        """
         self._newest = offsets
         if self._commit is not None and self._commit.done():
             self._report(self._commit.exception())
@@ -61,5 +64,5 @@ class GroupFollower:
 
 
 def open_group(properties: Mapping[str, str], group: str) -> GroupFollower:
-    """Return the follower that commits to the group in the cluster with these client properties."""
+    """Return the committer for the consumer group `group` in the cluster with these client properties."""
     return GroupFollower(GroupOffsets(open_client(properties), group))

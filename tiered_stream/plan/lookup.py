@@ -27,7 +27,10 @@ NO_TOPIC_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Partitions that a query reads now, and their topics' ids, without topics whose id the brokers do not report."""
+    """Partitions that a query reads now, and the ids of their topics.
+
+    A topic is missing in `topic_ids` if the brokers do not report its id.
+    """
 
     partitions: frozenset[TopicPartition]
     topic_ids: dict[str, UUID]
@@ -37,8 +40,8 @@ class Assignment:
 class LogBounds:
     """Partitions that a query reads now, and the bounds of their logs.
 
-    `earliest` has log starts of the partitions with offsets to read. `latest` has ends of all partitions. The end of a
-    partition without offsets to read is the micro-batch's end, so that brokers are not asked about idle partitions.
+    `earliest` has the log starts of partitions with offsets to read. `latest` has the ends of all partitions. Brokers
+    are not asked about a partition without offsets to read; its end is the micro-batch's end.
     """
 
     assignment: Assignment
@@ -68,9 +71,9 @@ class OffsetLookup:
         return cls(reader, options.subscription, attempts, interval_ms, sleep)
 
     def retrying(self, request: Callable[[], T]) -> T:
-        """Return the result of `request`; call it again after a retriable error or an UnknownTopicError.
+        """Return the result of `request`, which is called again after a retriable error or an UnknownTopicError.
 
-        A topic that was created just now may be unknown to some brokers.
+        A topic that was created just now may be unknown to some brokers. The error of the last attempt is raised.
         """
         for attempt in range(1, self.attempts):
             try:
@@ -83,7 +86,7 @@ class OffsetLookup:
         return request()
 
     def assignment(self) -> Assignment:
-        """Return the partitions to read now, with retries; see `assigned`."""
+        """Return the partitions to read now, with retries; see the function `assigned`."""
         return self.retrying(self.assigned)
 
     def assigned(self) -> Assignment:
@@ -99,9 +102,9 @@ class OffsetLookup:
     def latest(self, known: PartitionOffsets | None = None) -> tuple[Assignment, dict[TopicPartition, int]]:
         """Return the partitions to read, and their ends.
 
-        If an open transaction keeps the end below the partition's `known` offset, the `known` offset is the end:
-        nothing is new until the transaction ends, and nothing is lost. Any other end below the `known` offset is
-        requested again, and accepted if it stays.
+        If only an open transaction keeps an end below the partition's `known` offset, the `known` offset is returned as
+        the end. If the end is below the `known` offset for another reason, it is requested again, and returned if it
+        stays.
         """
 
         def request() -> tuple[Assignment, dict[TopicPartition, int]]:
@@ -113,8 +116,11 @@ class OffsetLookup:
     def bounds(self, start: PartitionOffsets, end: PartitionOffsets, *, idle: bool = False) -> LogBounds:
         """Return log starts and ends for a read from `start` to `end`, after a check that these offsets can be read.
 
-        The ends are those of `latest`, with `end` as known offsets. A partition that is not in `start` is read from its
-        log start. `idle`: also request the bounds of partitions that have nothing to read.
+        The ends are the ends that `latest` returns if `end` are the known offsets. A partition that is not in `start`
+        is read from its log start.
+
+        Args:
+            idle: also request the bounds of partitions that have nothing to read.
 
         Raises:
             OpenTransactionError: offsets up to `end` cannot be read while a transaction is open.
@@ -142,7 +148,11 @@ class OffsetLookup:
     def _latest(
         self, partitions: frozenset[TopicPartition], known: PartitionOffsets
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the ends, and the reader's own ends where an open transaction keeps them below the `known` offsets."""
+        """Return the ends of `partitions` as `latest` does, and the last stable offsets of some of them.
+
+        The last stable offsets are those of the partitions where an open transaction keeps the end below the `known`
+        offset.
+        """
         if not partitions:
             return {}, {}
         attempt = 1

@@ -22,7 +22,7 @@ def offset_ranges(
 ) -> dict[TopicPartition, OffsetRange]:
     """Return by partition the offset range that the micro-batch from `start` to `end` reads; a range may be empty.
 
-    If the policy lets the query go on, new partitions are read from their log starts, deleted partitions are left out,
+    New partitions are read from their log starts. If the policy lets the query go on, deleted partitions are left out,
     and a truncated partition gets an empty range.
 
     Args:
@@ -48,10 +48,10 @@ def offset_ranges(
 def ends_within(
     latest: PartitionOffsets, ends: PartitionOffsets, data_loss: DataLossPolicy
 ) -> dict[TopicPartition, int]:
-    """Return each partition's end in `latest`, or its lower end in `ends`; partitions without one of them are left out.
+    """Return for each partition in both arguments the lower of its offsets in `latest` and `ends`.
 
     Raises:
-        DataLossError: a log ends before the given end, or is missing, and the policy is to fail.
+        DataLossError: a log's end in `latest` is missing or below the offset in `ends`, and the policy is to fail.
     """
     short = [partition for partition, end in ends.items() if latest.get(partition, 0) < end]
     if short:
@@ -69,11 +69,11 @@ def within_log(
 ) -> dict[TopicPartition, OffsetRange]:
     """Return `ranges`, cut to the offsets from `earliest` to `latest` that the logs hold.
 
-    A partition that is not in `earliest` or `latest` is not cut there. Spark notices missing offsets only while it
-    reads (`KafkaDataConsumer`); this check before the read saves hours.
+    A range is not cut at a bound that `earliest` or `latest` does not have. Spark notices missing offsets only while it
+    reads (`KafkaDataConsumer`), but this check comes before the read.
 
     Raises:
-        DataLossError: a range reaches beyond its log, and the policy is to fail.
+        DataLossError: a range that is not empty reaches beyond its log, and the policy is to fail.
     """
     within = {}
     for partition, offsets in ranges.items():
@@ -89,7 +89,11 @@ def within_log(
 
 
 def check_topic_ids(known: Mapping[str, UUID], now: Mapping[str, UUID], data_loss: DataLossPolicy) -> None:
-    """Check by the topics' ids that no topic was deleted and created again, because its records are other ones then.
+    """Check that no topic was deleted and created again, because its records are other ones then.
+
+    Args:
+        known: topic ids from earlier look-ups or from the options, by topic.
+        now: current topic ids; a topic that `known` does not have is not checked.
 
     Raises:
         DataLossError: a topic's id has changed, and the policy is to fail.

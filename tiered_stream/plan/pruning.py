@@ -57,7 +57,10 @@ EVERY = Numbers()
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Values that rows which pass a query's filters can have; `timestamps` in ms, `topics` None: any topic."""
+    """Values that rows can have if they pass a query's filters.
+
+    `timestamps` are in milliseconds. If `topics` is None, rows can be of any topic.
+    """
 
     topics: frozenset[str] | None = None
     partitions: Numbers = EVERY
@@ -65,7 +68,7 @@ class Pruning:
     timestamps: Numbers = EVERY
 
     def __and__(self, other: Pruning) -> Pruning:
-        """Return the values that rows can have which pass the filters of both."""
+        """Return the values that rows can have if they pass the filters of both `Pruning`s."""
         named = [topics for topics in (self.topics, other.topics) if topics is not None]
         return Pruning(
             frozenset.intersection(*named) if named else None,
@@ -75,7 +78,7 @@ class Pruning:
         )
 
     def within(self, times: TimeRange | None) -> Pruning:
-        """Return these conditions, limited to timestamps in `times`; None: not limited."""
+        """Return the conditions limited to timestamps in `times`; if `times` is None, return them unchanged."""
         if times is None:
             return self
         last = _INT64_MAX if times.to_ms is None else times.to_ms - 1
@@ -83,14 +86,20 @@ class Pruning:
 
     @property
     def times(self) -> TimeRange | None:
-        """Range from the first to the last of `timestamps`; None if `timestamps` has all integers, or none."""
+        """Range from the first to the last of `timestamps`.
+
+        It is None if `timestamps` has all integers, or has none.
+        """
         if self.timestamps in (EVERY, Numbers(())):
             return None
         first, last = self.timestamps.spans[0][0], self.timestamps.spans[-1][1]
         return TimeRange(max(first, _OLDEST_MS), None if last == _INT64_MAX else last + 1)
 
     def ranges(self, ranges: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
-        """Return the ranges of partitions that may hold matching rows, cut to the span of `offsets`; empty ones go."""
+        """Return the ranges of the partitions that may hold matching rows, cut to the first and last of `offsets`.
+
+        Ranges that are then empty are left out.
+        """
         if not (self.offsets.spans and self.timestamps.spans):
             return {}
         first, last = max(0, self.offsets.spans[0][0]), self.offsets.spans[-1][1]
@@ -106,14 +115,14 @@ class Pruning:
 
 
 class NeededSegments:
-    """Filter (`SegmentFilter`) that needs the segments which may have rows at or after a timestamp and with an offset.
+    """Filter (`SegmentFilter`) of the segments that may have rows at or after a timestamp and at certain offsets.
 
     It keeps the sizes of the segments that it has seen. With `look_inside`, the caller of the filter also skips the
     first batches of a needed segment by its time index.
 
     Args:
-        from_timestamp: in ms; 0 needs segments of all timestamps.
-        offsets: offsets of which a needed segment may have one.
+        from_timestamp: timestamp in ms; 0: segments of all timestamps are needed.
+        offsets: a segment is needed only if it has one of these offsets.
     """
 
     def __init__(self, from_timestamp: int = 0, offsets: Numbers = EVERY, *, look_inside: bool = False) -> None:
@@ -126,7 +135,7 @@ class NeededSegments:
         """Size in bytes of each segment that is not needed, by segment id."""
 
     def __call__(self, segment: RemoteLogSegment) -> bool:
-        """Return whether the segment is needed, and keep its size."""
+        """Return whether the segment is needed, and keep its size in `needed_bytes` or `skipped_bytes`."""
         too_old = 0 <= segment.max_timestamp < self.from_timestamp
         needed = not too_old and self._offsets.overlaps(segment.base_offset, segment.end_offset)
         (self.needed_bytes if needed else self.skipped_bytes)[segment.segment_id] = segment.size

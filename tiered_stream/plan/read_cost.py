@@ -26,8 +26,10 @@ from tiered_stream.read.task_storage import split_fetcher
 from tiered_stream.storage.read_ahead import requests_of
 
 STORAGE_BYTES_PER_SECOND = 60 << 20
-"""Assumed rate at which one task reads, decodes and writes data from storage: half of the rate on an idle machine, so
-that the estimate of the time is rarely too short."""
+"""Assumed rate, in bytes a second, at which one task reads, decodes and writes data from storage.
+
+It is half of the rate on an idle machine, so that the estimate of the time is rarely too short.
+"""
 BROKER_BYTES_PER_SECOND = 15 << 20
 
 NOT_TIERED_YET = "not tiered yet: the active segment, or one that waits for it"
@@ -50,7 +52,7 @@ class Prices:
 
 
 def prices_or_default(per_1000_gets: float | None, per_gib: float | None) -> Prices:
-    """Return these prices in US dollars; a price that is None is the default of `Prices`."""
+    """Return the given prices in US dollars; a price that is None has the default of `Prices`."""
     prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
     explicit = {name: price for name, price in prices.items() if price is not None}
     return replace(Prices(), **explicit, as_of="the command line") if explicit else Prices()
@@ -90,7 +92,8 @@ class PartitionCost:
     def add(self, split: Split, options: Options, source: LogSource, counted: set[UUID]) -> None:
         """Add the cost of one split, and subtract its number of offsets from `skipped`.
 
-        `counted` are the ids of segments that were counted before; this call adds the ids of the split's segments.
+        Args:
+            counted: ids of segments that were counted before; this call adds the ids of the split's segments.
         """
         self.splits += 1
         self.skipped -= len(split.offsets)
@@ -113,7 +116,7 @@ Cost = TypeVar("Cost", bound=PartitionCost)
 def total_costs(
     costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
 ) -> tuple[Cost, ...]:
-    """Add the costs of the splits to the `costs` of their partitions, and return these sorted by partition.
+    """Add each split's cost to its partition's entry in `costs`, and return the entries sorted by partition.
 
     At the start, the `skipped` of a partition must be the number of all its offsets.
     """
@@ -129,7 +132,7 @@ def total_costs(
 
 
 def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
-    """Return a line for each reason why offsets are read from brokers, with the number and share of the offsets."""
+    """Return a line for each reason why offsets are read from brokers, with number and percentage of the offsets."""
     total = 0
     reasons: Counter[str] = Counter()
     for cost in costs:
@@ -143,7 +146,10 @@ def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
 
 
 def _broker_reason(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
-    """Return why a split without locations is read from the brokers; `end_offset` is the end of its partition."""
+    """Return why `split`, which has no locations, is read from the brokers.
+
+    `end_offset` is the end of the partition's whole range.
+    """
     if source.locator is None:
         return NO_LOCATOR
     if options.prefer is Prefer.LOCAL:

@@ -24,7 +24,10 @@ from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.pruning import NeededSegments
 
 _ONE_REQUEST_BYTES = 16 << 20
-"""Number of bytes up to which fetching all bytes is as fast as fetching indexes to skip unneeded bytes."""
+"""Maximum size in bytes of a location whose first batches are not skipped by timestamp.
+
+Up to this size, fetching all bytes is as fast as fetching the indexes that show which bytes to skip.
+"""
 
 
 def splits_for(
@@ -34,9 +37,11 @@ def splits_for(
     topic_ids: Mapping[str, UUID],
     needed: NeededSegments | None = None,
 ) -> list[Split]:
-    """Return the splits of the ranges as `plan_splits` plans them by the options, with topic ids.
+    """Return the splits of `ranges`, which `plan_splits` plans by the options, with their topics' ids.
 
-    `needed` replaces the filter by the options' times; None: that filter is used.
+    Args:
+        needed: filter of the segments to read. None: segments that are too old for the times in the options are left
+            out.
 
     Raises:
         DataLossError: the archive that is read lacks offsets, and `failOnDataLoss` is true.
@@ -52,7 +57,11 @@ def splits_for(
 
 
 def _archived_splits(splits: Sequence[Split], locator: Locator | None, data_loss: DataLossPolicy) -> list[Split]:
-    """Return the splits that the archive holds; report the offsets of the others as data loss."""
+    """Return the splits that have locations; report the offsets of the other splits as data loss.
+
+    Raises:
+        DataLossError: a split has no locations, and the policy is to fail.
+    """
     for split in splits:
         if not split.locations:
             first, last = split.offsets.start, split.offsets.end - 1
@@ -75,15 +84,15 @@ def plan_splits(
     topic_ids: Mapping[str, UUID] | None = None,
     needed: NeededSegments | None = None,
 ) -> list[Split]:
-    """Return the splits of a micro-batch, sorted by partition and offset; each offset is in exactly one split.
+    """Return the splits of a micro-batch, sorted by partition and offset; each offset is in at most one split.
 
-    But offsets in segments that are not `needed` are left out. If `needed.look_inside`, a split also loses its first
-    offsets if their records are known to be too old.
+    An offset is in no split if `needed` is false for its segment. If `needed.look_inside`, first batches that are known
+    to be older than `needed.from_timestamp` are left out too.
 
-    Tiered offsets are cut into splits of about `split_bytes`, and adjacent small segments are joined in one split.
-    Offsets are read from the broker if `locator` has no location of them, or locations of another topic id than in
-    `topic_ids`. `max_records_per_partition` and `min_partitions` demand more splits, as in Spark's
-    `KafkaOffsetRangeCalculator`.
+    Tiered offsets are cut into splits of about `split_bytes`, and adjacent small segments are joined in one split. The
+    other splits have no locations, and are read from the broker. They hold the offsets that `locator` does not locate,
+    or locates for another topic id than in `topic_ids`. `max_records_per_partition` and `min_partitions` demand more
+    splits, as in Spark's `KafkaOffsetRangeCalculator`.
     """
     needed = needed or NeededSegments()
     not_empty = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
@@ -109,9 +118,9 @@ def plan_splits(
 def _locate(
     locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID], needed: NeededSegments
 ) -> PartitionLocations:
-    """Return the locations of the ranges, without those of another topic id than the one in `topic_ids`.
+    """Return the locations of `ranges`; a partition has none if its topic's id is not the one in `topic_ids`.
 
-    A topic may have been deleted and created again meanwhile.
+    A topic may have been deleted and created again after its id was looked up.
     """
     located = locator.locate(ranges, needed)
     for partition, locations in located.items():
@@ -122,7 +131,10 @@ def _locate(
 
 
 def divide_by_records(offsets: OffsetRange, max_records: int | None) -> list[OffsetRange]:
-    """Divide `offsets` into as few nearly equal ranges as possible, with at most `max_records` offsets each."""
+    """Divide `offsets` into as few nearly equal ranges as possible, with at most `max_records` offsets each.
+
+    If `max_records` is None, return the whole range.
+    """
     return divide(offsets, -(-len(offsets) // max_records) if max_records else 1)
 
 
@@ -132,7 +144,10 @@ def _cut_at_pieces(
     locator: Locator,
     needed: NeededSegments,
 ) -> PartitionLocations:
-    """Return `located`, cut where the `pieces` of a partition begin, by one call of the locator for all cuts."""
+    """Return `located` with the needed locations cut at the starts of their partition's `pieces`.
+
+    The locator is called once for all cuts.
+    """
     all_starts = {
         partition: [piece.start for piece in ranges] for partition, ranges in pieces.items() if len(ranges) > 1
     }
@@ -191,10 +206,11 @@ def _uncut_splits(
 
 
 def _newer_splits(splits: Sequence[Split], locator: Locator, timestamp: int) -> list[Split]:
-    """Return the splits without first batches known to be older than `timestamp` (ms).
+    """Return the splits; a tiered split begins later if its first batches are known to be older than `timestamp` (ms).
 
-    The first locations of all splits are requested together. A split that loses its whole first location is requested
-    again, with its next location.
+    A split is left out if all its batches are older. Only locations of more than `_ONE_REQUEST_BYTES` are cut. The
+    first locations of all splits are looked up together. If the whole first location of a split is older, its next
+    location is looked up in the next round.
     """
     locations = [split.locations for split in splits]
     numbers = list(range(len(splits)))
@@ -219,10 +235,11 @@ def _tiered_split(topic_partition: TopicPartition, adjacent: Sequence[SegmentLoc
 
 
 def split_counts(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
-    """Return into how many splits to cut each split, for about `min_partitions` splits in all; None: 1 for each.
+    """Return for each split the number of splits into which to cut it, for about `min_partitions` splits in all.
 
-    The counts are in proportion to `sizes`, the sizes of the splits. As in Spark, splits whose share is one split stay
-    whole, and the others share the remaining number.
+    If `min_partitions` is None or there are enough splits, all numbers are 1. Otherwise they are in proportion to
+    `sizes`, the sizes of the splits, with at least 1 each. As in Spark, splits with the number 1 are set aside first,
+    and the other splits divide the remaining number.
     """
     target = min_partitions or 0
     if target <= len(sizes):
@@ -239,7 +256,10 @@ def split_counts(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
 
 
 def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:
-    """Divide `offsets` into `count` nearly equal ranges, the larger ones last, or into fewer ranges of one offset."""
+    """Divide `offsets` into `count` nearly equal ranges, the larger ones last.
+
+    If there are fewer than `count` offsets, each range has one offset.
+    """
     ranges = []
     start = offsets.start
     for left in range(min(count, len(offsets)), 0, -1):
@@ -252,7 +272,7 @@ def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:
 def _cut_splits(
     uncut: Sequence[Split], locator: Locator | None, split_bytes: int, counts: Sequence[int]
 ) -> list[Split]:
-    """Cut each split into splits of about `split_bytes`, and into at least as many as its entry in `counts`.
+    """Cut each split into splits of about `split_bytes`, and into at least as many as its number in `counts`.
 
     The locator is called once for all cuts.
     """
@@ -278,9 +298,12 @@ def _cut_splits(
 
 
 def _splits_of_parts(split: Split, parts: Sequence[SegmentLocation], target: int, count: int) -> list[Split]:
-    """Return the splits, at least `count`, of one split whose locations were cut into `parts`.
+    """Return the splits, at least `count`, into which `split` is divided.
 
     Adjacent parts that have about `target` bytes together become one split.
+
+    Args:
+        parts: parts into which the locations of `split` were cut.
     """
     if not parts:
         return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
@@ -290,7 +313,10 @@ def _splits_of_parts(split: Split, parts: Sequence[SegmentLocation], target: int
 
 
 def _joined_locations(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[SegmentLocation]]:
-    """Yield groups of adjacent locations that have about `target` bytes together."""
+    """Yield groups of adjacent locations that have about `target` bytes together.
+
+    Adjacent parts of one segment are merged in a group.
+    """
     joined: list[SegmentLocation] = []
     size = 0
     for location in locations:

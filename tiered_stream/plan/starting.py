@@ -1,4 +1,4 @@
-"""Start offsets of a stream and ranges of a batch query, by positions (`startingOffsets`, timestamps, …).
+"""Start offsets of a stream and ranges of a batch query, by the positions in the options (`startingOffsets`, …).
 
 (Spark: `KafkaOffsetReaderAdmin.fetchSpecificOffsets`, `fetchSpecificTimestampBasedOffsets`, `KafkaSourceProvider`.)
 """
@@ -56,9 +56,10 @@ def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOff
 
 
 def _no_match(options: Options) -> str:
-    """Return the option's strategy for a partition for which the start position gives no offset.
+    """Return the value of the option that applies if the start position gives no offset for a partition.
 
-    It is `error`, `earliest` or `latest`.
+    The option is `startingOffsetsByGroupStrategy` for the position of a consumer group, and otherwise
+    `startingOffsetsByTimestampStrategy`. The value is `error`, `earliest` or `latest`.
     """
     return options.group_strategy if isinstance(options.starting, AtGroup) else options.timestamp_strategy
 
@@ -76,7 +77,10 @@ def _initial(starting: Position, lookup: OffsetLookup, no_match: str, *, fitted:
 
 
 def _fitted(starting: Position, partitions: Collection[TopicPartition]) -> Position:
-    """Return `starting` for exactly these partitions; partitions that it does not name start at their end."""
+    """Return `starting`; if it names partitions, return a position that names exactly `partitions`.
+
+    A partition that `starting` does not name then gets the position that it names for the topic, or else LATEST.
+    """
     match starting:
         case AtOffsets(offsets, topics):
             words = {partition: topics.get(partition.topic, LATEST) for partition in partitions}
@@ -88,7 +92,7 @@ def _fitted(starting: Position, partitions: Collection[TopicPartition]) -> Posit
 
 
 def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition, OffsetRange]:
-    """Return the offset ranges that a batch query reads, with earliest and latest offsets as of now.
+    """Return the offset ranges that a batch query reads; `earliest` and `latest` mean the current offsets.
 
     Raises:
         ConfigurationError: `initial_offsets` raises it, or a start lies beyond its end.
@@ -120,7 +124,12 @@ def _positions(
 
     Args:
         which: `starting` or `ending`, for errors.
-        no_match: strategy if a timestamp or group gives no offset: `error`, `earliest` or `latest`.
+        no_match: result for a partition for which a timestamp or group gives no offset: `error`, `earliest` or
+            `latest`.
+
+    Raises:
+        ConfigurationError: `position` names other partitions than `partitions`, or `no_match` is `error` and a
+            partition has no offset.
     """
     reader = lookup.reader
     position = position.at(lookup.now_ms()) if isinstance(position, BeforeNow) else position
@@ -144,9 +153,12 @@ def _positions(
 def _offsets_of(
     group: str, partitions: Collection[TopicPartition], reader: OffsetReader, no_match: str
 ) -> dict[TopicPartition, int]:
-    """Return the group's committed offset by partition, or EARLIEST or LATEST by `no_match`.
+    """Return by partition the offset that the consumer group `group` has committed.
 
-    Raises ConfigurationError if a partition has no committed offset and `no_match` is `error`.
+    A partition without a committed offset gets EARLIEST or LATEST, as `no_match` says.
+
+    Raises:
+        ConfigurationError: a partition has no committed offset, and `no_match` is `error`.
     """
     committed = reader.committed(group, partitions)
     without = [partition for partition, offset in committed.items() if offset is None]
@@ -162,9 +174,12 @@ def _offsets_of(
 def _offsets_for(
     timestamps: Mapping[TopicPartition, int], reader: OffsetReader, no_match: str
 ) -> dict[TopicPartition, int]:
-    """Return the first offset at or after each partition's timestamp (ms); as in Kafka, -1 is LATEST, -2 EARLIEST.
+    """Return by partition the first offset at or after its timestamp (ms).
 
-    A partition without such an offset is LATEST. Raises ConfigurationError for it if `no_match` is `error`.
+    As in Kafka, the timestamp -1 gives LATEST, and -2 gives EARLIEST. A partition without such an offset gets LATEST.
+
+    Raises:
+        ConfigurationError: a partition has no such offset, and `no_match` is `error`.
     """
     words = {partition: timestamp for partition, timestamp in timestamps.items() if timestamp in (EARLIEST, LATEST)}
     times = {partition: timestamp for partition, timestamp in timestamps.items() if partition not in words}

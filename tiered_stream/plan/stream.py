@@ -24,10 +24,11 @@ from tiered_stream.plan.stream_end import StreamEnd, check_target
 
 
 class StreamPlanner:
-    """Planner of one run of a stream; it keeps initial offsets, the last trigger, the run's target, and topic ids.
+    """Planner of one run of a stream: it chooses the start, and the end and the offset ranges of each micro-batch.
 
-    Every method raises BrokerError or StorageError if a look-up fails after all retries, and DataLossError as described
-    in `plan.partitions`. `clock` returns milliseconds, `sleep` takes seconds.
+    It keeps the initial offsets, the time of the last trigger, the run's target, and topic ids. Every method raises
+    BrokerError or StorageError if a look-up fails after all retries, and DataLossError as described in
+    `plan.partitions`. `clock` returns milliseconds, `sleep` takes seconds.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class StreamPlanner:
         self._target: PartitionOffsets | None = None
         self._end = StreamEnd(options.ending, self._lookup) if options.bounded_streaming else None
         self.topic_ids: dict[str, UUID] = dict(options.topic_ids)
-        """Ids of the topics that are read, as far as they are known."""
+        """Known ids of the topics that are read, by topic; at first, the ids in the options."""
 
     def initial(self) -> dict[TopicPartition, int]:
-        """Return the offsets at which the stream starts if it has no checkpoint; they are looked up once."""
+        """Return the offsets at which the stream starts if it has no checkpoint; only the first call looks them up."""
         if self._first is None:
             self._first = FirstBatch.of(self._options, self._lookup)
         return dict(self._first.initial.offsets)
@@ -65,13 +66,17 @@ class StreamPlanner:
         self.available_now = True
 
     def latest(self) -> PartitionOffsets | None:
-        """Return the log ends that were looked up last; None before the first look-up, or if there is no partition."""
+        """Return the ends up to which the run may read, as of the last look-up.
+
+        Return None before the first look-up, or if there is no partition.
+        """
         return self._latest or None
 
     def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
-        """Return the end of the micro-batch from `start`, or `start` itself if there is no batch to read.
+        """Return the end of the micro-batch from `start`, or `start` itself if there is nothing to read yet.
 
-        An initial start that may differ when it is looked up again is returned once, unchanged (`plan.first_batch`).
+        If `start` is an initial start that may move, it is returned once, so that an empty batch stores it
+        (`plan.first_batch`).
 
         Args:
             limited: the options with limits `…PerTrigger` apply. If not, no other batch follows this one.
@@ -129,9 +134,9 @@ class StreamPlanner:
         self.topic_ids.update(assignment.topic_ids)
 
     def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
-        """Return whether `minOffsetsPerTrigger` holds back the batch.
+        """Return whether `minOffsetsPerTrigger` delays the batch; if not, keep the current time as the last trigger's.
 
-        Under AvailableNow it never does, because the run would end before its target.
+        Under AvailableNow it never delays a batch, because the run would end before its target.
         """
         minimum, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
         if minimum is None or self.available_now:
@@ -144,7 +149,10 @@ class StreamPlanner:
         return False
 
     def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Return the lower of the ends by `maxOffsetsPerTrigger` and `maxBytesPerTrigger`."""
+        """Return for each partition the lower of the ends by `maxOffsetsPerTrigger` and `maxBytesPerTrigger`.
+
+        If `remote.segment.aligned.ends` is true, an end by `maxOffsetsPerTrigger` is then moved back to a segment end.
+        """
         known = {**self._lookup.earliest(latest.keys() - start.keys()), **start}
         backlog = Backlog(known, latest, self._locator)
         ends = ends_by_bytes(backlog, self._options.max_bytes_per_trigger)

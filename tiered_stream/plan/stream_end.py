@@ -58,7 +58,7 @@ def _error(condition: str, reason: str) -> DataLossError:
 
 
 class StreamEnd:
-    """End of a bounded stream: the end offset of each partition, as the offsets become known.
+    """End of a bounded stream: the end offset of each partition, kept once it is known.
 
     If the end is a time, a partition ends before its first offset at or after that time. While there is no such offset,
     the partition is read on until the time has come, and then ends at its log's end. A partition that the ending

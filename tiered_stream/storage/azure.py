@@ -1,4 +1,4 @@
-"""Azure Blob Storage for `cloud_store`: a container's client, and words for errors."""
+"""Service of `cloud_store` for Azure Blob Storage: it opens a container's client, and builds error messages."""
 
 from __future__ import annotations
 
@@ -28,10 +28,14 @@ _CREDENTIALS_HINT = (
 
 
 class AzureContainer:
-    """One container as a `cloud_store.Service`."""
+    """Implementation of `cloud_store.Service` for one container."""
 
     def __init__(self, options: StorageOptions) -> None:
-        """Raises ConfigurationError if no account is named, or the connection string is malformed."""
+        """Read account, endpoint and credentials from the options.
+
+        Raises:
+            ConfigurationError: no account is named, or the connection string is malformed.
+        """
         self._place = place = azure_place(options)
         self.uri = f"az://{place.container}"
         self._timeouts = RequestTimeouts.of(options)

@@ -1,4 +1,4 @@
-"""Buckets, containers and endpoints of Google's and Azure's storage, by the options. No I/O."""
+"""Names and endpoints of buckets and containers in Google's and Azure's storage, from the options. No I/O."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _GOOGLE = "https://storage.googleapis.com"
 
 @dataclass(frozen=True, slots=True)
 class AzurePlace:
-    """A container, its storage account, the URL of the account's blob service, and a secret, or None for both.
+    """Container, its storage account, and the URL of the account's blob service.
 
-    Without a secret, Azure's own chain of credentials is used.
+    At most one of `key` and `sas_token` is used. If both are None, Azure's own chain of credentials is used.
     """
 
     container: str
@@ -28,10 +28,12 @@ class AzurePlace:
 
 
 def azure_place(options: StorageOptions) -> AzurePlace:
-    """Return the place that `options.uri` names: `az://container`, or `abfss://container@account.…` as in Hadoop.
+    """Return the container that `options.uri` names, with its account, endpoint and secrets.
+
+    The URI has the form `az://container`, or `abfss://container@account.…` as in Hadoop.
 
     Raises:
-        ConfigurationError: no container or no account is named, or the connection string is malformed.
+        ConfigurationError: no account is named, or the connection string is malformed.
     """
     # urlsplit takes the container before `@` for a user's name, so the pair is taken apart here.
     container, at, host = urlsplit(options.uri or "").netloc.rpartition("@")
@@ -52,12 +54,14 @@ def azure_place(options: StorageOptions) -> AzurePlace:
 
 
 def google_endpoint(options: StorageOptions) -> str:
-    """Return the URL of the service that has the bucket."""
+    """Return the URL of Google's storage service, or the URL in `remote.storage.gcs.endpoint.url`."""
     return options.gcs_endpoint_url or _GOOGLE
 
 
 def cloud_endpoint(options: StorageOptions) -> str | None:
-    """Return the URL of the service that `options.uri` names at Google or Azure; None: it names another storage.
+    """Return the URL of the service that has the bucket or container of `options.uri`.
+
+    Return None if the URI is not of Google's or Azure's storage.
 
     Raises: the errors of `azure_place`.
     """
@@ -68,10 +72,10 @@ def cloud_endpoint(options: StorageOptions) -> str | None:
 
 
 def _connection_string(text: str) -> dict[str, str]:
-    """Return the parts of an Azure connection string by name.
+    """Return the values in an Azure connection string by name.
 
     Raises:
-        ConfigurationError: a part is no pair of name and value; the message shows no part.
+        ConfigurationError: the text does not consist of pairs of name and value; the message shows no part of it.
     """
     parts = [part.partition("=") for part in text.strip().strip(";").split(";")]
     if not all(name and equals for name, equals, _ in parts):

@@ -1,10 +1,10 @@
-"""Objects of a bucket or container in S3, Google Cloud Storage or Azure Blob Storage, read through obstore.
+"""Object store over a bucket in Google Cloud Storage or a container in Azure Blob Storage, by means of obstore.
 
-obstore (Rust: the crate `object_store`) signs, connects, receives, and checks that an answer holds the range that was
-asked for. It holds no lock of Python's while it waits. Attempts, time limits and the count of busy answers are ours,
-because read-ahead has to know them.
+obstore (Rust: the crate `object_store`) signs, connects and receives. It checks that a response has the requested
+range, and does not hold Python's global lock while it waits. This module makes the attempts, keeps the time limits, and
+counts busy responses, because read-ahead must know their number.
 
-Its threads do not survive a fork: a process that forks must not have sent a request.
+obstore's threads do not survive a fork: a process that forks must not have sent a request.
 """
 
 from __future__ import annotations
@@ -46,13 +46,16 @@ _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _NO_LENGTH = "Content-Length Header missing"
 _FIRST_WAIT = 0.1
-"""Seconds before the second attempt; doubled for each further one, and shortened at random by up to half."""
+"""Seconds before the second attempt.
+
+They are doubled for each further attempt, and shortened at random by up to half.
+"""
 _SMALLEST_SHARE = 8
-"""The shortest time limit of an attempt is this part of the whole request's."""
+"""Divisor of the whole request's time limit; the quotient is the shortest time limit of an attempt."""
 
 
 class FailureKind(Enum):
-    """What went wrong with a request."""
+    """Kind of failure of a request; the values are texts for messages."""
 
     STATUS = "refused by the service"
     TIMEOUT = "timed out"
@@ -63,7 +66,10 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why one attempt failed. `status` and `code`: HTTP status, and the service's own error code in an XML body."""
+    """Failure of one attempt of a request.
+
+    `status` is the HTTP status, and `code` the service's own error code in an XML body; 0 and empty if there is none.
+    """
 
     kind: FailureKind
     status: int = 0
@@ -71,7 +77,10 @@ class Failure:
 
     @classmethod
     def of(cls, error: Exception) -> Failure:
-        """Read obstore's error. It has no fields, only a text with the status, or with the kind of the HTTP error."""
+        """Return the failure that obstore's `error` stands for.
+
+        obstore's errors have no fields, but a text with the status or with the kind of the HTTP error.
+        """
         text = str(error)
         if status := _STATUS.search(text):
             code = _CODE.search(text)
@@ -90,37 +99,49 @@ class Failure:
 
     @property
     def may_pass(self) -> bool:
-        """Return whether the same request may succeed at another attempt."""
+        """True if another attempt of the same request may succeed."""
         if self.kind is FailureKind.STATUS:
             return self.status == 429 or self.status >= 500
         return self.kind is not FailureKind.OTHER
 
 
 class Service(Protocol):
-    """What differs between the services: how a client is opened, and the words for errors."""
+    """Part of a store that differs between the services: it opens clients, and builds errors."""
 
     uri: str
-    """Name of the bucket or container in messages, such as `s3://bucket`."""
+    """Name of the bucket or container in messages, such as `gs://bucket`."""
 
     def connect(self, seconds: float) -> Client:
-        """Open a client, each of whose attempts takes at most so many seconds, without a request.
+        """Return a new client whose attempts take at most `seconds` each, without sending a request.
 
         Raises:
             StorageAccessError: there are no credentials.
         """
 
     def learns_from(self, failure: Failure) -> bool:
-        """Return whether a new client would do better after this answer, such as one for the bucket's true region."""
+        """Return whether the request may succeed with a new client after `failure`.
+
+        The service may have learned something from the failure, such as the bucket's region.
+        """
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
-        """Return the error for an answer that another attempt would not change. `name` is the object's full name."""
+        """Return the error for a response that another attempt would not change.
+
+        Args:
+            name: full name of the object.
+            listing: the request was to list keys.
+        """
 
     def unreachable(self, name: str) -> str:
-        """Return at which address the service was looked for, and which option gives it."""
+        """Return an error message with the address that could not be reached, and the option that sets it.
+
+        Args:
+            name: full name of the object.
+        """
 
 
 def client_options(timeouts: RequestTimeouts, seconds: float, url: str) -> ClientConfig:
-    """Return the settings of a client for `url`, each of whose attempts takes at most so many seconds."""
+    """Return the options of a client for `url` whose attempts take at most `seconds` each."""
     return {
         "allow_http": urlsplit(url).scheme == "http",
         "connect_timeout": timedelta(milliseconds=timeouts.connect_ms),
@@ -133,8 +154,9 @@ class CloudStore(ObjectStore):
     """Object store over the objects of `service` whose keys begin with `root` (empty, or ending in a slash).
 
     Args:
-        timeouts: time limits and attempts of a request.
-        now: a clock in seconds.
+        timeouts: time limits of a request, and its maximum number of timeouts.
+        now: clock in seconds.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(
@@ -181,7 +203,11 @@ class CloudStore(ObjectStore):
         return self._body(answer, key, size) if size else b""
 
     def _body(self, answer: GetResult, key: str, size: int) -> bytes:
-        """Return an answer's body, which has at most `size` bytes; a service can send more than its headers say."""
+        """Return the body of a response.
+
+        Raises:
+            StorageError: the body has more than `size` bytes, because a service can send more than its headers say.
+        """
         chunks = iter(answer.stream(min_chunk_size=size))
         data = next(chunks, b"")
         if len(data) > size or next(chunks, None) is not None:
@@ -227,7 +253,11 @@ class CloudStore(ObjectStore):
         return self._busy
 
     def _client(self, seconds: float) -> Client:
-        """Return a client whose attempts take at most `seconds`; limits are the whole time, a half of it, and so on."""
+        """Return a client whose attempts take at most `seconds`.
+
+        Clients are kept by their time limits: the whole time limit of a request, and its half, quarter and eighth. If
+        `seconds` is less than an eighth, the client with an eighth is returned.
+        """
         limit = self._seconds
         while limit > seconds and limit > self._seconds / _SMALLEST_SHARE:
             limit /= 2
@@ -237,7 +267,14 @@ class CloudStore(ObjectStore):
         return client
 
     def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False) -> T:
-        """Send a request, again after failures that may pass, as often and as long as the timeouts allow."""
+        """Return the result of `request`, which is called with a client.
+
+        After a failure that may pass, `request` is called again, as often and as long as the timeouts allow. If
+        `Service.learns_from` returns True for a failure, `request` is called again with a new client; this happens only
+        once.
+
+        Raises: the result of `_error`.
+        """
         begin = self._now()
         timeouts, learned = 0, False
         for attempt in range(1, ATTEMPTS + 1):
@@ -260,7 +297,12 @@ class CloudStore(ObjectStore):
         raise AssertionError("the last attempt has returned or raised")
 
     def _error(self, failure: Failure, key: str, seconds: float, is_over: bool, listing: bool) -> Exception:
-        """Return the error of a request whose last attempt took `seconds`."""
+        """Return the error to raise for `failure`, the last failure of a request.
+
+        Args:
+            seconds: duration of the last attempt.
+            is_over: the whole time limit of the request is over.
+        """
         name, timeouts = self.describe(key), self._timeouts
         if failure.kind is FailureKind.STATUS:
             if failure.status == 416:
@@ -286,9 +328,12 @@ class CloudStore(ObjectStore):
 
 
 class _UnfitAnswerError(StorageError):
-    """An answer that is not the bytes that were asked for."""
+    """Error of a response that is not the requested bytes."""
 
 
 def _just_before(text: str) -> str:
-    """Return a text after all keys that come before `text`, and before `text`; empty if `text` is."""
+    """Return a text that is less than `text`, and greater than all keys that are less than `text`.
+
+    Return an empty text if `text` is empty.
+    """
     return text and text[:-1] + chr(ord(text[-1]) - 1) + "\U0010ffff"

@@ -14,10 +14,10 @@ from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class Misplacement:
-    """Explanation of a missing object by wrong storage settings, which lead to no object of its topic.
+    """Explanation of a missing object: the storage settings lead to a place without any object of its topic.
 
-    `actual_place` is the full name of the segment's log elsewhere; empty if the log was not found. `advice` says which
-    settings to change.
+    `actual_place` is the full name of the segment's log in another place; empty if the log was not found. `advice` says
+    which settings to change.
     """
 
     actual_place: str
@@ -41,7 +41,7 @@ class IndexType(Enum):
 
 
 SNAPSHOTS = frozenset((IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH))
-"""Index types that describe the broker's state at the segment's end, and not the segment."""
+"""Types of indexes that describe the broker's state at the segment's end, and not the segment's records."""
 
 
 class RemoteStorageFetcher(ABC):
@@ -52,7 +52,7 @@ class RemoteStorageFetcher(ABC):
     """
 
     find_misplacement: Callable[[RemoteLogSegment], Misplacement | None] = staticmethod(lambda segment: None)
-    """Function that searches for a segment with a missing object, and may list the storage.
+    """Function that searches for the cause of a missing object of a segment; it may list the storage.
 
     It returns None if no setting is known to be wrong.
     """
@@ -69,7 +69,9 @@ class RemoteStorageFetcher(ABC):
 
     @abstractmethod
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        """Return the indexes of `types` that exist, by as few requests as the layout allows.
+        """Return the bytes of the segment's indexes of these types; a type that the segment does not have is left out.
+
+        As few requests are sent as the layout allows.
 
         Raises: the errors of `fetch_log_segment`.
         """
@@ -80,13 +82,16 @@ class RemoteStorageFetcher(ABC):
         """Cut `byte_range` into consecutive ranges for one GET each, of about `request_bytes` to twice that size.
 
         If a layout's objects consist of chunks, the ranges are cut at chunk ends.
+
+        Raises: the errors of `fetch_log_segment`.
         """
         return cut(byte_range, request_bytes)
 
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
         """Return the segment's metadata as the storage itself keeps it, or None if it keeps none.
 
-        Of `segment`, only the topic, the partition, the ids and the base offset need to be known.
+        Args:
+            segment: segment of which only topic, partition, ids and base offset need to be right.
 
         Raises: the errors of `fetch_log_segment`.
         """
@@ -119,7 +124,7 @@ class RemoteStorageFetcher(ABC):
         return False
 
     def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close
-        """Close connections and end threads; also called when no reference to the fetcher is left."""
+        """Close connections and end threads. It is also called when no reference to the fetcher is left."""
 
     def __del__(self) -> None:
         with suppress(Exception):  # of a subclass, whose `__init__` may have failed
@@ -129,7 +134,7 @@ class RemoteStorageFetcher(ABC):
 def cut(byte_range: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
     """Cut `byte_range` at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
 
-    The ranges are as small as that allows, but the last range also takes a rest of fewer than `request_bytes`. If
+    The ranges are as small as that allows. A remainder of fewer than `request_bytes` is part of the last range. If
     `byte_range` does not begin at a multiple of `chunk_size`, the first range may be shorter by less than one chunk.
     """
     step = -(-request_bytes // chunk_size) * chunk_size

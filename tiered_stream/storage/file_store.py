@@ -20,7 +20,10 @@ from tiered_stream.storage.object_store import ObjectStore, too_short
 
 
 class FileStore(ObjectStore):
-    """Object store over the files below `root`; a key that leads out of `root`, even by a symbolic link, is refused."""
+    """Object store over the files below the folder `root`.
+
+    A key that leads out of `root`, even by a symbolic link, is refused with a StorageAccessError.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.realpath(root))
@@ -86,5 +89,5 @@ class FileStore(ObjectStore):
 
 
 def _open_without_blocking(path: str, flags: int) -> int:
-    """Open a file without blocking, because a FIFO in the folder would otherwise make the reader wait."""
+    """Open a file without blocking, because opening a FIFO in the folder could block forever."""
     return os.open(path, flags | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""Google Cloud Storage for `cloud_store`: the bucket's credentials, and words for errors."""
+"""Service of `cloud_store` for Google Cloud Storage: it opens a bucket's client, and builds error messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CREDENTIALS_HINT = (
 
 
 class GoogleBucket:
-    """One bucket as a `cloud_store.Service`."""
+    """Implementation of `cloud_store.Service` for one bucket."""
 
     def __init__(self, options: StorageOptions, bucket: str) -> None:
         self.uri = f"gs://{bucket}"

@@ -1,4 +1,4 @@
-"""The layout of Kafka's `LocalTieredStorage`, the reference RemoteStorageManager of KIP-405.
+"""Fetcher for the layout of Kafka's `LocalTieredStorage`, the reference RemoteStorageManager of KIP-405.
 
     TOPIC-PARTITION-TOPICID/OFFSET20-SEGMENTID.log                       the segment
     TOPIC-PARTITION-TOPICID/OFFSET20-SEGMENTID.index .timeindex .txnindex .snapshot .leader_epoch_checkpoint
@@ -29,7 +29,7 @@ _OPTIONAL = frozenset((IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT))
 
 
 class LocalLayoutFetcher(RemoteStorageFetcher):
-    """Fetcher of segments and indexes that `LocalTieredStorage` wrote, one object for each."""
+    """Fetcher of segments and indexes that `LocalTieredStorage` wrote; each segment and each index is an object."""
 
     def __init__(self, store: ObjectStore, limits: Limits = DEFAULT_LIMITS) -> None:
         self._store = store

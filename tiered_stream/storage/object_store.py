@@ -10,16 +10,20 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 
 ATTEMPTS = 4
-"""Maximum number of times that a request is sent if the service answers 429, 500, 502, 503 or 504, or hangs up.
+"""Maximum number of times that a request is sent.
 
-A ranged GET in S3 may be sent once more, because `s3_ranges.py` sends it first.
+It is sent again if the service answers 429, 500, 502, 503 or 504, or the connection breaks. A ranged GET in S3 may be
+sent once more, because `s3_ranges.py` sends it first.
 """
 
 SLOW_DOWN = (429, 503)
 """HTTP statuses with which a service asks for fewer requests (S3: SlowDown)."""
 
 MAX_CONNECTIONS = 64
-"""Connections that one process keeps open to one store: the maximum of `remote.fetch.requests.in.flight`."""
+"""Maximum number of connections that one process keeps open to one store.
+
+It is the maximum of `remote.fetch.requests.in.flight`.
+"""
 
 
 class ObjectStore(ABC):
@@ -32,7 +36,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
-        """Return exactly the bytes of the range `extent`, or the whole object if `extent` is the limit of its size.
+        """Return exactly the bytes of the range `extent`, or the whole object if `extent` is a limit of its size.
 
         Raises:
             CorruptDataError: the object ends before the range does.
@@ -70,7 +74,12 @@ class ObjectStore(ABC):
 
 
 def too_short(name: str, byte_range: ByteRange, size: int) -> CorruptDataError:
-    """Return the error for an object `name` of `size` bytes that ends before `byte_range` does."""
+    """Return the error for an object that ends before `byte_range` does.
+
+    Args:
+        name: full name of the object.
+        size: actual size of the object in bytes.
+    """
     return CorruptDataError(
         f"{name} has {size} bytes, but bytes {byte_range.start} to {byte_range.end} (exclusive) were wanted: "
         "it was truncated, or is not the object that the segment's metadata describes"

@@ -1,4 +1,4 @@
-"""Opens a fetcher, with its store and layout, from storage options."""
+"""Opening of the fetcher that the options name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _fetchers: PerProcess[RemoteStorageFetcher] = PerProcess()
 
 
 def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
-    """Return the process's fetcher for these options.
+    """Return the process's shared fetcher for the storage and layout in `options`.
 
     Raises:
         ConfigurationError: no storage is configured, or the scheme of its URI or the layout is unknown.
@@ -61,7 +61,10 @@ def fetcher_over(store: ObjectStore, options: StorageOptions) -> RemoteStorageFe
 
 
 def fetcher_for(options: Options) -> RemoteStorageFetcher:
-    """Return the fetcher that the options ask for: built in, or the user's class, called with the `kafka.*` properties.
+    """Return the process's shared fetcher for `options`.
+
+    If `kafka.remote.storage.fetcher.class` names a class, it is an instance of that class, which is called with the
+    `kafka.*` properties. Otherwise it is the result of `open_fetcher`.
 
     Raises:
         ConfigurationError: the class cannot be imported or is no `RemoteStorageFetcher`, or `open_fetcher` raises it.
@@ -78,7 +81,7 @@ def fetcher_for(options: Options) -> RemoteStorageFetcher:
 
 
 def load_fetcher_class(name: str, class_path: str | None) -> type[RemoteStorageFetcher]:
-    """Import the class of the dotted `name`, from the folder or archive `class_path` if one is given.
+    """Import the class with the dotted `name`; add the folder or archive `class_path`, if given, to `sys.path`.
 
     Raises:
         ConfigurationError: the class does not exist, or is not a subclass of `RemoteStorageFetcher`.

@@ -1,4 +1,4 @@
-"""Opens the object store that a storage URI names."""
+"""Opening of the object store that a storage URI names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def open_store(options: StorageOptions) -> ObjectStore:
 
 
 def _open_cloud_store(options: StorageOptions, uri: SplitResult) -> ObjectStore:
-    """Open a store in Google's or Azure's storage; raises as `open_store`."""
+    """Open a store in Google's or Azure's storage.
+
+    Raises: the errors of `open_store`.
+    """
     # Imported here, because obstore takes long to import, and other stores do not need it.
     from tiered_stream.storage.cloud_store import CloudStore
     from tiered_stream.storage.request_time import RequestTimeouts

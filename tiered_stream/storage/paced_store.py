@@ -1,4 +1,4 @@
-"""Object store that waits before each request, so that all threads together keep to a rate."""
+"""Object store that waits before each request, so that all threads together do not exceed a rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read-ahead: send several of a task's ranged GETs at once, and hand over their bytes in order."""
+"""Read-ahead, which sends several of a task's ranged GETs at once, and yields their bytes in order."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ Request = tuple[int, RemoteLogSegment, ByteRange]
 _REQUESTS_BEFORE_PAUSE = 3
 """Number of requests sent at first for a consumer that may stop early; 24 MiB by default.
 
-More requests are sent once the consumer has released the responses of all but one of the first.
+When the consumer has released all but one of their responses, more requests are sent.
 """
 _LAYOUTS_AHEAD = 2
-"""Number of parts whose layout is read before their requests are needed, because a layout may need a manifest."""
+"""Number of parts whose byte ranges are determined before the parts' requests are needed.
+
+A layout may have to read a manifest first.
+"""
 
 
 def read_ahead(
@@ -41,20 +44,22 @@ def read_ahead(
     window: RequestWindow | None = None,
     now: Callable[[], float] = perf_counter,
 ) -> Generator[tuple[int, bytes], None, None]:
-    """Yield the bytes of all parts in order, as pairs of the part's position in `parts` and its next bytes.
+    """Yield the bytes of all parts in order, as pairs of a part's position in `parts` and the part's next bytes.
 
-    All parts share one pipeline, so small segments are read as fast as large ones. The number of requests in flight is
-    chosen by `window`, and is at most `options.in_flight`. At most `options.memory_bytes` bytes (but always one
-    request) are in flight, waiting, or held by the consumer, which releases one response when it asks for the next one.
+    All parts share one pipeline, so small segments are read as fast as large ones. `window` chooses the number of
+    requests in flight, which is at most `options.in_flight`. At most `options.memory_bytes` bytes (but always one
+    request) are in flight, waiting, or held by the consumer. The consumer releases a response when it asks for the next
+    one.
+
     Closing the iterator cancels requests that have not begun or that wait for `pace`. Requests in flight end by
     themselves, within the storage's timeouts.
 
     Args:
         on_fetch: called in the consumer's thread with the bytes and seconds of each request.
         pace: called in the request's thread before the request is sent.
-        may_stop: the consumer may stop after a few rows, so few bytes are requested until it is seen to continue.
-        window: speeds that were measured before, and that this call adds to; None: nothing is known yet.
-        now: a clock in seconds.
+        may_stop: the consumer may stop after a few rows. So few bytes are requested at first.
+        window: speeds that earlier calls measured; this call adds its own. None: a new window.
+        now: clock in seconds.
 
     Raises:
         StorageError, CorruptDataError: raised at the point in the order where the bytes are missing.
@@ -91,7 +96,7 @@ def read_ahead(
 
 
 class _BytesAhead:
-    """Counter of the bytes that were requested and not yet released by the consumer, and the limit of these bytes."""
+    """Counter of the bytes that were requested and that the consumer has not released, with their limit."""
 
     def __init__(self, options: FetchOptions, window: RequestWindow, may_stop: bool) -> None:
         self._options = options
@@ -120,12 +125,16 @@ class _BytesAhead:
 
     @property
     def _goes_on(self) -> bool:
-        """True if the consumer has released so many bytes that it wants more than the first few rows."""
+        """True if the consumer may not stop early, or has released almost all bytes of its first requests."""
         return self._released >= self._before_pause - self._options.request_bytes
 
 
 def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
-    """Return an iterator over the GETs that read all parts in order, each of about `options.request_bytes`."""
+    """Return an iterator over the GETs that read all parts in order.
+
+    A part of at most `options.request_bytes` is one GET. A larger part is cut into GETs of about that size to twice
+    that size.
+    """
     ranges = (_ranges_of(fetcher, part, options.request_bytes, options.request_bytes) for part in parts)
     return _in_order(zip(parts, ranges, strict=True))
 
@@ -143,7 +152,9 @@ def _with_ranges(
     options: FetchOptions,
     max_bytes: Callable[[], int],
 ) -> Iterator[tuple[Part, Iterator[ByteRange]]]:
-    """Yield the parts with the byte ranges of their requests; read the layouts of a few parts ahead.
+    """Yield each part with an iterator over the byte ranges of its requests.
+
+    The layouts of `_LAYOUTS_AHEAD` further parts are read at the same time in `pool`.
 
     Args:
         max_bytes: returns the maximum number of bytes of the next request.
@@ -161,9 +172,10 @@ def _with_ranges(
 
 
 def _joined(ranges: Sequence[ByteRange], max_bytes: Callable[[], int]) -> Iterator[ByteRange]:
-    """Join adjacent ranges to ranges of at most `max_bytes()` bytes, and yield these.
+    """Yield `ranges`, with adjacent ranges joined to ranges of at most `max_bytes()` bytes.
 
-    `max_bytes` is called when the next range is needed. A rest of at most half that size is joined to the last range.
+    `max_bytes` is called when the next range is needed. If at most half of that size is left at the end, it is joined
+    to the last range.
     """
     upcoming = deque(ranges)
     while upcoming:
@@ -178,7 +190,10 @@ def _joined(ranges: Sequence[ByteRange], max_bytes: Callable[[], int]) -> Iterat
 
 
 def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, range_bytes: int) -> Sequence[ByteRange]:
-    """Return the part cut into ranges of about `range_bytes`, or whole if it has at most `request_bytes`."""
+    """Cut the part into the fetcher's ranges of about `range_bytes`.
+
+    A part of at most `request_bytes` is one range, and an empty part has no range.
+    """
     segment, byte_range = part
     if len(byte_range) <= request_bytes:
         # A short part is one GET in any layout. So do not ask the layout, which might have to read a manifest first.
@@ -187,7 +202,7 @@ def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, ra
 
 
 class _Requests:
-    """Iterator over requests that keeps an error of the underlying iterator until earlier requests are done."""
+    """Iterator over requests that keeps an error of the iterator `requests` until `raise_error` is called."""
 
     def __init__(self, requests: Iterator[Request]) -> None:
         self._requests = requests
@@ -209,7 +224,13 @@ class _Requests:
 def _fetch(
     fetcher: RemoteStorageFetcher, request: Request, pace: StoppablePace, closed: Event, now: Callable[[], float]
 ) -> tuple[bytes, float]:
-    """Return the bytes of one request and the seconds it took. Raises CancelledError if the iterator was closed."""
+    """Fetch the bytes of one request, and return them with the duration in seconds.
+
+    Raises:
+        CancelledError: the event `closed` was set before the request was sent.
+        StorageError, CorruptDataError: the errors of `fetch_log_segment`, or the fetcher returned another number of
+            bytes.
+    """
     _, segment, byte_range = request
     if not pace(len(byte_range), closed) or closed.is_set():
         raise CancelledError

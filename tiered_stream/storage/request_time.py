@@ -1,7 +1,7 @@
-"""Time limit of one GET, all its attempts included, and sockets that keep to the limit.
+"""Time limit of one GET with all its attempts, and sockets that keep to the limit.
 
 A socket's read timeout bounds only the time without data: a service can prolong a response without end by sending it
-byte by byte. So a socket checks the clock before each read, that of headers included (`timed_http.py`).
+byte by byte. So a socket checks the clock before each read, also before reads of headers (`timed_http.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tiered_stream.storage.object_store import ATTEMPTS
 from tiered_stream.timed_http import TimedTlsSocket, timed
 
 _ATTEMPTS_BEFORE_FALLBACK = 2
-"""Attempts of a GET that times out, if brokers can give the records instead of storage.
+"""Maximum number of attempts of a GET that times out, if brokers can serve the records instead of storage.
 
 One lost packet or one slow server must not send a segment's records through a broker; a second timeout does.
 """
@@ -31,9 +31,10 @@ One lost packet or one slow server must not send a segment's records through a b
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeouts:
-    """KIP-1254's timeouts, the time limit of a whole GET, and how often a GET that times out is sent in all.
+    """KIP-1254's timeouts for connecting and reading, and the limits of a whole GET.
 
-    Times are in milliseconds.
+    Times are in milliseconds. `total_ms` limits all attempts of a GET together. `attempts` is the maximum number of
+    attempts of a GET that times out.
     """
 
     connect_ms: int
@@ -48,7 +49,7 @@ class RequestTimeouts:
 
 
 class RequestTime(threading.local):
-    """Time that is left for the GET of the current thread, and whether the GET may be repeated after a timeout.
+    """Clock of each thread's current GET, and counter of its timeouts.
 
     `now` returns seconds.
     """
@@ -70,7 +71,10 @@ class RequestTime(threading.local):
         return self.left() <= 0
 
     def repeats_after_timeout(self) -> bool:
-        """Count a timeout of this thread's request, and return whether the request is to be sent again."""
+        """Count a timeout of this thread's GET, and return whether the GET is to be sent again.
+
+        It is if attempts and time are left.
+        """
         self._timeouts_left -= 1
         return self._timeouts_left >= 0 and not self.is_over
 
@@ -79,7 +83,7 @@ class RequestTime(threading.local):
         return self._end - self._now()
 
     def describe_timeout(self) -> str:
-        """Return the end of an error message after the object's name: which timeout ended the GET."""
+        """Return which timeout ended the GET: the end of an error message that begins with the object's name."""
         if self.is_over:
             return f"did not come within remote.fetch.request.timeout.ms, {self._seconds:g} s in all"
         return f"was not heard of for kafka.fetch.remote.read.timeout.ms, {self._attempts} times"
@@ -105,13 +109,13 @@ class TimedTlsConnection(TimedConnection, HTTPSConnection):
 def timed_pools(
     request_time: RequestTime, plain: type[HTTPConnection], tls: type[HTTPSConnection], **attributes: object
 ) -> dict[str, type]:
-    """Return classes of connection pools by URL scheme, whose connections keep to `request_time`.
+    """Return by URL scheme a class of connection pools whose connections keep to `request_time`.
 
-    There is a class for each `request_time`, because urllib3 passes none of our values to its connections.
+    urllib3 passes none of our values to its connections. So new classes are made for each `request_time`.
 
     Args:
-        plain: class of connections without TLS, a `TimedConnection`. A subclass with `attributes` is used.
-        tls: class of connections with TLS. A subclass with `attributes` is used.
+        plain: class of connections without TLS; a subclass of it with `attributes` as class attributes is used.
+        tls: class of connections with TLS; a subclass of it with `attributes` as class attributes is used.
     """
     tls_sockets = type("RequestTlsSocket", (TimedTlsSocket,), {"time_left": staticmethod(request_time.left)})
     attributes = {"request_time": request_time, "tls_sockets": tls_sockets, **attributes}

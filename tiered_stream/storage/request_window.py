@@ -1,4 +1,7 @@
-"""How many GETs to have in flight, and how large, so that the decoder need not wait and no memory is wasted."""
+"""Choice of how many GETs to have in flight, and of their size, from measured speeds.
+
+The decoder should not wait for responses, and responses should not use more memory than needed.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,15 @@ from tiered_stream.process.shared import PerProcess
 FIRST_REQUESTS = 8
 """Number of requests in flight before anything is known of storage and decoder."""
 _SPARE_REQUESTS = 3
-"""Number of requests beyond those needed: two whose responses wait, because speeds vary, and the next one."""
+"""Number of requests in addition to the needed ones.
+
+Two of their responses wait for the decoder, because speeds vary. The third request is the next one.
+"""
 _SPARE_LARGE_REQUESTS = 2
-"""As `_SPARE_REQUESTS`, for requests of twice the usual bytes, because each of their waiting responses is as large."""
+"""Number of requests in addition to the needed ones, for requests of twice the usual size.
+
+It is lower than `_SPARE_REQUESTS`, because each waiting response uses twice the memory.
+"""
 _RECENT = 16
 """Number of recent requests, and of recent responses, from which speeds are estimated."""
 _MIN_SECONDS_PER_BYTE = 1e-9
@@ -52,7 +61,7 @@ class RequestWindow:
 
     @property
     def size(self) -> int:
-        """Number of requests that may be in flight or have a response that waits for the decoder."""
+        """Maximum number of requests that are in flight or have a response that waits for the decoder."""
         with self._lock:
             return self._size()
 
@@ -66,7 +75,7 @@ class RequestWindow:
         return int(min(self._allowed, needed))
 
     def request_bytes(self) -> int:
-        """Return the maximum number of bytes of the next request."""
+        """Return the maximum size in bytes of the next request: half of, once, or twice the usual size."""
         with self._lock:
             if not self._work or not self._latest:
                 return self._usual
@@ -77,7 +86,7 @@ class RequestWindow:
             return self._usual if needed <= self._memory else self._usual // 2
 
     def _decoded_meanwhile(self, size: int) -> float:
-        """Return how many bytes are decoded while one request of `size` bytes is in flight."""
+        """Estimate how many bytes are decoded while one request of `size` bytes is in flight."""
         seconds_per_byte = sum(seconds for _, seconds in self._work) / max(sum(size for size, _ in self._work), 1)
         return self._seconds(size) / max(seconds_per_byte, _MIN_SECONDS_PER_BYTE)
 
@@ -93,13 +102,13 @@ class RequestWindow:
         return min(max(min(seconds for _, seconds in self._requests[size]), shortest), longest)
 
     def record_response(self, size: int, seconds: float, work: tuple[int, float] | None, busy_answers: int) -> None:
-        """Record that the decoder took a response, and adapt the number of requests that are allowed.
+        """Record that the decoder has taken a response, and adapt the maximum number of requests.
 
         Args:
             size: number of bytes of the response.
-            seconds: how long the request took.
-            work: bytes of the response before this one, and how many seconds the decoder worked on them; None if
-                this is the first response.
+            seconds: seconds from the request's start to the end of the response.
+            work: bytes of the response before this one, and how many seconds the decoder worked on them; None if this
+                is the first response.
             busy_answers: how often the storage has asked for fewer requests so far (S3: 503 SlowDown).
         """
         with self._lock:
@@ -117,7 +126,7 @@ class RequestWindow:
             self._busy_answers = busy_answers
 
     def _requested_size(self, size: int) -> int:
-        """Return the smallest size of requests that is at least `size`, or the largest size of requests."""
+        """Return the smallest of the three request sizes that is at least `size`; if none is, the largest."""
         sizes = (self._usual // 2, self._usual, 2 * self._usual)
         return next((requested for requested in sizes if size <= requested), sizes[-1])
 
@@ -126,6 +135,9 @@ _windows: PerProcess[RequestWindow] = PerProcess()
 
 
 def window_for(options: Options) -> RequestWindow:
-    """Return the process's request window for this storage, which keeps the speeds that earlier tasks measured."""
+    """Return the process's shared request window for the storage, the fetcher class and the fetch options.
+
+    It keeps the speeds that earlier tasks of the process have measured.
+    """
     key = {"storage": options.storage, "class": options.fetcher_class, "fetch": options.fetch}
     return _windows.get(key, lambda: RequestWindow(options.fetch))

@@ -1,4 +1,7 @@
-"""botocore's HTTP connections, with a time limit for each GET, that raise this process's own MemoryError unchanged."""
+"""HTTP connections of botocore with a time limit for each GET.
+
+A MemoryError of this process is raised unchanged, which botocore would turn into an HTTPClientError.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 
 
 class S3Connections(URLLib3Session):
-    """Time-limited connections like those of a client of `session` to `endpoint_url` (botocore: `EndpointCreator`)."""
+    """Time-limited connections to `endpoint_url`, set up like the connections of a client of `session`.
+
+    (botocore: `EndpointCreator`.)
+    """
 
     def __init__(
         self, session: Session, endpoint_url: str, timeouts: RequestTimeouts, request_time: RequestTime
@@ -42,9 +48,9 @@ class S3Connections(URLLib3Session):
         self._timed_pools = timed_pools(request_time, TimedConnection, TimedTlsConnection)
 
     def _get_connection_manager(self, url: str, proxy_url: str | None = None) -> PoolManager:
-        """Return botocore's pool manager, with our connection classes, because botocore has no option for the class.
+        """Return botocore's pool manager, changed so that it opens our connections.
 
-        botocore's own connection class differs from urllib3's for uploads only.
+        botocore has no option for the class of connections. Its own class differs from urllib3's only for uploads.
         """
         manager: PoolManager = super()._get_connection_manager(url, proxy_url)  # type: ignore[misc]
         manager.pool_classes_by_scheme = self._timed_pools

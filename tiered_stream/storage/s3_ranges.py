@@ -1,8 +1,8 @@
 """Ranged GETs of a bucket's objects with botocore's signatures and connections, but without botocore's clients.
 
-Most of the work that a client does for a request is not needed for a ranged GET, and takes longer than to receive 1
-MiB. If a response is not the requested bytes, the caller sends the request again through the client, which handles
-redirects, busy services and errors.
+A client's work for one request takes longer than to receive 1 MiB, and a ranged GET needs little of this work. If a
+response is not the requested bytes, the caller sends the request again through the client, which handles redirects,
+busy services and errors.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class RangedGets:
     user_agent: str
     connections: URLLib3Session
     accepted: bool = field(default=True, init=False)
-    """True unless the service refuses these requests; each one would then only be an additional request that fails."""
+    """False once the service has refused a request that it accepted from the client.
+
+    Each further request would then only be an additional request that fails.
+    """
     _refused: threading.local = field(default_factory=threading.local, init=False)
 
     def get(
@@ -57,7 +60,10 @@ class RangedGets:
     ) -> bytes | None:
         """Return exactly the bytes of `byte_range` (not empty), or None if the service sends any other response.
 
-        `on_status` is called with the HTTP status. Raises: botocore's errors of connections and of credentials.
+        Args:
+            on_status: called with the HTTP status of each response.
+
+        Raises: botocore's errors of connections and of credentials.
         """
         self._refused.key = None
         response = self.connections.send(self._signed(key, byte_range))
@@ -77,9 +83,10 @@ class RangedGets:
             return body.read() if is_complete else None
 
     def given_to_client(self, key: str) -> None:
-        """Stop using `get` if it was refused bytes of `key` that the client was just given in this thread.
+        """Set `accepted` to False if this thread's last `get` was refused for the object `key`.
 
-        A refusal alone is no proof: S3 also answers 403 for a missing object, to a user who may not list the bucket.
+        The caller calls this when the client has received the same object's bytes. A refusal alone is no proof: S3 also
+        answers 403 for a missing object, to a user who may not list the bucket.
         """
         if getattr(self._refused, "key", None) == key:
             self.accepted = False  # for good, even if requests of other threads succeed
@@ -92,7 +99,10 @@ class RangedGets:
 
 
 class SentRequest(threading.local):
-    """The request that a client sent last in this thread; `note` is the handler of the client's event `before-send`."""
+    """Keeper of the last request that a client has sent in the current thread.
+
+    `note` is the handler for the client's event `before-send`.
+    """
 
     request: AWSPreparedRequest | None = None
 
@@ -101,9 +111,13 @@ class SentRequest(threading.local):
 
 
 def ranged_gets(session: Session, sent: AWSPreparedRequest, key: str, connections: URLLib3Session) -> RangedGets | None:
-    """Build ranged GETs with URL form, region and signature as in `sent`, a GET of `key` by a client of the session.
+    """Build ranged GETs that copy URL form, region and signature method from `sent`.
 
-    Return None if the client signs by another method, or does not sign.
+    Return None if the client signs by another method than "Signature Version 4", or does not sign.
+
+    Args:
+        sent: a GET of the object `key` that a client of `session` has sent.
+        connections: connections that send the ranged GETs.
     """
     credentials, scope = session.get_credentials(), _SCOPE.match(_text(sent.headers.get("Authorization", "")))
     bucket_url = sent.url.removesuffix(_quoted(key))

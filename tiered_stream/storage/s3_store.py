@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _USER_AGENT = f"tiered_stream Botocore/{botocore.__version__}"
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
-"""Loggers whose debug lines hold signatures, tokens and signed URLs; code that uses a client mutes them."""
+"""Loggers whose debug lines contain signatures, tokens and signed URLs; code that uses a client mutes them."""
 _CREDENTIALS_HINT = (
     "check remote.storage.aws.access.key.id, remote.storage.aws.secret.access.key and "
     "remote.storage.aws.session.token, or where they are not given the AWS credential chain (environment, profile, "
@@ -71,7 +71,10 @@ _BROKEN = (aws.ResponseStreamingError, aws.IncompleteReadError)
 
 
 class S3Store(ObjectStore):
-    """Object store over the objects of `bucket` below `prefix` and a slash; over all objects if `prefix` is empty."""
+    """Object store over the objects of `bucket` whose keys begin with `prefix` and a slash.
+
+    If `prefix` is empty, it is a store over all objects of the bucket.
+    """
 
     def __init__(
         self,
@@ -82,13 +85,13 @@ class S3Store(ObjectStore):
         request_time: RequestTime,
         build_ranges: Callable[[AWSPreparedRequest, str], RangedGets | None],
     ) -> None:
-        """Register the event handlers of `client` that count, bound and send its requests.
+        """Register event handlers of `client` that count, time-limit and send its requests.
 
         Args:
             connections: connections over which the client's requests are sent.
             request_time: time limit of the client's requests.
-            build_ranges: builds ranged GETs, which cost less CPU than the client's. It is called with a GET that the
-                client has sent, and the object's key.
+            build_ranges: builds ranged GETs, which cost less CPU than the client's GETs. It is called with a GET that
+                the client has sent, and the object's key. It returns None if it cannot sign as the client does.
         """
         self._client = client
         self._connections = connections
@@ -158,7 +161,10 @@ class S3Store(ObjectStore):
         self._connections.close()
 
     def _get_range(self, key: str, byte_range: ByteRange) -> bytes | None:
-        """Return the bytes, or None if the client must send the request, to retry it or to get the error."""
+        """Return the bytes `byte_range` of the object, by a ranged GET without the client.
+
+        Return None if the client must send the request: ranged GETs are not usable, or this one failed.
+        """
         try:
             if self._ranges is None or not self._ranges.accepted:
                 return None
@@ -191,13 +197,19 @@ class S3Store(ObjectStore):
         return data
 
     def _learn_from_sent(self, key: str) -> None:
-        """Build the ranged GETs from the client's first GET that was answered; later calls do nothing."""
+        """Build the ranged GETs from the client's first GET that succeeded; later calls do nothing."""
         sent, self._sent = self._sent, None
         if sent is not None and sent.request is not None:
             self._ranges = self._build_ranges(sent.request, self._root + key)
 
     def _check_length(self, key: str, extent: ByteRange | Limit, response: GetObjectOutputTypeDef) -> None:
-        """Raise if the response does not have the requested length, or exceeds the limit, before the body is read."""
+        """Check a response's length before its body is read.
+
+        Raises:
+            StorageError: the response has no length, or another range than `extent`.
+            CorruptDataError: the object ends before the range `extent` does.
+            DataLimitError: the object has more bytes than the limit `extent`.
+        """
         length = response.get("ContentLength")
         # A chunked response can have any length, whatever its Content-Length header says.
         if length is None or "transfer-encoding" in response["ResponseMetadata"]["HTTPHeaders"]:
@@ -219,7 +231,11 @@ class S3Store(ObjectStore):
 
     @contextmanager
     def _mapped_errors(self, key: str, access_hint: str = "") -> Iterator[None]:
-        """Turn botocore's errors into ours; `access_hint` names causes of refused access other than credentials."""
+        """Raise our errors in place of botocore's, and start the time limit of a GET.
+
+        Args:
+            access_hint: part of the message for refused access that comes before the advice about credentials.
+        """
         name = self.describe(key)
         self._time.begin()
         try:
@@ -268,7 +284,10 @@ class S3Store(ObjectStore):
 
 
 class _BusyAnswers:
-    """Counter of responses that ask for fewer requests; a separate object, so that the client holds no store."""
+    """Counter of responses that ask for fewer requests (429, 503).
+
+    It is a separate object, so that the client's event handlers do not keep a reference to the store.
+    """
 
     counted = 0
 
@@ -276,7 +295,7 @@ class _BusyAnswers:
         self.counted += status in SLOW_DOWN
 
     def count(self, response: tuple[AWSResponse, object] | None = None, **_: object) -> None:
-        """Count a response's status; botocore calls this before its own retries."""
+        """Count a response if it asks for fewer requests; botocore calls this before its own retries."""
         if response is not None:
             self.add(response[0].status_code)
 
@@ -309,7 +328,7 @@ def open_s3_store(
 
 
 def s3_client(access: S3Access, config: Config) -> S3Client:
-    """Return a new client, which raises botocore's errors and does not parse the times in responses.
+    """Return a new S3 client, which raises botocore's errors and does not parse the times in responses.
 
     Parsing times, and building the User-Agent header for each request, would take a third of a GET's CPU time.
     """
@@ -317,7 +336,7 @@ def s3_client(access: S3Access, config: Config) -> S3Client:
 
 
 def _session(access: S3Access) -> botocore.session.Session:
-    """Return a session with the configured credentials, or with the credentials of AWS's chain."""
+    """Return a session with the configured credentials; if there are none, with AWS's chain of credential providers."""
     session = botocore.session.get_session()
     session.register_component("data_loader", _models_in(session.get_config_variable("data_path")))
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_unparsed)
@@ -335,12 +354,15 @@ def _client(session: botocore.session.Session, access: S3Access, config: Config)
 
 @cache
 def _models_in(data_path: str | None) -> Loader:
-    """Return botocore's loader of AWS's service descriptions; it reads them once a process, in 0.06 s."""
+    """Return botocore's loader of AWS's service descriptions.
+
+    The process keeps one loader for each `data_path`, so it reads the descriptions once, in 0.06 s.
+    """
     return botocore.loaders.create_loader(data_path)
 
 
 def load_models() -> None:
-    """Load botocore's service descriptions before this process is forked, without any request or credentials."""
+    """Load botocore's service descriptions, so that processes forked later need not. No request is sent."""
     access = S3Access(access_key_id="none", secret_access_key="none", s3_region="us-east-1")  # noqa: S106 - signs nothing
     s3_client(access, Config(s3={"addressing_style": "path"})).close()
 
@@ -350,7 +372,7 @@ def _unparsed(time: object) -> object:
 
 
 def credential_provider(access: S3Access) -> str | None:
-    """Return the source of the credentials: `settings`, or botocore's name of the provider in AWS's chain (`env`, …).
+    """Return where the credentials come from: `settings`, or botocore's name of a provider in AWS's chain (`env`, …).
 
     Return None if there are no credentials.
 
@@ -378,7 +400,10 @@ def _client_config(options: StorageOptions) -> Config:
 
 
 def _raise_if_not_repeated(request_time: RequestTime, caught_exception: Exception | None, **_: object) -> None:
-    """Raise the caught error if its request must not be repeated; botocore calls this before its own retries."""
+    """Raise `caught_exception` if its request must not be sent again; botocore calls this before its own retries.
+
+    A request is not sent again if its time is over, or it has timed out too often.
+    """
     if isinstance(caught_exception, _TIMEOUTS) and not request_time.repeats_after_timeout():
         raise caught_exception
     if caught_exception is not None and request_time.is_over:

@@ -1,6 +1,7 @@
-"""Search of a bucket for settings that lead to segments, by the form of the keys, for errors about wrong settings.
+"""Search of a bucket or folder for segments, for errors about wrong settings.
 
-The storage is listed only if an object is missing, or an archive is empty.
+Segments are recognized by the form of their keys. The storage is listed only if an object is missing, or an archive is
+empty.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Place:
 
     @property
     def settings(self) -> str:
-        """Settings of this place, as the user writes them."""
+        """Text for messages with the settings of this place, as the user writes them."""
         start = f"remote.storage.layout={self.layout} and remote.storage.uri={self.uri}"
         return start if self.layout == StorageLayout.LOCAL else f"{start} and rsm.config.key.prefix={self.key_prefix}"
 
@@ -83,7 +84,10 @@ class Place:
 
 
 def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None = None) -> Place:
-    """Return the place that the settings name, with the key prefix in the segment's own metadata if it has one."""
+    """Return the place that the settings name.
+
+    If the metadata of `segment` has a key prefix, that prefix replaces the prefix in the settings.
+    """
     if storage.layout == StorageLayout.LOCAL:
         return Place(storage.layout, storage.uri or "")
     object_prefix = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
@@ -92,7 +96,9 @@ def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None =
 
 
 def segment_places(storage: StorageOptions) -> list[Place]:
-    """Search the whole bucket, or the folder, for places that hold segments; return at most about 30 of them.
+    """Search the whole bucket, or the configured folder, for segments, and return the places that lead to them.
+
+    The search ends after `_MAX_LISTINGS` listing requests, so further places may be missing.
 
     Raises:
         StorageError: the storage cannot be listed.
@@ -112,7 +118,10 @@ def segment_places(storage: StorageOptions) -> list[Place]:
 
 
 def _below_uri(storage: StorageOptions, place: Place) -> Place:
-    """Return the place with the URI of the settings instead of its own, if it lies below that URI; else unchanged."""
+    """Return `place`, expressed with the URI in the settings if its key prefix begins with that URI's path.
+
+    Any other place is returned unchanged.
+    """
     path = _path_in_bucket(storage)
     if place.layout == StorageLayout.LOCAL or not path or not place.key_prefix.startswith(path):
         return place
@@ -120,9 +129,10 @@ def _below_uri(storage: StorageOptions, place: Place) -> Place:
 
 
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Search for the cause of a missing object of the segment; return None if the settings may be right.
+    """Return an explanation of a missing object of the segment by wrong settings; None if the settings may be right.
 
-    If the settings lead to other objects of the topic, they are right, and only this object was deleted.
+    They may be right if they lead to other objects of the segment's topic, because then only this object was deleted.
+    They may also be right if the storage cannot be listed and the segment is in no other place.
     """
     try:
         with closing(open_store(storage)) as store:
@@ -133,7 +143,10 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
 
 
 def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Search for the segment's log in other places; return None if it was not found."""
+    """Search for the segment's log in places other than the configured one, and return where it is.
+
+    Return None if the log is in no such place, or the storage cannot be listed.
+    """
     with ExitStack() as stack, suppress(StorageError):
         stores: dict[str, ObjectStore] = {}
         for place in _other_places(storage, segment):
@@ -147,9 +160,10 @@ def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Mispl
 
 
 def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
-    """Yield places where the segment may be.
+    """Yield places, other than the configured one, where the segment may be.
 
-    Places that differ from the settings in one or two values come first, because they need no listing.
+    Places that follow from changed settings come first, because they need no listing. Then come the results of
+    `segment_places`.
     """
     root, configured = _root(storage), configured_place(storage, segment)
     key_prefix = storage.rsm_config.get("key.prefix", "")
@@ -177,9 +191,10 @@ def _root(storage: StorageOptions) -> str:
 
 
 def _next_place(store: ObjectStore, root: str, after: str, limit: Limit) -> tuple[Place | None, str | None]:
-    """List one page of keys after `after`; return the first place in it, and the key after which to continue.
+    """List one page of keys after the key `after`, up to the first key of a segment.
 
-    The place is None if no key of the page belongs to a segment. The key is None at the end of the listing.
+    Return the place of that segment, and the key after which to continue. The place is None if no key of the page
+    belongs to a segment. The key is None at the end of the listing.
     """
     last = None
     count = 0
@@ -204,9 +219,12 @@ def _place_of(
 
 
 def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
-    """Return the key prefix in `path`, the common part of a segment's keys, by the segment's manifest.
+    """Return the key prefix of a segment, by the topic and ids in its manifest.
 
-    Return None if the manifest cannot be read, or does not describe the segment.
+    Return None if the manifest cannot be read, or describes another segment.
+
+    Args:
+        path: the part that the keys of the segment's objects have in common, with the prefix.
     """
     with suppress(StorageError, CorruptDataError, UnsupportedDataError):
         segment = parse_manifest(store.get(path + _MANIFEST, limit), path).segment
@@ -216,5 +234,5 @@ def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
 
 
 def _after_prefix(prefix: str) -> str:
-    """Return a key that is greater than all keys that begin with `prefix`."""
+    """Return a key that is greater than all keys that begin with `prefix`, which is not empty."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)

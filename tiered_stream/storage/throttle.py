@@ -1,7 +1,7 @@
 """Limit of bytes, or of requests, a second: a token bucket whose balance may become negative.
 
-A request may be larger than the bytes that one second allows. It passes when no debt is left, and later requests wait
-until the debt that it leaves is paid.
+A request may be larger than the bytes that one second allows. It passes when the balance is not negative, and may leave
+a negative balance (a debt). Later requests wait until the debt is paid.
 """
 
 from __future__ import annotations
@@ -14,30 +14,33 @@ from typing import Protocol
 from tiered_stream.process.shared import PerProcess
 
 Pace = Callable[[int], object]
-"""Function that is called with a number of bytes before they are moved, and returns when they may be moved."""
+"""Function that takes a number of bytes to read or write, and returns when they may be read or written."""
 
 
 class StoppablePace(Protocol):
     """Function that waits until bytes may be read or written; the wait also ends when the event `given_up` is set."""
 
     def __call__(self, size: int, given_up: threading.Event | None = None, /) -> bool:
-        """Wait until `size` bytes may be moved, and return True; return False, without counting them, if given up."""
+        """Wait until `size` bytes may be read or written, and return True.
+
+        Return False, and do not count the bytes, if the event `given_up` is set first.
+        """
 
 
 def unpaced(_size: int, _given_up: threading.Event | None = None, /) -> bool:
-    """Return True at once: no limit of bytes a second."""
+    """Return True at once, because there is no limit of bytes a second."""
     return True
 
 
 MAX_SAVED_SECONDS = 1.0
-"""Maximum number of seconds of unused allowance that a bucket for bytes saves up."""
+"""Default of the seconds for which a `TokenBucket` saves up its unused rate."""
 
 
 class TokenBucket:
     """Token bucket that lets `rate` bytes a second pass, for many threads in the order of their calls.
 
-    The bucket begins empty: the first call passes at once, and later calls wait. `now` and `sleep` are in seconds.
-    Unused allowance of at most `max_saved_seconds` is saved up for later calls.
+    The bucket begins empty: the first call passes at once, and later calls wait. Unused bytes of at most
+    `max_saved_seconds` are saved up for later calls. `now` and `sleep` are in seconds.
     """
 
     def __init__(
@@ -83,10 +86,13 @@ _buckets: PerProcess[TokenBucket] = PerProcess()
 
 
 def pace_of(side: str, rate: int | None) -> StoppablePace:
-    """Return the process's pace for `side`, one side of its work such as "fetch"; `rate` None: there is no limit.
+    """Return the process's shared function that limits one kind of work to `rate` bytes a second; None: no limit.
 
-    The process shares one bucket for each side and rate, because it runs one task after another: a new task must not
-    begin with a new allowance.
+    The process has one bucket for each pair of `side` and `rate`. It runs one task after another, and a new task must
+    not begin with a new bucket.
+
+    Args:
+        side: name of the kind of work, such as "fetch".
     """
     if rate is None:
         return unpaced

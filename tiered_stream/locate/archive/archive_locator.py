@@ -15,10 +15,10 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 
 class ArchiveLocator(SegmentMetadataLocator):
-    """Locator by the manifests in the bucket; the newest segment of each partition has the lineage.
+    """Locator by the manifests in the bucket; the newest segment of each partition gives the lineage.
 
-    It locates what `archive` has listed last; `ArchiveOffsetReader.latest` lists again. `close` closes neither the
-    archive nor the fetcher.
+    It locates the segments as of the last listing of `archive`. `ArchiveOffsetReader.latest` lists the archive again.
+    `close` closes neither the archive nor the fetcher.
     """
 
     name = "archive"
@@ -37,9 +37,9 @@ class ArchiveLocator(SegmentMetadataLocator):
         return self._archive.missing_objects(partition, offsets)
 
     def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
-        """Return the ranges, under read_committed cut off at the archive's last stable offsets.
+        """Return the ranges; under read_committed, cut them off at the archive's last stable offsets.
 
-        Transactions that are open there stay undecided forever.
+        Transactions that are open at these offsets stay undecided forever.
         """
         if not self.committed:
             return ranges
@@ -55,9 +55,9 @@ class ArchiveLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return no transactions for any seam.
+        """Return an empty tuple for each seam.
 
-        At the archive's end, the open transactions begin at or after the last stable offset, and are not read.
+        Transactions that are open at the archive's end begin at or after the last stable offset, and are not read.
 
         Raises:
             DataLossError: segments are missing after a seam, and a transaction is open there, so that its outcome is

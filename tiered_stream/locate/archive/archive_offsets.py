@@ -1,4 +1,4 @@
-"""`OffsetReader` of an archive: the offsets at which its partitions begin and end, without a broker."""
+"""Offset reader for an archive: the offsets at which its partitions begin and end, without a broker."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _REQUEST_BYTES = 1 << 20  # most records are within one index interval (4 KiB) o
 
 
 class ArchiveOffsetReader(OffsetReader):
-    """Reader of the offsets of an archive, without its cluster.
+    """Reader of the offsets of an archive, without its Kafka cluster.
 
-    A partition ends at the end of its last segment, or under read_committed at the last stable offset of the archive.
+    A partition ends at the end of its last segment. Under read_committed, it ends at the archive's last stable offset.
     Partitions without segments do not exist. `close` closes the archive, but not the fetcher.
     """
 
@@ -64,7 +64,7 @@ class ArchiveOffsetReader(OffsetReader):
         return {topic: description for topic, description in described.items() if description is not None}
 
     def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Describe the topics that match `wanted`, as `OffsetReader.matching` does; warn once if no topic matches.
+        """Describe the topics for whose names `wanted` returns True; warn once if there is no such topic.
 
         Raises:
             ConfigurationError: the archive is empty, or its key prefix is cut off.
@@ -89,7 +89,7 @@ class ArchiveOffsetReader(OffsetReader):
         return {partition: self._end(archived) for partition, archived in self._archived(partitions).items()}
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the ends of the partitions' last segments, as last listed."""
+        """Return the ends of the partitions' last segments, as of the last listing of the archive."""
         return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -102,7 +102,10 @@ class ArchiveOffsetReader(OffsetReader):
         self._archive.close()
 
     def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
-        """Return the first offset at or after `timestamp` (ms, EARLIEST or LATEST), or None if there is none."""
+        """Return the partition's first offset at or after `timestamp` (ms); None if there is none below its end.
+
+        The timestamps EARLIEST and LATEST give the partition's start and end.
+        """
         if timestamp == EARLIEST:
             return archived.log_start_offset
         if timestamp == LATEST:
@@ -120,7 +123,11 @@ class ArchiveOffsetReader(OffsetReader):
         return archived.last_stable_offset if committed else archived.end_offset
 
     def _archived(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """Return the partitions as last listed. Raises UnknownTopicError if a partition has no segments."""
+        """Return the partitions as of the last listing of the archive.
+
+        Raises:
+            UnknownTopicError: a partition has no segments.
+        """
         archived = self._archive.partitions(partitions)
         missing = sorted(str(partition) for partition in partitions if partition not in archived)
         if missing:
@@ -131,7 +138,8 @@ class ArchiveOffsetReader(OffsetReader):
 def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int, limits: Limits) -> int | None:
     """Return the offset of a segment's first visible record at or after `timestamp` (ms), or None if there is none.
 
-    Records of all transactions count, but markers do not (Kafka: `LogSegment.findOffsetByTimestamp`).
+    Records of aborted and open transactions are included, but transaction markers are not (Kafka:
+    `LogSegment.findOffsetByTimestamp`).
 
     Raises:
         StorageError: indexes or bytes cannot be read.

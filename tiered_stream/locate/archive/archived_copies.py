@@ -41,7 +41,10 @@ Suffixes = frozenset[str]
 
 
 class SegmentCopy(NamedTuple):
-    """Copy of a segment in the bucket, named by the key of its objects: key prefix, and path without the suffix."""
+    """Copy of a segment in the bucket.
+
+    `prefix` is the key prefix of its objects. `path` is the rest of their keys, without the suffix.
+    """
 
     prefix: str
     path: str
@@ -89,7 +92,8 @@ class CopyListing:
     def of_topics(self, topics: Collection[str]) -> dict[str, dict[SegmentCopy, Suffixes]]:
         """Return by topic its copies, each with the suffixes of its missing objects.
 
-        Few topics are listed one by one, and many by one listing of the whole archive.
+        At most `_MAX_LISTED_ALONE` topics are listed one by one, and more topics by one listing of the whole archive. A
+        copy is left out if a finished copy below an earlier prefix has the same path.
 
         Raises: the errors of `copies`.
         """

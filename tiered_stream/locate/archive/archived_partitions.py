@@ -47,10 +47,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPartition:
-    """Partition in the archive: all its `segments`, and the segments that are `visible` in its `lineage`.
+    """Partition in the archive: all its `segments`, and the segments that are `visible` by its `lineage`.
 
-    `end_offset` is exclusive. `last_stable_offset` counts a transaction as undecided if it is open at the archive's
-    end, whatever its outcome in the cluster.
+    `log_start_offset` and `end_offset` (exclusive) bound the visible offsets. `last_stable_offset` is the first offset
+    of the first transaction that is open at the archive's end, or else `end_offset`. Such a transaction counts as
+    undecided, whatever its outcome in the cluster.
     """
 
     segments: tuple[RemoteLogSegment, ...]
@@ -66,7 +67,10 @@ _Segments = tuple[RemoteLogSegment, ...]
 
 @dataclass(frozen=True)
 class _Topic:
-    """Segments of a topic by copy, and suffixes of the missing objects of incomplete copies."""
+    """Topic in the archive: its segments by finished copy, and its incomplete copies.
+
+    Each incomplete copy has the suffixes of its missing objects.
+    """
 
     topic_id: UUID
     segments: Mapping[SegmentCopy, RemoteLogSegment]
@@ -87,9 +91,10 @@ class Archive:
     `close` closes the store, but not the fetcher.
 
     Args:
-        topic_ids: id to read by topic name, for names that several topics had one after the other.
+        topic_ids: by topic name, the id of the topic to read, if several topics had the name one after the other.
+        manifest_limit: maximum size of a manifest.
         more_prefixes: further key prefixes, if the plugin's prefix was changed.
-        places: returns all places in the storage that have segments, for errors and warnings.
+        places: returns all settings (`Place`) that lead to segments in the storage, for errors and warnings.
     """
 
     def __init__(
@@ -107,7 +112,7 @@ class Archive:
         self._listing = CopyListing(store, prefixes, manifest_limit)
         self._unread = UnreadPlaces(store, prefixes, places)
         self._search: Future[None] | None = None
-        """Search, in a thread, for segments of the topics that are not read."""
+        """Search, in a thread, for segments of the read topics that are below other key prefixes."""
         self._warned_of: set[SegmentCopy] = set()
         self._topic_ids = topic_ids or {}
         self._indexes = IndexCache(fetcher)
@@ -128,7 +133,9 @@ class Archive:
         return names
 
     def why_empty(self) -> str | None:
-        """Return an error message that names places with segments if the archive has no manifest, else None.
+        """Return an error message if the archive has no manifest, else None.
+
+        The message names settings that lead to segments, if there are any.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -136,9 +143,10 @@ class Archive:
         return self._unread.why_empty() if self._listing.any_manifest() is None else None
 
     def check_prefix(self) -> None:
-        """Check by one manifest that the key prefix is not cut off.
+        """Check by one manifest that the configured key prefix is not cut off.
 
-        The rest of a prefix that is cut off looks like a part of topic names.
+        If it is cut off, the rest of the real prefix looks like a part of topic names. An archive without manifests is
+        not checked.
 
         Raises:
             ConfigurationError: the key prefix is cut off.
@@ -178,7 +186,7 @@ class Archive:
             self._topics[name] = _Topic(topic_id, segments, incomplete)
 
     def list_new(self, topics: Collection[str]) -> None:
-        """List together the topics that are not listed yet. Raises: the errors of `refresh`."""
+        """List the topics that were not listed yet, all together. Raises: the errors of `refresh`."""
         self.refresh([topic for topic in topics if topic not in self._topics])
 
     def topic(self, topic: str) -> TopicDescription | None:
@@ -190,7 +198,7 @@ class Archive:
         return None if known is None else TopicDescription(topic, known.topic_id, tuple(sorted(known.partitions)))
 
     def partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """Return these partitions as last listed; partitions without segments are left out.
+        """Return these partitions as of the last listing; partitions without segments are left out.
 
         Raises:
             StorageError, CorruptDataError, UnsupportedDataError, ConfigurationError: the errors of `refresh`, or the
@@ -213,7 +221,10 @@ class Archive:
         return {partition: self._known[partition][1] for partition in segments}
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
-        """Return the names of the missing objects of copies whose base offset is in `offsets`, as last listed."""
+        """Return the full names of missing objects, of segment copies with a base offset in `offsets`.
+
+        They are missing as of the last listing.
+        """
         topic = self._topics.get(partition.topic)
         return [
             self._listing.name(copy, suffix)
@@ -242,7 +253,10 @@ class Archive:
         return self._topics.get(topic)
 
     def _warn_of_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
-        """Warn once for each copy that lacks objects although it has a manifest; others may be in progress."""
+        """Warn once for each copy that has a manifest, but lacks another object.
+
+        A copy without a manifest may still be in progress.
+        """
         for copy, missing in copies.items():
             if missing and MANIFEST not in missing and copy not in self._warned_of:
                 self._warned_of.add(copy)
@@ -252,7 +266,9 @@ class Archive:
                 )
 
     def _topic_id(self, topic: str, listed_ids: set[UUID]) -> UUID | None:
-        """Return the id of the topic to read, or None if it is not in `listed_ids`.
+        """Return the configured id of the topic, or else the only id in `listed_ids`.
+
+        Return None if the configured id is not in `listed_ids`, or none is configured and `listed_ids` is empty.
 
         Raises:
             ConfigurationError: there are several ids, and none is configured.
@@ -268,7 +284,13 @@ class Archive:
         return next(iter(listed_ids), None)
 
     def _archived(self, segments: _Segments) -> ArchivedPartition:
-        """Return the partition that consists of these segments, by the indexes of its newest segment."""
+        """Return the partition that consists of these segments.
+
+        The lineage comes from the newest segment's leader epoch checkpoint. Open transactions come from the last
+        visible segment's producer snapshot.
+
+        Raises: the errors of `partitions`.
+        """
         newest = max(
             segments, key=lambda segment: (segment.leader_epochs[-1].epoch, segment.end_offset, segment.segment_id)
         )
@@ -283,7 +305,11 @@ class Archive:
         return ArchivedPartition(segments, lineage, visible, start, end, max(start, min([end, *open_from])))
 
     def _parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], _T]) -> _T:
-        """Return what `parse` returns for an index of the segment. Raises CorruptDataError if the index is missing."""
+        """Return what `parse` returns for the bytes of the segment's index of type `index_type`.
+
+        Raises:
+            CorruptDataError: the index is missing.
+        """
         data = self._indexes.get(segment, (index_type,)).get(index_type)
         if data is None:
             raise CorruptDataError(f"{segment} has no {index_type.value} index")

@@ -20,11 +20,12 @@ _MAX_SEARCHED_TOPICS = 32
 
 
 class UnreadPlaces:
-    """Places in a storage that have segments, but are not below the archive's key prefixes.
+    """Finder of segments in an archive's storage that are not read, because they are not below the key prefixes.
 
     Args:
         prefixes: key prefixes of the archive.
-        list_places: returns all places in the storage that have segments; raises StorageError if it cannot be listed.
+        list_places: returns all settings (`Place`) that lead to segments in the storage; raises StorageError if the
+            storage cannot be listed.
     """
 
     def __init__(self, store: ObjectStore, prefixes: Sequence[str], list_places: Callable[[], Sequence[Place]]) -> None:
@@ -33,7 +34,10 @@ class UnreadPlaces:
         self._list_places = list_places
 
     def why_empty(self) -> str:
-        """Return the error message for an archive without segments; it names the settings of places with segments."""
+        """Return the error message for an archive without segments.
+
+        The message names settings that lead to segments, if there are any.
+        """
         below = " and ".join(self._store.describe(prefix) for prefix in self._prefixes)
         empty = f"the archive is empty: below {below} is no whole segment of the Aiven plugin's"
         try:
@@ -45,7 +49,10 @@ class UnreadPlaces:
         return f"{empty}. The storage has segments elsewhere: set {', or '.join(place.settings for place in places)}"
 
     def warn_of_topics(self, segments: Iterable[RemoteLogSegment]) -> None:
-        """Warn if topics of these segments also have segments below key prefixes that are not read."""
+        """Warn if topics of `segments` also have segments below key prefixes that are not read.
+
+        At most `_MAX_SEARCHED_TOPICS` topics are searched. Errors of the storage are ignored.
+        """
         topics = {segment.topic_id: segment for segment in segments}
         for place in self._unread_aiven_places():
             hidden = [

@@ -30,7 +30,7 @@ class IndexCache:
         )
 
     def get(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> _Indexes:
-        """Return by type the bytes of the segment's indexes of these types, without those that it does not have.
+        """Return the bytes of the segment's indexes by type; types that the segment does not have are left out.
 
         Raises: the errors of `RemoteStorageFetcher.fetch_indexes`.
         """

@@ -14,7 +14,7 @@ Transaction index (Kafka: `TransactionIndex`, `AbortedTxn`), 34 bytes an entry, 
     last stable offset int64  of the partition when the marker was written: transactions that begin below it are decided
 
 Brokers grow index files in place and trim them when the segment closes. Zeros that a crash left at the end of an offset
-or time index are ignored, as Kafka ignores them. Every other deviation raises `CorruptDataError`.
+or time index are ignored, as Kafka ignores them. Every other deviation is an error.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class TimeIndex:
     offsets: Int64s
 
     def floor_offset(self, timestamp: int) -> int:
-        """Return an offset in a batch before which all records are older than `timestamp` (ms).
+        """Return an offset such that all records in batches before it are older than `timestamp` (ms).
 
-        Kafka's `TimeIndex.lookup` returns the same offset.
+        It is the offset of the last entry whose timestamp is at most `timestamp`, as in Kafka's `TimeIndex.lookup`. If
+        there is no such entry, it is `base_offset`.
         """
         entry = int(np.searchsorted(self.timestamps, timestamp, side="right")) - 1
         return int(self.offsets[entry]) if entry >= 0 else self.base_offset
@@ -105,23 +106,31 @@ def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionI
 
 
 def read_entries(data: bytes, entry: np.dtype[np.void], name: str) -> npt.NDArray[np.void]:
-    """Return the entries of an index file. Raises: CorruptDataError if the last one is cut off."""
+    """Return the bytes `data` of an index file as entries of the type `entry`; `name` names the index in the error.
+
+    Raises:
+        CorruptDataError: the last entry is cut off.
+    """
     if len(data) % entry.itemsize:
         raise CorruptDataError(f"{name}: it has {len(data)} bytes, no multiple of {entry.itemsize}")
     return np.frombuffer(data, dtype=entry)
 
 
 def without_trailing_zeros(entries: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Return the entries up to the last one that is not all zeros."""
+    """Return the entries up to the last one that has a byte other than zero."""
     written = np.nonzero(entries != np.zeros((), dtype=entries.dtype))[0]
     return entries[: int(written[-1]) + 1 if len(written) else 0]
 
 
 def check_entries(name: str, *faults: tuple[str, npt.NDArray[np.bool_]]) -> None:
-    """Check an index file; `faults` are names of faults, each with the entries that have it.
+    """Check that no entry of an index file has a fault.
+
+    Args:
+        name: name of the index, for the error.
+        faults: description of each fault, with a mask of the entries that have it.
 
     Raises:
-        CorruptDataError: any entry has a fault; the message has the name of the first one.
+        CorruptDataError: an entry has a fault; the message has the description of the first one.
     """
     for fault, entries in faults:
         if entries.any():

@@ -1,4 +1,4 @@
-"""Parser of the offset index of a log segment, and the searches in it: bytes of offsets, and places to cut.
+"""Parser of a segment's offset index, and searches in it: for the bytes of offsets, and for offsets at which to cut.
 
 An offset index (Kafka: `OffsetIndex`) has 8 bytes an entry, big-endian, sparse, both fields strictly ascending:
 
@@ -39,7 +39,7 @@ from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 _MAX_REMEMBERED = 1 << 15
-"""Maximum number of locations that are kept, which end at offsets that `end_of` has returned.
+"""Maximum number of locations kept by `SegmentPositions.end_of`.
 
 The plan of the micro-batch needs these locations next, possibly of more segments than fit into the index cache.
 """
@@ -53,7 +53,11 @@ class OffsetIndex:
     positions: Int64s
 
     def start_position(self, offset: int) -> int:
-        """Return the byte position of a batch at or before the one that has `offset` (Kafka: `OffsetIndex.lookup`)."""
+        """Return the byte position at which the batch with `offset`, or an earlier batch, begins.
+
+        It is the position of the last entry whose offset is at most `offset`, as in Kafka's `OffsetIndex.lookup`, or
+        else 0.
+        """
         entry = int(np.searchsorted(self.offsets, offset, side="right")) - 1
         return int(self.positions[entry]) if entry >= 0 else 0
 
@@ -63,7 +67,7 @@ class OffsetIndex:
         return int(self.positions[entry]) if entry < len(self.positions) else segment_size
 
     def following(self, position: int) -> tuple[int, int]:
-        """Return the lowest and the highest possible offset after the last batch before the byte `position`.
+        """Return the lowest and the highest possible first offset of the batch that begins at the byte `position`.
 
         `position` must be the position of an entry.
         """
@@ -94,7 +98,7 @@ def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> Offs
 
 
 class SegmentPositions:
-    """Search for the bytes of offsets in segments, by their offset indexes; many threads may use it."""
+    """Finder of the byte ranges that hold given offsets of segments, by offset indexes; many threads may use it."""
 
     def __init__(self, fetcher: RemoteStorageFetcher, cache: IndexCache) -> None:
         self._fetcher = fetcher
@@ -103,7 +107,9 @@ class SegmentPositions:
         self._remembered: LRUCache[tuple[UUID, OffsetRange], SegmentLocation] = LRUCache(_MAX_REMEMBERED)
 
     def location(self, segment: RemoteLogSegment, offsets: OffsetRange) -> SegmentLocation:
-        """Return the location of `offsets` in the segment; a whole segment needs no index.
+        """Return the location of `offsets` in the segment.
+
+        The offset index is needed only if `offsets` do not cover the whole segment.
 
         Raises:
             StorageError: the offset index cannot be read.
@@ -116,7 +122,10 @@ class SegmentPositions:
         return known or _location(segment, offsets, self._offset_index(segment))
 
     def end_of(self, share: SegmentShare) -> int:
-        """Return the offset after about `share.bytes` bytes of the share, and after at least one of its batches.
+        """Return the offset after about `share.bytes` bytes of the share, at most the end of `share.offsets`.
+
+        At least one batch of the share lies before the returned offset. The location that ends there is kept for
+        `location`.
 
         Raises: the errors of `location`.
         """
@@ -134,9 +143,9 @@ class SegmentPositions:
         return end
 
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        """Return `location` without its first batches that the time index shows to be older than `timestamp` (ms).
+        """Return `location` without the first batches that the time index shows to be older than `timestamp` (ms).
 
-        Return None if all its batches are.
+        Return None if all batches of the location are older.
 
         Raises: the errors of `location`.
         """
@@ -158,9 +167,10 @@ class SegmentPositions:
         )
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """Return the parts of `location` of about `target_bytes` bytes, cut where batches begin.
+        """Cut `location` where batches begin into parts of about `target_bytes` bytes.
 
-        The parts have exactly its offsets. Adjacent parts share the bytes of one interval of the offset index.
+        Together, the parts have exactly the location's offsets. Adjacent parts share the bytes of one interval of the
+        offset index. A location of at most `target_bytes` bytes stays whole.
 
         Raises: the errors of `location`.
         """
@@ -170,7 +180,7 @@ class SegmentPositions:
         return _parts(location, index, self._cut_offsets(location, index, target_bytes))
 
     def cut_at(self, location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
-        """Return the parts of `location` between the ascending `offsets` inside it; they share bytes as in `cut`.
+        """Cut `location` at the ascending `offsets` inside it; adjacent parts share bytes as in `cut`.
 
         Raises: the errors of `location`.
         """
@@ -184,7 +194,8 @@ class SegmentPositions:
     def _cut_offsets(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
         """Return the offsets at which to cut `location` into parts of about `target_bytes`.
 
-        Each is the offset after an entry: the first entry at or after the start of a range that the layout prefers.
+        The fetcher proposes byte ranges that suit the storage's layout. Each returned offset follows the first index
+        entry at or after the start of a proposed range, and lies inside the location.
         """
         # Far more ranges than index entries would not give more parts.
         target_bytes = max(target_bytes, len(location.bytes) // (8 * len(index.positions) + 1))
@@ -196,7 +207,7 @@ class SegmentPositions:
 
 
 def _location(segment: RemoteLogSegment, offsets: OffsetRange, index: OffsetIndex) -> SegmentLocation:
-    """Return the location of `offsets`, as narrow as the index allows."""
+    """Return the location of `offsets` with the smallest byte range that, by the index, holds all of them."""
     start = index.start_position(offsets.start)
     end = max(start, index.end_position(offsets.end, segment.size))
     following = index.following(end) if start < end < segment.size else None
@@ -204,7 +215,7 @@ def _location(segment: RemoteLogSegment, offsets: OffsetRange, index: OffsetInde
 
 
 def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int]) -> list[SegmentLocation]:
-    """Return the parts of `location` between `starts` (ascending, inside it), whose bytes lie within its bytes."""
+    """Cut `location` at the ascending offsets `starts` inside it; the parts' bytes lie within the location's bytes."""
     whole, parts = location.bytes, []
     for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
         part = _location(location.segment, OffsetRange(start, end), index)
@@ -223,7 +234,9 @@ def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int])
 
 
 def search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int:
-    """Return the byte position of a batch before which no record of `part` is at or after `timestamp` (ms).
+    """Return the position of a batch such that all visible records before it are older than `timestamp` (ms).
+
+    The visible records are the records of the segment at `part.offsets`.
 
     Raises:
         StorageError: the offset index or the time index cannot be read.

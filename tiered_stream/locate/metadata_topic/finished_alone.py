@@ -25,13 +25,15 @@ _MAX_SHOWN_OFFSETS = 3
 
 
 class FinishedAloneSegments:
-    """Reader of the missing metadata of these segments; it logs how many segments have none in the storage.
+    """Reader that completes, from the storage, segments of which the metadata topic has only an update.
 
-    Many threads may use it, but only one thread at a time per partition.
+    It logs how many segments the storage has no metadata of. Many threads may use it, but only one thread at a time per
+    partition.
 
     Args:
         executor: threads that send the requests.
-        falls_back: leave a segment to the brokers if the storage fails to give its metadata.
+        falls_back: the brokers serve a segment if the storage fails to return its metadata; if false, the error is
+            raised.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, executor: Executor, *, falls_back: bool) -> None:
@@ -44,14 +46,14 @@ class FinishedAloneSegments:
     def complete(
         self, alone: Mapping[TopicIdPartition, Sequence[FinishedAlone]], starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
-        """Return by partition the segments whose metadata the storage has.
+        """Return by partition the completed segments; segments whose metadata the storage does not have are left out.
 
         Args:
             alone: segments of which only an update is known, by partition.
-            starts: log start offsets of partitions without a known segment before one of these segments.
+            starts: log start offsets, for segments without a known segment before them.
 
         Raises:
-            StorageError: the storage fails, and no segment may be left to the brokers.
+            StorageError: the storage fails, and `falls_back` is false.
         """
         copies = [(partition, finished) for partition, finished_alone in alone.items() for finished in finished_alone]
         completed = self._executor.map(lambda copy: self._complete(copy[0], copy[1], starts), copies)
@@ -69,7 +71,14 @@ class FinishedAloneSegments:
     def _complete(
         self, partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
     ) -> RemoteLogSegment | None:
-        """Return the whole segment, or None if the storage does not have its metadata."""
+        """Return the segment `finished` with the metadata that the storage keeps of it; the result is cached.
+
+        Return None if the keys of its objects are unknown, or the storage has no valid metadata of it. With
+        `falls_back`, also return None if the storage fails.
+
+        Raises:
+            StorageError: the storage fails, and `falls_back` is false.
+        """
         named = _identified(partition, finished, starts)
         if named is None:
             return None
@@ -90,7 +99,7 @@ class FinishedAloneSegments:
         return self._completed[key]
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[FinishedAlone]) -> None:
-        """Warn that these segments are read from the broker, unless the partition's last warning had the same ones."""
+        """Warn that brokers serve these segments, unless the partition's last warning was about the same segments."""
         ids = frozenset(finished.update.segment_id for finished in unknown)
         if ids != self._unknown.get(partition, frozenset()):
             end_offsets = (finished.update.end_offset for finished in unknown)
@@ -107,7 +116,10 @@ class FinishedAloneSegments:
 def _identified(
     partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
 ) -> RemoteLogSegment | None:
-    """Return a segment with the fields that its objects' names need, or None if its start or end is unknown."""
+    """Return a segment that has the fields from which the keys of its objects follow; its size is 0.
+
+    Return None if its start or end offset is unknown.
+    """
     update, before = finished.update, finished.end_before
     start = starts.get(partition.topic_partition) if before is None else before + 1
     if update.end_offset is None or start is None or start > update.end_offset:

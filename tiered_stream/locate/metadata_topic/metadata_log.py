@@ -1,7 +1,7 @@
-"""Reader of `__remote_log_metadata`: it reads each partition as a whole first, and then only new records.
+"""Reader of `__remote_log_metadata`: it reads each metadata partition as a whole first, and then only new records.
 
 The result is kept on disk (`metadata_snapshots`). The next query continues from it if the log still holds the last
-batch that was read; otherwise the log is another one, and the snapshot is not used.
+batch that was read. Otherwise the log is another one, and the snapshot is not used.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ _LogKey = tuple[UUID, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _LogPart:
-    """Records of topics that must be read from a metadata partition, whose log has the offsets `start` to `end`."""
+    """Records to read from a metadata partition: the records of some topics, up to the offset `end`.
+
+    The log of the metadata partition begins at the offset `start`.
+    """
 
     key: _LogKey
     topic_ids: frozenset[UUID]
@@ -101,20 +104,25 @@ class _LogPart:
 
 @dataclass(slots=True)
 class _LogState:
-    """State of the topics by the records of a metadata partition that were read; keys are the bytes of topic ids."""
+    """State of the topics by the records that were read from a metadata partition; keys are the bytes of topic ids."""
 
     topics: dict[bytes, TopicState] = field(default_factory=dict)
     unsaved_records: int = 0
     """Number of records that were read after the last snapshot was written."""
 
     def is_read(self, part: _LogPart, *, beyond: bool = True) -> bool:
-        """Return whether all records of `part` are read, and, unless `beyond`, no records after its end."""
+        """Return whether all records of `part` were read.
+
+        If `beyond` is false, the result is also false if records after the end of `part` were read.
+        """
         topics = [self.topics.get(topic_id.bytes) for topic_id in part.topic_ids]
         return all(topic and (topic.position == part.end or (beyond and topic.position > part.end)) for topic in topics)
 
 
 class MetadataLog:
-    """Reader of the metadata topic to segment tables, for many threads; one at a time reads a metadata partition.
+    """Reader of the metadata topic, which returns tables of segments.
+
+    Many threads may use it, but each metadata partition is read by one thread at a time.
 
     Args:
         patience_ms: maximum time in ms to wait for a metadata partition that does not respond.
@@ -135,13 +143,13 @@ class MetadataLog:
     def tables(
         self, partitions: Collection[TopicIdPartition], metadata_topic: TopicMetadata
     ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
-        """Return for each partition the table that has its segments, up to the current high watermark.
+        """Return for each partition the table that has its segments, up to the metadata topic's current high watermark.
 
-        A fault is the error of the metadata partition that records the partition, or of one unreadable record. The
-        error of a record names the metadata partition and the offset.
+        A partition has a fault if its metadata partition cannot be read, or one of its records is unreadable. The error
+        of a record names the metadata partition and the offset.
 
         Args:
-            metadata_topic: the metadata topic as it is now.
+            metadata_topic: current metadata of the metadata topic.
 
         Raises: the errors of `BrokerOffsetReader.each`.
         """
@@ -181,7 +189,7 @@ class MetadataLog:
         return answer
 
     def _caught_up(self, part: _LogPart) -> Future[_LogState]:
-        """Return a future of the metadata partition's state once `part` is read."""
+        """Return a future of the metadata partition's state; the future is done when `part` is read."""
         state = self._logs.get(part.key)
         if state is None or not state.is_read(part, beyond=False):
             return self._readers.submit(self._catch_up, part)
@@ -196,7 +204,10 @@ class MetadataLog:
                 return state
 
     def _read_new(self, part: _LogPart) -> _LogState:
-        """Read from the current position to the end of `part`; from its start if the position is not in the log."""
+        """Read the metadata partition from the current position to the end of `part`, and return its state.
+
+        If the current position is not in the log, read from the start of the log.
+        """
         state = self._logs.setdefault(part.key, _LogState())
         log_partition, end = part.log_partition, part.end
         new = {topic_id for topic_id in part.topic_ids if topic_id.bytes not in state.topics}
@@ -218,7 +229,7 @@ class MetadataLog:
         return state
 
     def _fetch(self, log_partition: TopicPartition, position: int) -> FetchedRecords | None:
-        """Fetch records from `position` on; return None if compaction has left none from there on (KIP-1266)."""
+        """Fetch records from `position` on; return None if compaction (KIP-1266) has left no record at or after it."""
         fetched = None
         for _ in range(_MAX_EMPTY_RESPONSES):
             fetched = self._fetch_once(log_partition, position, _FETCH_BYTES)
@@ -237,9 +248,10 @@ class MetadataLog:
         )  # fmt: skip
 
     def _restored(self, topic_ids: Collection[UUID], part: _LogPart) -> dict[bytes, TopicState]:
-        """Return the states of topics that are not known yet, from their snapshots if reading can continue from these.
+        """Return by topic id the states of topics that were not read yet, from their snapshots.
 
-        The state of a topic without such a snapshot is empty, at the start of the log.
+        A snapshot is used only if the log holds the last batch that the snapshot includes. The state of any other topic
+        is empty, at the start of the log.
         """
         key, log_partition = self._snapshot_key(part), part.log_partition
         topics = {topic_id.bytes: TopicState(part.start) for topic_id in topic_ids}
@@ -258,7 +270,10 @@ class MetadataLog:
         return topics
 
     def _save(self, part: _LogPart, state: _LogState, end: int) -> None:
-        """Write a snapshot of the records below `end`, if so many are new that the next query is much faster."""
+        """Write a snapshot of the records below `end`.
+
+        Nothing is written if fewer than `_MIN_SNAPSHOT_RECORDS` records were read after the last snapshot.
+        """
         key = self._snapshot_key(part)
         if self._snapshots is None or key is None or state.unsaved_records < _MIN_SNAPSHOT_RECORDS:
             return
@@ -272,7 +287,7 @@ class MetadataLog:
             state.unsaved_records = 0
 
     def _last_batch(self, log_partition: TopicPartition, position: int) -> LastBatch | None:
-        """Return the batch that has the offset before `position`, or None if the log does not have that offset."""
+        """Return the batch that has the offset before `position`; None if that batch cannot be fetched."""
         try:
             records = self._fetch_once(log_partition, position - 1, 1).records
             _, base_offset, _ = next(whole_batches(records))
@@ -303,7 +318,10 @@ def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedReco
 def _values(
     data: bytes | memoryview, topic_ids: Collection[bytes], *, scans: bool
 ) -> Iterator[tuple[int, Iterator[Value]]]:
-    """Yield for one or several batches the offset after them, and the values that may concern the topics."""
+    """Yield the offset after one or several batches, and the values in these batches that may concern the topics.
+
+    If `scans` is true, the compiled scan reads `data`. Otherwise the values of all topics are yielded.
+    """
     if not scans:
         return read_values(data)
     # Imported here, because numba takes half a second to import.

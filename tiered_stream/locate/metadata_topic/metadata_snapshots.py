@@ -51,7 +51,10 @@ OffsetValue = tuple[int, bytes]
 
 
 class LastBatch(NamedTuple):
-    """Base offset and CRC of the last batch that was read, by which a metadata partition's log is recognized."""
+    """Base offset and CRC of the last batch that a snapshot includes.
+
+    If a metadata partition has this batch, its log is the log of the snapshot.
+    """
 
     base_offset: int
     crc: int
@@ -59,7 +62,10 @@ class LastBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """Records of one topic in one metadata partition, below the offset `position`, in the form of a file's section."""
+    """Records of one topic in one metadata partition, below the offset `position`.
+
+    `packed` has the records in the form of a file's section. `last_batch` is the batch before `position`.
+    """
 
     position: int
     last_batch: LastBatch
@@ -67,7 +73,7 @@ class TopicSnapshot:
 
     @classmethod
     def of(cls, position: int, last_batch: LastBatch, values: Iterable[OffsetValue]) -> TopicSnapshot:
-        """Return the snapshot of records, which are given as pairs of offset and value."""
+        """Return the snapshot of records; `values` are their offsets and values."""
         packed = b"".join(piece for offset, value in values for piece in (_VALUE.pack(offset, len(value)), value))
         return cls(position, last_batch, packed)
 
@@ -107,7 +113,10 @@ class MetadataSnapshots:
         self._folder = folder
 
     def load(self, key: SnapshotKey, topic_ids: Collection[UUID] | None = None) -> dict[UUID, TopicSnapshot]:
-        """Return the snapshots of these topics in the file of `key`, or of all its topics if `topic_ids` is None."""
+        """Return by topic id the snapshots in the file of `key`, of `topic_ids` or, if that is None, of all topics.
+
+        The result is empty if the file is missing or damaged, or other users have access to the folder.
+        """
         if not (self._folder.exists() and is_private_and_writable(self._folder)):
             return {}
         try:
@@ -120,10 +129,10 @@ class MetadataSnapshots:
             return {}
 
     def save(self, key: SnapshotKey, topics: Mapping[UUID, TopicSnapshot]) -> None:
-        """Write the snapshots of these topics into the file of `key`.
+        """Write the snapshots of `topics` into the file of `key`, and keep the file's snapshots of other topics.
 
-        The file keeps the snapshots of other topics if it then has at most `MAX_FILE_BYTES`. Snapshots of `topics` that
-        are larger are not written.
+        If the file would exceed `MAX_FILE_BYTES`, the snapshots of other topics are dropped. If it still would, the
+        file is not written.
         """
         data = encode_snapshot({**self.load(key), **topics}, key)
         if len(data) > MAX_FILE_BYTES:
@@ -160,8 +169,8 @@ class MetadataSnapshots:
 def open_snapshots(folder: str) -> MetadataSnapshots | None:
     """Return the snapshots in `folder`, the value of the option `remote.log.metadata.snapshot.dir`.
 
-    If it is empty, they are in a folder in the user's cache. Return None if it is `none`, or if the user has no home
-    folder.
+    If `folder` is empty, a folder in the user's cache is used. Return None if `folder` is `none`, or a home folder is
+    needed and the user has none.
     """
     if folder == NO_SNAPSHOTS:
         return None
@@ -172,7 +181,7 @@ def open_snapshots(folder: str) -> MetadataSnapshots | None:
 
 
 def encode_snapshot(topics: Mapping[UUID, TopicSnapshot], key: SnapshotKey) -> bytes:
-    """Return the bytes of the snapshot file of `key` with these topics' snapshots."""
+    """Return the bytes of the snapshot file of `key` that holds the snapshots `topics`."""
     entries = [
         _ENTRY.pack(topic_id.bytes, topic.position, *topic.last_batch, len(topic.packed), key.digest(topic.packed))
         for topic_id, topic in topics.items()
@@ -185,7 +194,7 @@ def encode_snapshot(topics: Mapping[UUID, TopicSnapshot], key: SnapshotKey) -> b
 def read_snapshot(
     file: BinaryIO, key: SnapshotKey, topic_ids: Collection[UUID] | None = None
 ) -> dict[UUID, TopicSnapshot]:
-    """Return a file's snapshots of these topics, or of all its topics if `topic_ids` is None.
+    """Return by topic id the snapshots in a file, of `topic_ids` or, if that is None, of all its topics.
 
     Raises:
         CorruptDataError: the file is damaged, of another version, or of another metadata partition than `key`.

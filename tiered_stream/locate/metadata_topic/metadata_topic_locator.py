@@ -37,7 +37,10 @@ PATIENCE_MS = 5_000
 _SEAM_MAX_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
 _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
-"""Size limits in bytes of batches that are fetched at many seams, in turn, because most topics have small batches."""
+"""Size limits in bytes for the batches that one Fetch requests at many seams.
+
+The limits are tried in this order, because most topics have small batches.
+"""
 _RECENT_SECONDS = 60.0
 """Seconds for which `locate` may use the segments that `segments` has returned.
 
@@ -48,7 +51,7 @@ _LEFT_TO_BROKERS = (BrokerUnavailableError, CorruptDataError, UnsupportedDataErr
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Tiered part of a partition: the segments that count, and the topic's id.
+    """Tiered part of a partition: the visible segments, and the topic's id.
 
     `inputs` are the segments, lineage and log start offset from which `visible` was computed. If they stay equal,
     `visible` is not computed again.
@@ -66,10 +69,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     client nor the fetcher. `views` and `location` serve many threads, but one thread at a time per partition.
 
     Args:
-        falls_back: leave partitions to the brokers if their metadata is unavailable or unreadable, and segments if the
-            storage does not give their indexes.
+        falls_back: the brokers serve a partition if its metadata is unavailable or unreadable, and a segment if the
+            storage does not return its indexes. If false, errors are raised.
         patience_ms: maximum time in ms to wait for a leader; None: `default.api.timeout.ms`.
-        snapshots: snapshots of the metadata topic's records; None: its log is read from the start.
+        snapshots: snapshots of the metadata topic's records; None: the metadata topic is read from the start.
     """
 
     name = "metadata-topic"
@@ -118,8 +121,8 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def views(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
         """Return the tiered part of each partition, as it is now.
 
-        A fault says that the partition's leader or its metadata partition cannot be reached, or that a record of the
-        partition cannot be read.
+        A partition has a fault if its leader or its metadata partition cannot be reached, or one of its metadata
+        records cannot be read.
 
         Raises:
             UnknownTopicError: a topic does not exist.
@@ -216,9 +219,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return by seam the aborted transactions with records on both sides of it.
+        """Return by seam the aborted transactions with records on both sides of the seam.
 
-        A partition's last seam is cached, because transactions at tiered offsets stay decided.
+        The last seam of each partition is cached, because transactions at tiered offsets stay decided. With
+        `falls_back`, a seam is missing in the result if its leader is unavailable.
         """
         unavailable = self._fetch_seams(dict(seams))
         aborted = {}
@@ -238,10 +242,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             self._fetch_seams(seams)
 
     def _fetch_seams(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
-        """Fetch and cache the aborted transactions at unknown seams together, if there is more than one such seam.
+        """Fetch together, and cache, the aborted transactions at the seams that are not cached yet.
 
-        A Fetch of many partitions returns no batch that is larger than its size limit. Seams with larger batches stay
-        unknown.
+        Nothing is fetched for a single seam. A Fetch of many partitions returns no batch that is larger than its size
+        limit, so seams with larger batches stay out of the cache.
 
         Return: the errors of the leaders that are not available, by partition.
         """

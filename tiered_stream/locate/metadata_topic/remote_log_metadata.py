@@ -71,7 +71,7 @@ _END_OFFSET_TAG, _END_OFFSET = 1, Struct(">q")
 
 
 class RemoteLogSegmentState(IntEnum):
-    """State of a segment's copy (Kafka: `RemoteLogSegmentState`); only COPY_SEGMENT_FINISHED is readable."""
+    """State of a segment's copy (Kafka: `RemoteLogSegmentState`); only COPY_SEGMENT_FINISHED segments are read."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -91,7 +91,7 @@ class TopicIdPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadata:
-    """Record of a segment with its whole metadata, in `state`."""
+    """Record with a segment's whole metadata and the state of its copy."""
 
     partition: TopicIdPartition
     segment: RemoteLogSegment
@@ -100,7 +100,10 @@ class SegmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadataUpdate:
-    """Record of a segment's change to `state`. `end_offset` is the segment's last offset, if the record contains it."""
+    """Record that the state of a segment's copy has changed to `state`.
+
+    `end_offset` is the segment's last offset, or None if the record does not contain it.
+    """
 
     partition: TopicIdPartition
     segment_id: UUID
@@ -158,7 +161,7 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
 
 
 def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
-    """Return a record's value; brokers and event times, which `RemoteLogMetadata` does not have, are written as -1."""
+    """Return a record's value; broker ids and event times, which `RemoteLogMetadata` lacks, are written as -1."""
     partition = metadata.partition
     name = compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
     name += _INT32.pack(partition.topic_partition.partition) + NO_TAGS
@@ -273,7 +276,12 @@ def _segment_name(reader: Reader) -> tuple[TopicIdPartition, UUID]:
 
 
 def _topic_id_partition(reader: Reader) -> TopicIdPartition:
-    """Read a partition with its topic's id; if the name is short and has no tagged fields, use the cache."""
+    """Read a partition with its topic's id; most results come from a cache, by the bytes that name the partition.
+
+    Raises:
+        ValueError: the data ends too early, or is malformed.
+        CorruptDataError: the topic's name or id is missing, or the partition is negative.
+    """
     data, start = reader.data, reader.position
     end = start + data[start] + _AFTER_NAME if start < len(data) else start
     if start < end <= len(data) and data[start] < 0x80 and not data[end - 1]:

@@ -88,7 +88,7 @@ class SegmentTable:
         return tuple(state.finished.values()) if state else ()
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
-        """Return the segments of which only an update is known, sorted by their end offsets, unknown ones first."""
+        """Return the segments of which only an update is known, sorted by end offset; unknown ends come first."""
         state = self._partitions.get(partition)
         if state is None or not state.alone:
             return ()
@@ -114,7 +114,10 @@ def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | Non
 
 
 def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
-    """Apply an update; a segment whose deletion has started does not become readable again."""
+    """Apply `update` to `state`; a segment whose deletion has started does not become readable again.
+
+    If the segment is unknown, only an update that says that the copy is finished is kept.
+    """
     segment, at = state.unreadable.get(update.segment_id, (state.finished.get(update.segment_id), None))
     if segment is not None and at is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
         _move(state, replace(segment, custom_metadata=update.custom_metadata), update.state)
@@ -127,7 +130,11 @@ def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
 
 
 def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
-    """Set the state of `segment` to `target`, unless its copy has started again although it is finished."""
+    """Set the state of the copy of `segment` to `target`.
+
+    A record that the copy has started does not change a finished copy. If the copy's start is recorded after a lone
+    update of the segment, the segment gets the state and custom metadata of that update.
+    """
     segment_id = segment.segment_id
     alone = state.alone.pop(segment_id, None)
     if target is RemoteLogSegmentState.COPY_SEGMENT_STARTED:

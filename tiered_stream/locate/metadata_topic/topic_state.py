@@ -28,7 +28,10 @@ _SUMMARY_OFFSET = 0
 
 @dataclass(slots=True)
 class TopicState:
-    """State of one topic; all records below the offset `position` are included."""
+    """State of one topic: the `table` of its segments, and the records that could not be read.
+
+    All records below the offset `position` are included.
+    """
 
     position: int
     table: SegmentTable = field(default_factory=SegmentTable)
@@ -41,14 +44,14 @@ class TopicState:
         return unreadable[2] if unreadable else None
 
     def summary(self) -> Iterator[OffsetValue]:
-        """Yield offset and value of each record of the smallest set that results in the same state."""
+        """Yield (offset, value) of as few records as possible that together result in this state."""
         yield from ((_SUMMARY_OFFSET, encode_remote_log_metadata(metadata)) for metadata in self.table.summary())
         yield from ((offset, value) for offset, value, _ in self._unreadable.values())
 
     def add_unreadable(
         self, partition: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError
     ) -> None:
-        """Add a record that cannot be read because of `error`.
+        """Add a record that cannot be read because of `error`; only the first such record of each partition is kept.
 
         `partition` is the partition that the record names, or None if it names none.
         """
@@ -58,8 +61,10 @@ class TopicState:
 def apply_record(topics: Mapping[bytes, TopicState], log_partition: TopicPartition, offset: int, value: bytes) -> None:
     """Apply one record to the state of the topic that it names, unless the state already includes the record's offset.
 
+    A record that cannot be decoded is added as unreadable to the states of the topics that it may concern.
+
     Args:
-        topics: the topics' states, by the bytes of the topic ids.
+        topics: the topics' states, by the bytes of the topic ids; changed in place.
         log_partition: partition of the metadata topic that has the record.
     """
     named = [topic_id for topic_id in _named(topics, value) if offset >= topics[topic_id].position]
@@ -78,9 +83,10 @@ def apply_record(topics: Mapping[bytes, TopicState], log_partition: TopicPartiti
 
 
 def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
-    """Return the ids of `topics` that a record may concern.
+    """Return the ids of `topics` that a record may concern; the result may be empty.
 
-    That is the id that the record names. If the record is malformed, it is every id whose bytes are in the record.
+    A readable record concerns the topic whose id it names. A malformed record may concern every topic whose id's bytes
+    are in it.
     """
     topic_id = topic_id_of(value)
     if topic_id is None:
@@ -91,7 +97,11 @@ def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
 def restored_topic(
     values: Iterator[OffsetValue], topic_id: bytes, log_partition: TopicPartition, position: int
 ) -> TopicState:
-    """Return a topic's state at the offset `position`, from the records of its summary.
+    """Return the state of the topic `topic_id` at the offset `position`.
+
+    Args:
+        values: offset and value of each record of the topic's summary.
+        log_partition: partition of the metadata topic that has the records.
 
     Raises:
         CorruptDataError: `values` raises it.

@@ -2,10 +2,10 @@
 
     PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.log             the chunks of the segment
     PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.indexes         all indexes, one after another
-    PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.rsm-manifest    places of chunks and indexes, and transformations
+    PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.rsm-manifest    positions of chunks and indexes, transformations
 
-PREFIX is `key.prefix` unchanged (it ends with a slash only if `key.prefix` does); ids are in Kafka's text form. Prefix
-and key in the segment's custom metadata take precedence. Manifests are of version 1. Byte positions outside this
+PREFIX is `key.prefix` unchanged (it ends with a slash only if `key.prefix` does); ids are in Kafka's text form. A
+prefix or key in the segment's custom metadata takes precedence. Manifests are of version 1. Byte positions outside this
 module are positions in the log as the broker wrote it, before any transformation.
 """
 
@@ -34,7 +34,7 @@ _CACHED_MANIFESTS = 256
 
 @dataclass(frozen=True, slots=True)
 class _OpenSegment:
-    """A segment whose manifest was read and whose data key was decrypted."""
+    """Manifest of a segment, and the cipher with its data key; the cipher is None without encryption."""
 
     manifest: SegmentManifest
     cipher: ChunkCipher | None
@@ -45,6 +45,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
 
     Args:
         key_prefix: the plugin's `key.prefix`.
+        key_ring: private keys, for encrypted segments.
     """
 
     def __init__(self, store: ObjectStore, key_prefix: str, key_ring: KeyRing, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -132,9 +133,11 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return prefix + (main_path(segment) if metadata.object_key is None else metadata.object_key) + suffix
 
     def _open(self, segment: RemoteLogSegment) -> _OpenSegment:
-        """Return the segment's manifest, from the cache or the store, once it fits the segment's metadata.
+        """Return the segment's manifest, from the cache or the store, after a comparison with the segment's metadata.
 
-        Raises: the errors of `fetch_log_segment`.
+        Raises:
+            CorruptDataError: the manifest is malformed, or has another segment id or log size than the metadata.
+            StorageError, UnsupportedDataError: the errors of `fetch_log_segment`.
         """
         key = self._key(segment, ".rsm-manifest")
         opened = self._open_segments.get(key, lambda: self._read_manifest(key))
@@ -157,7 +160,12 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return _OpenSegment(manifest, cipher)
 
     def _fetch_chunks(self, key: str, opened: _OpenSegment, byte_range: ByteRange) -> bytes:
-        """Return the bytes `byte_range` of the log, restored from the chunks that hold them; send one GET."""
+        """Return the bytes `byte_range` of the log.
+
+        One GET fetches the chunks that hold these bytes, and the chunks are restored.
+
+        Raises: the errors of `fetch_log_segment`.
+        """
         index = opened.manifest.chunks
         chunks = index.covering(byte_range)
         object_range = index.transformed(chunks)
@@ -175,7 +183,11 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return log[byte_range.start - log_start : byte_range.end - log_start].tobytes()
 
     def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: Buffer) -> None:
-        """Decrypt and decompress the chunk `data` into `log`. Raises CorruptDataError if the chunk is malformed."""
+        """Decrypt and decompress the chunk `data` into the buffer `log`, which it must fill.
+
+        Raises:
+            CorruptDataError: the chunk is malformed, or has another size than `log`.
+        """
         plain = data if opened.cipher is None else opened.cipher.decrypt(data, name)
         try:
             if opened.manifest.compression:
@@ -195,6 +207,9 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
 
 
 def main_path(segment: RemoteLogSegment) -> str:
-    """Return the common part of the keys of the segment's objects: no prefix, no suffix (Aiven: `ObjectKeyFactory`)."""
+    """Return the part that the keys of the segment's objects have in common, without prefix and suffix.
+
+    (Aiven: `ObjectKeyFactory`.)
+    """
     folder = f"{segment.topic_partition.topic}-{uuid_to_text(segment.topic_id)}/{segment.topic_partition.partition}"
     return f"{folder}/{segment.base_offset:020d}-{uuid_to_text(segment.segment_id)}"

@@ -1,9 +1,9 @@
 """Mapping of a log's bytes to the chunks of a transformed segment, and to bytes of the segment's object.
 
-The Aiven plugin cuts a log into chunks of equal size (the last may be smaller), transforms each chunk separately, and
-writes the chunks one after another into the object. Its manifest gives the transformed sizes in one of two forms: two
-numbers for all chunks (`fixed`), or a list (`variable`). The list is packed as follows (`ChunkSizesBinaryCodec`), all
-big-endian:
+The Aiven plugin cuts a log into chunks of equal size (the last may be smaller). It transforms each chunk separately,
+and writes the chunks one after another into the object. Its manifest gives the transformed sizes in one of two forms:
+two numbers for all chunks (`fixed`), or a list (`variable`). The list is packed as follows (`ChunkSizesBinaryCodec`),
+all big-endian:
 
     int32  count               nothing follows if it is 0, only the last size if it is 1
     int32  base
@@ -23,7 +23,10 @@ import numpy.typing as npt
 from tiered_stream.model import ByteRange
 
 MAX_CHUNKS = 1 << 16
-"""Maximum number of chunks of one segment; in the largest possible segment, a chunk then has 32 KiB."""
+"""Maximum number of chunks of one segment.
+
+If the largest possible segment has that many chunks, each has 32 KiB.
+"""
 
 MAX_BYTES = (1 << 31) - 1
 """Maximum of sizes and positions, which are Java ints."""
@@ -37,9 +40,10 @@ _INT = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkIndex:
-    """Positions of one segment's chunks; chunk i holds the log's bytes from i times `original_chunk_size` on.
+    """Positions of one segment's chunks in the log and in the object.
 
-    `positions` holds the position in the object at which each chunk begins, and then the object's size.
+    Chunk i holds the log's bytes from i times `original_chunk_size` on. `original_file_size` is the log's size in
+    bytes. `positions` holds the position in the object at which each chunk begins, and then the object's size.
 
     Raises:
         ValueError: the sizes contradict each other, or exceed `MAX_CHUNKS` or `MAX_BYTES`.
@@ -63,7 +67,7 @@ class ChunkIndex:
 
     @property
     def largest(self) -> int:
-        """Size in bytes of the largest chunk, whether in the object or restored."""
+        """Size in bytes of the largest chunk: in the object or in the log, whichever is larger."""
         restored = min(self.original_chunk_size, self.original_file_size)
         return max(restored, int(np.diff(self.positions).max(initial=0)))
 
@@ -82,7 +86,7 @@ class ChunkIndex:
 
 
 def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
-    """Return the number of chunks of a log of `original_file_size` bytes.
+    """Return the number of chunks of `original_chunk_size` bytes in a log of `original_file_size` bytes.
 
     Raises:
         ValueError: a size is out of range, or the log has more than `MAX_CHUNKS` chunks.
@@ -96,14 +100,18 @@ def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
 
 
 def fixed_sizes(count: int, size: int, final_size: int) -> npt.NDArray[np.int64]:
-    """Return the transformed sizes of `count` chunks that all have `size` bytes, except for the last."""
+    """Return the transformed sizes of `count` chunks: `size` for each, and `final_size` for the last."""
     sizes = np.full(count, size, np.int64)
     sizes[-1:] = final_size
     return sizes
 
 
 def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
-    """Return the transformed sizes from their packed form. Raises ValueError if `packed` does not have that form."""
+    """Return the transformed sizes of all chunks from the packed list (see the module).
+
+    Raises:
+        ValueError: `packed` does not have that form.
+    """
     try:
         (count,) = _INT.unpack_from(packed)
         if not 0 <= count <= MAX_CHUNKS:
@@ -122,5 +130,5 @@ def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
 
 
 def positions(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the position in the object at which each chunk begins, followed by the object's size, in bytes."""
+    """Return the positions of chunks with these `sizes`, followed by their total size, in bytes."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))

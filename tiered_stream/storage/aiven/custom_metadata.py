@@ -24,10 +24,10 @@ _OBJECT_KEY = 2
 
 @dataclass(frozen=True, slots=True)
 class SegmentCustomMetadata:
-    """Keys of a segment's objects, as far as its custom metadata names them.
+    """Key prefix and key of a segment's objects, as far as its custom metadata has them.
 
-    `object_prefix` is None if the plugin's `key.prefix` holds, and `object_key` if the key follows from the segment's
-    ids (see `main_path`).
+    If `object_prefix` is None, the plugin's `key.prefix` is the prefix. If `object_key` is None, the key follows from
+    the segment's ids (see `main_path`).
     """
 
     object_prefix: str | None = None
@@ -35,7 +35,7 @@ class SegmentCustomMetadata:
 
 
 def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
-    """Parse the fields in `data` (None: no fields), and skip unknown ones.
+    """Parse custom metadata; unknown fields are skipped, and `data` None has no fields.
 
     Raises:
         CorruptDataError: `data` has another form.
@@ -54,7 +54,7 @@ def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
 
 
 def custom_metadata(object_prefix: str) -> bytes:
-    """Encode custom metadata that holds only the key prefix with which a segment was written."""
+    """Return custom metadata with one field: the key prefix of a segment's objects."""
     text = object_prefix.encode()
     field = _encoded(len(text) + 1) + text
     return _encoded(1) + _encoded(_OBJECT_PREFIX) + _encoded(len(field)) + field
@@ -90,9 +90,11 @@ def _compact_string(data: bytes) -> str:
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 32 bits at `at`, and return its value and the position after it.
+    """Read the unsigned varint at the position `at`, and return its value and the position after it.
 
-    Raises: IndexError at the end of the data, ValueError if the varint is too long.
+    Raises:
+        IndexError: the data ends in the varint.
+        ValueError: the varint has more than 5 bytes.
     """
     value = 0
     for shift in range(0, 35, 7):

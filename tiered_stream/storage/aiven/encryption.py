@@ -31,7 +31,10 @@ class ChunkCipher:
         self._aad = aad
 
     def decrypt(self, data: memoryview, name: str) -> bytes:
-        """Return the plain bytes of one chunk or index; `name` names the chunk or index in messages.
+        """Return the decrypted bytes of one chunk or index.
+
+        Args:
+            name: name of the chunk or index, for the error.
 
         Raises:
             CorruptDataError: the data was altered or cut off, or encrypted with another key.
@@ -45,16 +48,20 @@ class ChunkCipher:
 
 
 class KeyRing:
-    """The operator's RSA private keys by the id of their key pair."""
+    """Keeper of the operator's RSA private keys, by the ids of their key pairs."""
 
     def __init__(self, private_keys: Mapping[str, RSAPrivateKey]) -> None:
         self._private_keys = private_keys
 
     def cipher(self, encryption: SegmentEncryption, name: str) -> ChunkCipher:
-        """Return the cipher of one segment; `name` is the name of the segment's manifest, for messages.
+        """Return the cipher of one segment.
+
+        Args:
+            encryption: the segment's encrypted data key, from its manifest.
+            name: name of the manifest, for the error.
 
         Raises:
-            StorageAccessError: the ring does not hold the segment's key pair.
+            StorageAccessError: the ring does not have the private key of the segment's key pair.
             CorruptDataError: the segment's data key cannot be decrypted.
         """
         private_key = self._private_keys.get(encryption.key_pair_id)
@@ -73,12 +80,13 @@ class KeyRing:
 
 
 def load_key_ring(rsm_config: Mapping[str, str]) -> KeyRing:
-    """Load the private keys that the plugin's properties name.
+    """Load the private keys that the plugin's properties `rsm_config` name.
 
-    The properties are `encryption.key.pairs` and `encryption.key.pairs.ID.private.key.file`.
+    The properties are `encryption.key.pairs` and `encryption.key.pairs.ID.private.key.file`. Without them, the ring is
+    empty.
 
     Raises:
-        ConfigurationError: a file is not named, cannot be read, or holds no RSA private key.
+        ConfigurationError: the file of a key pair is not named, cannot be read, or holds no RSA private key.
     """
     ids = [key_pair_id.strip() for key_pair_id in rsm_config.get("encryption.key.pairs", "").split(",")]
     return KeyRing({key_pair_id: _load(rsm_config, key_pair_id) for key_pair_id in ids if key_pair_id})
@@ -103,7 +111,9 @@ def _load(rsm_config: Mapping[str, str], key_pair_id: str) -> RSAPrivateKey:
 
 
 def unwrap(encrypted: bytes, private_key: RSAPrivateKey) -> bytes:
-    """Decrypt a data key by RSAES-OAEP (RFC 8017, 7.1.2) with SHA3-512, which `cryptography` does not support for OAEP.
+    """Decrypt the data key `encrypted` by RSAES-OAEP (RFC 8017, 7.1.2) with SHA3-512.
+
+    `cryptography` does not support SHA3-512 for OAEP, so PyCryptodome decrypts.
 
     Raises:
         ValueError: decryption failed; the message is the same for all reasons, so that an attacker learns nothing.

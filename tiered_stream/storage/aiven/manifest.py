@@ -1,7 +1,7 @@
 """Parser of the Aiven plugin's `.rsm-manifest`: JSON that describes a segment's chunks, indexes and transformation.
 
     version                    "1"
-    chunkIndex                 originalChunkSize, originalFileSize, and by its type
+    chunkIndex                 originalChunkSize, originalFileSize, type; with the type
         fixed                  transformedChunkSize, finalTransformedChunkSize
         variable               transformedChunks: the packed sizes (see `chunks`), compressed with zstd, as base64
     segmentIndexes             offset, timestamp, producerSnapshot, leaderEpoch, transaction: position and size in the
@@ -57,7 +57,10 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # Kafka's rule; so ob
 
 @dataclass(frozen=True, slots=True)
 class SegmentEncryption:
-    """AES key of one segment, itself encrypted with the RSA key pair `key_pair_id`."""
+    """AES key of one segment, which is encrypted with the RSA key pair `key_pair_id`.
+
+    `aad` is the additional authenticated data of the segment's chunks and indexes.
+    """
 
     key_pair_id: str
     encrypted_data_key: bytes
@@ -66,7 +69,11 @@ class SegmentEncryption:
 
 @dataclass(frozen=True, slots=True)
 class SegmentManifest:
-    """Contents of one segment's manifest. `indexes`: the byte range of each index in the `.indexes` object."""
+    """Contents of one segment's manifest.
+
+    `indexes` has the byte range of each index in the `.indexes` object. `segment` is None if an early plugin version
+    wrote the manifest.
+    """
 
     chunks: ChunkIndex
     indexes: Mapping[IndexType, ByteRange]
@@ -81,7 +88,7 @@ class SegmentManifest:
 
 
 def parse_manifest(data: bytes, name: str) -> SegmentManifest:
-    """Parse the manifest in `data`; `name` is the object's name, for messages.
+    """Parse the manifest in `data`; `name` is the name of its object, for errors.
 
     Raises:
         CorruptDataError: `data` is not a manifest.

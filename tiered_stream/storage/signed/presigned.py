@@ -43,7 +43,10 @@ class _RefusedError(Exception):
 
 
 class SignedRequests:
-    """Ranged GETs of signed URLs that lead to `hosts`, by `connections` that keep to `request_time`."""
+    """Sender of ranged GETs of signed URLs that lead to `hosts`.
+
+    `connections` must keep to `request_time`. `busy_answers` is the number of responses that asked for fewer requests.
+    """
 
     def __init__(self, hosts: SignedHosts, connections: urllib3.PoolManager, request_time: RequestTime) -> None:
         self._hosts = hosts
@@ -57,7 +60,8 @@ class SignedRequests:
         Raises:
             SignedLocationError: the URL leads to a host that is not allowed.
             _RefusedError: the service does not accept the URL.
-            StorageError, CorruptDataError: the object is missing, out of reach or too short.
+            StorageError: the object is missing, or the service cannot be reached or answers otherwise than expected.
+            CorruptDataError: the object ends before `byte_range` does.
         """
         self._hosts.check(parse_signed_url(url))
         self._time.begin()
@@ -78,7 +82,12 @@ class SignedRequests:
                         ) from error
 
     def _get_once(self, url: str, byte_range: ByteRange) -> bytes:
-        """Send one GET and return the bytes. Raises _RefusedError, ProtocolError, StorageError and CorruptDataError."""
+        """Send one GET, and return the bytes.
+
+        Raises:
+            _RefusedError, StorageError, CorruptDataError: as `get`.
+            ProtocolError: the connection broke.
+        """
         try:
             response = self._connections.request(
                 "GET", url, headers={"Range": f"bytes={byte_range.start}-{byte_range.end - 1}"}, preload_content=False,
@@ -115,7 +124,7 @@ _requests: PerProcess[SignedRequests] = PerProcess()
 
 
 def signed_requests(options: StorageOptions) -> SignedRequests:
-    """Return the process's shared requests to the hosts that these options allow for signed locations."""
+    """Return the process's shared sender of requests to the hosts that these options allow for signed locations."""
     hosts, timeouts = signed_hosts(options), RequestTimeouts.of(options)
     return _requests.get({"hosts": hosts, "timeouts": timeouts}, lambda: open_requests(hosts, timeouts))
 
@@ -123,7 +132,7 @@ def signed_requests(options: StorageOptions) -> SignedRequests:
 def open_requests(
     hosts: SignedHosts, timeouts: RequestTimeouts, now: Callable[[], float] = time.monotonic
 ) -> SignedRequests:
-    """Return requests with new connections that no other caller shares. `now` returns seconds."""
+    """Return a sender with connections of its own, which no other caller shares. `now` returns seconds."""
     request_time = RequestTime(timeouts, now)
     return SignedRequests(hosts, open_connections(hosts, timeouts, request_time), request_time)
 
@@ -189,7 +198,12 @@ class PresignedFetcher(RemoteStorageFetcher):
         return self._unsigned
 
     def _renewed(self, segment: RemoteLogSegment, refused: str) -> str:
-        """Return a new URL of the segment in place of the refused one; threads share one call of `renew` for it."""
+        """Return a new URL of the segment in place of the URL `refused`; threads share one call of `renew` for it.
+
+        Raises:
+            StorageAccessError: no new URL could be signed.
+            StorageObjectNotFoundError: the segment has no URL any more.
+        """
         with self._lock:
             if self._urls[segment.segment_id] == refused:
                 try:

@@ -29,7 +29,7 @@ _MAX_ADDRESSES = 4
 
 
 def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, request_time: RequestTime) -> urllib3.PoolManager:
-    """Open a pool of connections to these hosts alone; urllib3 closes it when no reference to it is left.
+    """Open a pool of connections that lead only to `hosts`; urllib3 closes it when no reference to it is left.
 
     Requests raise urllib3's errors, and SignedLocationError if an address is refused.
     """
@@ -44,7 +44,7 @@ def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, request_time
 
 
 class _Connection(TimedConnection):
-    """HTTP connection that checks an address against the allowed hosts before it connects to the address."""
+    """HTTP connection that checks all addresses of its host before it connects to one of them."""
 
     hosts: ClassVar[SignedHosts]
 
@@ -62,7 +62,12 @@ class _Connection(TimedConnection):
         raise failure or NameResolutionError(name, self, socket.gaierror("no address"))
 
     def _addresses(self) -> Iterator[str]:
-        """Return the addresses of the host's name. Raises SignedLocationError if one of them is not allowed."""
+        """Return at most `_MAX_ADDRESSES` addresses of the connection's host.
+
+        Raises:
+            SignedLocationError: one of them is not allowed.
+            NameResolutionError: the host's name cannot be resolved.
+        """
         host = self.host.strip("[]")
         try:
             infos = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[:_MAX_ADDRESSES]
@@ -75,4 +80,4 @@ class _Connection(TimedConnection):
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
-    """HTTPS connection that checks an address against the allowed hosts before it connects to the address."""
+    """HTTPS connection that checks all addresses of its host before it connects to one of them."""

@@ -1,8 +1,8 @@
 """Hosts that signed locations may lead to.
 
-A gateway or broker names signed locations, and an executor that follows them is inside the user's network. So they must
-lead to the hosts of the configured storage or to hosts that the user lists. The host's name must not resolve to an
-address at which only the executor itself, or its cloud's metadata service, answers.
+A gateway or broker names signed locations, and an executor that follows a signed location is inside the user's network.
+So a signed location must lead to a host of the configured storage, or to a host that the user lists. The host's name
+must not resolve to an address at which only the executor itself, or its cloud's metadata service, answers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ class SignedUrl(NamedTuple):
 
 
 def parse_signed_url(url: str) -> SignedUrl:
-    """Parse a signed location. Raises SignedLocationError if it is no URL, or has parts that no signed location has."""
+    """Parse a signed location.
+
+    Raises:
+        SignedLocationError: `url` is not a URL of http or https with host, path and query alone.
+    """
     match = _URL.fullmatch(url) if len(url) <= _MAX_URL else None
     if match is None:
         raise SignedLocationError("the signed location is no URL of http or https, of host, path and query alone")
@@ -77,16 +81,20 @@ class SignedHosts:
     """Hosts that signed locations may lead to.
 
     Args:
-        origins: `scheme://host:port`; a host that starts with `*.` stands for all hosts below it.
-        aws_bucket: name of the bucket whose AWS host names are allowed too. Empty: those of any bucket. None: no AWS
-            host names are allowed.
+        origins: allowed hosts as `scheme://host:port`; a host that starts with `*.` stands for all its subdomains.
+        aws_bucket: bucket whose S3 host names at AWS are allowed too. Empty: the host names of any bucket. None: no
+            host names of AWS.
     """
 
     origins: tuple[str, ...]
     aws_bucket: str | None
 
     def check(self, url: SignedUrl) -> None:
-        """Raise SignedLocationError if the URL leads to a host that is not allowed."""
+        """Check that the URL leads to an allowed host.
+
+        Raises:
+            SignedLocationError: the host is not allowed.
+        """
         if url.origin not in self.origins and not self._by_wildcard(url) and not self._is_aws(url):
             raise SignedLocationError(
                 f"{url}: {url.origin} is neither the configured storage nor in remote.signed.location.hosts; nothing "
@@ -94,7 +102,11 @@ class SignedHosts:
             )
 
     def check_address(self, host: str, address: str) -> None:
-        """Raise SignedLocationError if an address of the host is special (see `_is_special`) and not itself allowed."""
+        """Check that `address`, to which the name `host` resolves, may be connected to.
+
+        Raises:
+            SignedLocationError: the address is special (see `_is_special`), and `origins` does not list it.
+        """
         ip = ip_address(address.partition("%")[0])
         if any(map(_is_special, _embedded_addresses(ip))) and ip not in self._named_addresses():
             raise SignedLocationError(
@@ -130,9 +142,12 @@ class SignedHosts:
 
 
 def signed_hosts(options: StorageOptions) -> SignedHosts:
-    """Return the allowed hosts: the user's list, and the storage's endpoint with and without the bucket before it.
+    """Return the allowed hosts: the user's list, and the host of the storage's endpoint.
 
-    For S3 without an endpoint, AWS's host names of the bucket are allowed. Raises: the errors of `cloud_endpoint`.
+    For an S3 endpoint, its subdomain for the bucket is allowed too. For S3 without an endpoint, AWS's host names of the
+    bucket are allowed.
+
+    Raises: the errors of `cloud_endpoint`.
     """
     uri, endpoint = urlsplit(options.uri or "s3:"), options.s3_endpoint_url
     bucket = uri.netloc if uri.scheme in ("s3", "s3a") else None
