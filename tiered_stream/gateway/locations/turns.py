@@ -1,4 +1,4 @@
-"""Fair turns of work for many clients: clients with the least recent work go first, heavy clients leave room to others.
+"""Fair turns for many clients: the client with the least recent work goes first, and heavy clients get few threads.
 
 Few threads locate segments for all clients. So a client that asks for many segments gets several short responses: while
 other clients wait, its turn ends after 50 ms, and its response makes it ask again for the rest.
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 TURN_SECONDS = 0.05
-"""Length of a turn while other clients wait."""
+"""Length of a turn while other clients wait, in seconds."""
 
 _HEAVY_SECONDS = 0.2
 _HALF_LIFE_SECONDS = 1.0
@@ -32,14 +32,14 @@ class RecentWork:
         self._at = time.monotonic()
 
     def seconds(self) -> float:
-        """Return the count as of now."""
+        """Return the CPU seconds added so far, halved for each second since they were added."""
         now = time.monotonic()
         self._seconds *= 0.5 ** ((now - self._at) / _HALF_LIFE_SECONDS)
         self._at = now
         return self._seconds
 
     def add(self, seconds: float) -> None:
-        """Add CPU seconds that a thread has just worked for the client."""
+        """Add the CPU seconds of work that a thread has just done for the client."""
         self._seconds = self.seconds() + seconds
 
 
@@ -63,7 +63,10 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, recent_work: RecentWork) -> AsyncIterator[None]:
-        """Wait for a turn, which lasts until the context ends; the caller adds to the client's `recent_work`."""
+        """Wait for a turn, which lasts until the context ends.
+
+        The least `recent_work` is served first. The caller adds the CPU seconds of the turn to `recent_work`.
+        """
         seconds = recent_work.seconds()
         heavy = seconds > _HEAVY_SECONDS
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Listening port that accepts one connection in each turn of the event loop, before any TLS handshake."""
+"""Listening port of the gateway. It accepts one connection in each turn of the event loop, before any TLS handshake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BACKLOG = 1024
 _RETRY_SECONDS = 1.0
 
 Accept = Callable[[socket.socket, str], None]
-"""Function that takes over an accepted connection, given with the client's IP address."""
+"""Function that takes over an accepted connection; its second argument is the client's IP address."""
 
 
 class Listener:

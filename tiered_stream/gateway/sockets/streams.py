@@ -48,7 +48,10 @@ class Streams:
 
 
 class StreamOpener:
-    """Opener of streams that buffer at most `unread_bytes` plus a chunk in each direction before the sender waits."""
+    """Opener of connections to clients and brokers.
+
+    Each direction buffers at most `unread_bytes` and one chunk; then the sender waits.
+    """
 
     def __init__(self, unread_bytes: int) -> None:
         self._unread_bytes = unread_bytes
@@ -89,7 +92,7 @@ class StreamOpener:
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of `pieces` in chunks of `CHUNK_BYTES`.
+    """Yield the bytes of `pieces` in chunks of `CHUNK_BYTES`; the last chunk may be smaller.
 
     Joining all pieces at once would copy them into one large block of memory that is new to the process.
     """
