@@ -150,7 +150,7 @@ def _mib(size: int) -> str:
 
 
 def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
-    """Send the counters, with this task's micro-batch, to each address (`host:port`) in one UDP datagram; ignore
+    """Send the counters, with this task's micro-batch, in a UDP datagram to each address (`host:port`); ignore
     failures.
     """
     datagram = b""

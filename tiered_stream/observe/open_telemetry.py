@@ -114,10 +114,10 @@ class OtlpSender:
             log.warning("metrics may not have been sent: %r", error)
 
     def _register_metrics(self) -> Histogram:
-        """Register a callback for each metric of `QueryMetrics` except the histogram of latencies, and return the
-        histogram.
+        """Register a callback for each metric of `QueryMetrics`; return the histogram of latencies, which has no
+        callback.
 
-        `add` records latencies in it directly.
+        `add` records latencies in the histogram.
         """
         meter = self._provider.get_meter(_SERVICE)
         first: list[_Observer] = [self._begin_collection]  # for the first metric only: runs once, before all sums
