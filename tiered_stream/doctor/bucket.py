@@ -1,5 +1,4 @@
-"""Checks of a bucket by one request that lists one key: endpoint, credentials, clock, region, and permission to list.
-"""
+"""Checks of a bucket by one request that lists one key: endpoint, credentials, clock, region, and authorization."""
 
 from __future__ import annotations
 

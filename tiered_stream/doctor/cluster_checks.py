@@ -92,8 +92,7 @@ def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
 
 
 def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
-    """Check the locator and the offsets of an archive, which come from the storage. The checks of brokers are skipped.
-    """
+    """Check the locator and the offsets of an archive, which come from the storage; skip the checks of brokers."""
 
     def check_offsets(job: Job, source: LogSource) -> Result[PartitionRanges]:
         with collected_warnings() as warned:
@@ -145,7 +144,7 @@ def _renew_login(config: BrokerConfig) -> None:
     Do nothing if the login mechanism has no token or credentials to renew.
 
     Raises:
-        FaultError: the token or credentials cannot be had.
+        FaultError: no token or credentials come.
     """
     login = config.renewed_login
     if login is None:
@@ -251,7 +250,7 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
 def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
     """Return the result that all topics are tiered; it names topics whose segments are copied with a delay.
 
-    If a topic has a delay without end, the result is a warning.
+    If the brokers never copy a topic's segments, the result is a warning.
     """
     shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
     more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []

@@ -89,12 +89,12 @@ class Examination:
     def check(
         self, name: str, run: Callable[..., Result[T]], *needs: Known[Any], fixes: Fixes | None = None
     ) -> Known[T]:
-        """Run a check, report its finding, and return its value; None as value if the check failed or was skipped.
+        """Run a check, report its finding, and return its value; the value is None if the check failed or was skipped.
 
         The check is skipped without a call if a value in `needs` is None.
 
         Args:
-            run: the check, called with the values of `needs`. Any exception of it becomes a finding.
+            run: the check, called with the values of `needs`. Any exception that it raises becomes a finding.
             fixes: advice for errors of this package that the check raises, by error class.
         """
         missing = next((need.check for need in needs if need.value is None), None)

@@ -21,7 +21,9 @@ _JAR_LISTS = ("spark.jars", "spark.driver.extraClassPath")
 
 @dataclass(frozen=True)
 class SparkConf:
-    """Spark's settings by name (`values`), and Spark's installation folder (`home`; None: Spark is not installed here).
+    """Spark's settings by name (`values`), and Spark's installation folder (`home`).
+
+    If Spark is not installed here, `home` is None.
     """
 
     values: Mapping[str, str]

@@ -46,8 +46,7 @@ class ListenerTls:
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context for a new connection. If the key store or the trust store has changed, read both
-        again.
+        """Return the TLS context for a new connection; read the files again if one of them has changed.
 
         If they cannot be read, log a warning and return the previous context until a file changes again.
         """

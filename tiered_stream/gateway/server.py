@@ -114,8 +114,7 @@ class Gateway:
         return [*self._ports.faults(), *self.faulty.reasons()]
 
     async def stop(self) -> None:
-        """Stop accepting connections, wait at most `shutdown_seconds` for outstanding responses, then close everything.
-        """
+        """Stop accepting connections, wait up to `shutdown_seconds` for responses, then close everything."""
         self.unhealthy_reason = "shutting down"
         if self._brokers_task is not None:
             self._brokers_task.cancel()

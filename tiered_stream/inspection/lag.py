@@ -119,7 +119,9 @@ class LagReport:
 
     @property
     def seconds(self) -> float | None:
-        """Largest lag of all partitions in seconds; None if the lag of any partition is unknown; 0 without partitions.
+        """Largest lag of all partitions in seconds; None if the lag of any partition is unknown.
+
+        Without partitions, it is 0.
         """
         known = [lag.seconds for lag in self.partitions if lag.seconds is not None]
         return max(known, default=0.0) if len(known) == len(self.partitions) else None

@@ -99,8 +99,9 @@ class SegmentSums:
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """Segments of one partition, sorted by base offset. `not_tiered` are the ranges of `log` that are read from no
-    segment.
+    """Segments of one partition, sorted by base offset.
+
+    `log` is the range of the partition's log, and `not_tiered` are the ranges in it that are read from no segment.
     """
 
     partition: TopicPartition

@@ -31,8 +31,7 @@ class BatchLog:
         """Number of unread offsets by partition. The planner sets it when it has looked up the log ends."""
 
     def report(self) -> None:
-        """Log the sum of the counters received since the last call, and `lag`. If no counters have come, log nothing.
-        """
+        """Log the sum of the counters received since the last call, and `lag`; without counters, log nothing."""
         spent = self._receiver.take()
         if spent != ReadMetrics():
             lag = f", {describe_lag(self.lag)}" if self.lag else ""

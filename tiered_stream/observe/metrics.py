@@ -1,6 +1,6 @@
 """Counters of the cost of reading, kept in each task and sent to the driver.
 
-The counters are named as in KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its
+The counters are the counters of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its
 counters as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` if that is set. Nothing
 waits for a datagram. A lost datagram makes a figure too small, but no row wrong.
 """
@@ -27,7 +27,7 @@ REPORT_TO = "spark.tiered_stream.report.to"
 """Setting in Spark's session. `report_queries` sets it to the address to which tasks send their counters."""
 
 _FALLBACKS = "fallbacks_"
-"""Prefix, before the reason, of the counters of splits that were read from a broker after the storage failed."""
+"""Prefix, before the reason, of the counters of splits that were read from a broker instead of the storage."""
 
 MicroBatchId = tuple[str, int]
 """Identity of a micro-batch: the streaming query's id and the batch id."""
@@ -38,7 +38,7 @@ class ReadMetrics:
     """Counters of one task, or their sum over many tasks: latencies in seconds, sizes in bytes, timestamps in ms.
 
     `remote_fetch_…` counts requests to the storage, and `broker_fetch_…` Fetch requests to brokers. A fallback is a
-    split that is read from a broker because the storage failed.
+    split that is read from a broker because it could not be read from the storage.
     """
 
     records: int = 0
@@ -150,9 +150,7 @@ def _mib(size: int) -> str:
 
 
 def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
-    """Send the counters, with this task's micro-batch, in a UDP datagram to each address (`host:port`); ignore
-    failures.
-    """
+    """Send the counters with this task's micro-batch to each address (`host:port`) by UDP; ignore failures."""
     datagram = b""
     for address in addresses:
         datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": current_micro_batch()})

@@ -93,10 +93,10 @@ class OtlpSender:
                 self._latencies.record(seconds, {"query": batch.query})
 
     def ended(self, query_id: str) -> None:
-        """Mark the query as ended: its sums are not sent any more after its last sums were sent.
+        """Mark the query as ended: after its last sums were sent, they are not sent again.
 
-        A query of the same name that still runs prevents this. Beyond 1,000 ended queries, the oldest queries' sums are
-        deleted.
+        A running query with the same name prevents this. Beyond 1,000 ended queries, the sums of the query that ended
+        first are deleted.
         """
         with self._lock:
             name = self._names.pop(query_id, None)
@@ -114,8 +114,7 @@ class OtlpSender:
             log.warning("metrics may not have been sent: %r", error)
 
     def _register_metrics(self) -> Histogram:
-        """Register a callback for each metric of `QueryMetrics`; return the histogram of latencies, which has no
-        callback.
+        """Register a callback for each metric of `QueryMetrics` but the latencies, and return their histogram.
 
         `add` records latencies in the histogram.
         """

@@ -75,8 +75,7 @@ def _families(queries: Mapping[str, _Query]) -> Iterator[Metric]:
 
 
 _Figures = Callable[[_Query], Mapping[tuple[str, ...], float | None]]
-"""Function that returns the values of one metric for a query, by the values of the labels after `query`; None: unknown.
-"""
+"""Function that returns a query's values of one metric, by the values of the labels after `query`; None: unknown."""
 _COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
 _FAMILIES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, tuple[str, ...], _Figures], ...] = (
     (_COUNTER, "rows", "Rows that were read.", (), lambda query: {(): query.rows}),

@@ -1,4 +1,4 @@
-"""Limit of a replay to offsets that the streaming query that writes the same table has landed already.
+"""Limit of a replay to offsets that a streaming query, which writes the same table, has landed already.
 
 A query's checkpoint shows up to which offset of each partition its table has the rows. If a replay went further, the
 query would land the same rows again. A table to which the query could not write is parked: it has all rows only up to

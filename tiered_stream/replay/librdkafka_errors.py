@@ -1,5 +1,4 @@
-"""Handling of librdkafka's errors: temporary errors are retried, and others become errors of this package with advice.
-"""
+"""Handling of librdkafka's errors: temporary errors are retried, others become errors of this package with advice."""
 
 from __future__ import annotations
 

@@ -49,8 +49,7 @@ class ReplayArguments:
         return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LENGTH]
 
     def difference(self, other: ReplayArguments) -> str | None:
-        """Return a text about the first argument that differs in `other`, with both values; None: no argument differs.
-        """
+        """Return a text about the first argument that differs in `other`, with both values; None: none differs."""
         for name, ours in asdict(self).items():
             theirs = getattr(other, name)
             if ours != theirs:

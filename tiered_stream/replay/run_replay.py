@@ -1,4 +1,7 @@
-"""`replay`: copy the records of topics between two times to a target, each record once, with stop and resume."""
+"""Function `replay`, which copies the records of topics between two times to a target, each record once.
+
+A replay that was stopped can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -92,15 +95,15 @@ def replay(
         name: the replay's name; None: a name is derived from the arguments.
         checkpoint: the replay's checkpoint folder. The default is `_checkpoints/replay-NAME` in the folder of the table
             or of the Parquet files; for a topic it must be given.
-        exact: copy the records whose timestamps are between the times, and no others, also records behind the first
-            record at or after `to_time`.
+        exact: copy all records whose timestamps are between the times, and no others, even if timestamps are not
+            ascending.
         replace: remove the table's rows of the same offsets in the commit that adds the replay's rows.
         query_checkpoint: the checkpoint of the query that continuously lands in the same table. The replay leaves out
             offsets that this query has not landed yet, because they would be in the table twice.
         lane: lane for a table: `direct`, `spark`, or `auto`.
         tasks: maximum number of parallel tasks; None: as many as Spark runs.
-        max_bytes_per_second: maximum bytes per second that all tasks fetch together, and also the maximum that they
-            write together.
+        max_bytes_per_second: maximum bytes per second that all tasks together fetch, and also the maximum that they
+            write.
 
     Raises:
         ConfigurationError: an argument or option is wrong, or the table does not fit; nothing was written.
@@ -242,7 +245,9 @@ def plan_replay(
 
 
 def _with_topic_settings(planned: Replay) -> Replay:
-    """Return the replay with its topics' settings (`ingest.topic.*`) applied; unchanged if its target is not a table.
+    """Return the replay with its topics' settings (`ingest.topic.*`) applied, if its target is a table.
+
+    Otherwise return it unchanged.
     """
     if not planned.verifiable:
         return planned

@@ -122,7 +122,10 @@ def _for_all(writes: TopicWrites, sources: Collection[Source], use: Callable[[Po
 
 
 def lost_positions(writes: TopicWrites, sources: Collection[Source]) -> DataLossError:
-    """Return the error for a replay that has begun, but whose positions of these partitions the target's cluster lacks.
+    """Return the error for a replay that has begun, but whose positions are missing in the target's cluster.
+
+    Args:
+        sources: source partitions without a position.
     """
     return DataLossError(
         f"the target's cluster no longer has the committed offsets of {writes.replay} for {listed(sources)} (see its "

@@ -32,7 +32,7 @@ Bounds = tuple[int, int]
 
 
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
-    """Return the topics, partitions, offsets and timestamps that rows can have which pass all filters."""
+    """Return the topics, partitions, offsets and timestamps that a row may have if it passes all filters."""
     return reduce(Pruning.__and__, map(_pruning, filters), Pruning())
 
 
@@ -54,8 +54,7 @@ def _pruning(pushed: Filter) -> Pruning:
 
 
 def _topics(pushed: Filter) -> frozenset[str] | None:
-    """Return the topics that a filter on `topic` allows; None: any topic, because the form of the filter is not known.
-    """
+    """Return the topics that a filter on `topic` allows; None: any topic, because its form is not known."""
     match pushed:
         case EqualTo(value=str(topic)) | EqualNullSafe(value=str(topic)):
             return frozenset([topic])

@@ -1,4 +1,4 @@
-"""`report_queries`: report a session's micro-batches as lines of text or JSON, to Prometheus, and to OpenTelemetry."""
+"""Function `report_queries`, which reports a session's micro-batches as lines, to Prometheus, and to OpenTelemetry."""
 
 from __future__ import annotations
 

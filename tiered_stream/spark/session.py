@@ -29,11 +29,10 @@ TASKS_PYTHON = "spark.sql.execution.pyspark.python"
 and takes precedence over `pythonExec`.
 """
 FORK_SERVER = "spark.tiered_stream.fork.server.enabled"
-"""Setting that turns the fork server on or off. If it is `false`, each Python process on the driver does all imports
-itself.
+"""Setting that turns the fork server on or off. If it is `false`, each Python process on the driver does all imports.
 """
 ENVIRONMENT = "environment"
-"""Folder name (after `#` in `--archives`) by which any archive counts as a packed environment, whatever its file name.
+"""Folder name (after `#` in `--archives`) by which an archive counts as a packed environment, whatever its file name.
 """
 ARCHIVE = "tiered-stream-"
 _EXECUTOR_ENV, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"

@@ -235,7 +235,7 @@ class _OpenedStream:
     planner: StreamPlanner
     batch_log: BatchLog
     group: GroupFollower | None
-    """Consumer group to which the query's offsets are committed; None: the options name no group."""
+    """Follower that commits the query's offsets to a consumer group; None: the options name no group."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -300,7 +300,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def batch_log(self) -> tuple[str, ...]:
-        """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple; empty before planning begins.
+        """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple.
+
+        The tuple is empty before planning begins.
         """
         return () if self._opened is None else (self._opened.batch_log.address,)
 

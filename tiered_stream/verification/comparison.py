@@ -93,8 +93,8 @@ class Sides:
     def table_sums(self, scope: Scope) -> DataFrame:
         """Return the table's sums of row hashes by bucket, with the bucket's `lowest` and `highest` offset.
 
-        If the scope's ranges depend on the table (`needs_table`), the sums also have the rows outside of the scope's
-        bounds, with null as their bucket.
+        Rows outside of the scope's bounds are summed with null as their bucket. The sums have all of these rows only if
+        the scope's ranges depend on the table (`needs_table`).
         """
         bounds = scope.table_bounds()
         condition = _within_topics(bounds) if scope.needs_table else within(bounds)
@@ -325,8 +325,7 @@ def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
 
 
 def _window(column: str) -> str:
-    """Return an SQL expression: null if a column is equal in topic and table, else its sizes and first differing block.
-    """
+    """Return an SQL expression: null if topic and table have equal values, else sizes and the first differing block."""
     ours, theirs = f"topic_{column}", f"table_{column}"
     longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
     topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))

@@ -158,8 +158,7 @@ class Scope:
 
     @property
     def needs_table(self) -> bool:
-        """Return True if the ranges to compare depend on the table's offsets, because a start or an end is not given.
-        """
+        """Return True if the ranges to compare depend on the table's offsets: a start or an end is not given."""
         return not (self.has_start and self.has_end)
 
     def compared(self, table: Ranges) -> dict[TopicPartition, OffsetRange]:

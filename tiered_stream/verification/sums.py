@@ -16,7 +16,7 @@ from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, num
 from tiered_stream.verification.hashing import Hashing
 
 MAX_WAITING = 65_536
-"""Number of sums from which on they are sent to the JVM in one batch. A bucket with few records gives a sum, too."""
+"""Minimum number of sums in a batch for the JVM, except the last. In a log with many gaps, a sum is over few rows."""
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:

@@ -66,7 +66,8 @@ class PartitionReport:
     `log` are the offsets that the topic has now, and `offsets` the compared offsets among them. `topic_records` and
     `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
     `offsets`. `differing` is the range from the first to the last bucket of 65,536 offsets that differs; None: none
-    differs. `first` is the first difference; None: none was found when the rows were read again.
+    differs. `first` is the first difference. It is None if the partition is equal, or if nothing differed when the rows
+    were read again.
     """
 
     partition: TopicPartition

@@ -87,8 +87,7 @@ def verify(
 
 
 def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
-    """Return the topics to compare; for `subscribePattern`, only matching topics that have `ingest.topic.*` settings.
-    """
+    """Return the topics to compare; for `subscribePattern`, only matching topics with `ingest.topic.*` settings."""
     if ranges is not None:
         return {partition.topic for partition in ranges}
     subscription = parse_subscription(options)
@@ -117,8 +116,7 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
-    """Compare the topics' sums with the table's sums; return the results, and the topics' offset ranges, by partition.
-    """
+    """Compare the topics' sums with the table's sums; return results and the topics' offset ranges by partition."""
     table = sides.table_sums(scope)
     if scope.needs_table:
         table.persist()  # the few sums are needed twice, but the table is read only once

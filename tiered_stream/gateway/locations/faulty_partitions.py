@@ -55,7 +55,7 @@ class FaultyPartitions:
     def record(self, tried: Collection[TopicPartition], faults: Mapping[TopicPartition, TieredStreamError]) -> None:
         """Record a lookup of the partitions in `tried`: drop their old errors, and add the errors in `faults`.
 
-        A warning is logged if partitions without an error before have one now.
+        A warning is logged if a partition has an error that had none before.
         """
         with self._lock:
             new = faults.keys() - self._faults.keys()

@@ -60,8 +60,7 @@ class _CachedResponse:
     count: int
 
     def fits(self, visible: Visible, budget: _Budget) -> bool:
-        """Return whether the response is valid for the partition's `visible` segments, and within the budget's limits.
-        """
+        """Return whether the response is valid for the `visible` segments, and within the limits of the budget."""
         if not visible or visible[-1] is not self.newest:
             return False
         return self.count <= budget.segments and len(self.response.segments or b"") <= budget.bytes
@@ -285,8 +284,7 @@ class LocationResponses:
     def _entries(
         self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget
     ) -> list[RemoteLogSegmentLocation]:
-        """Return the location of the offsets `part` of a segment, or several locations that cover only its first
-        offsets.
+        """Return the location of the offsets `part`, or several locations that cover only its first offsets.
 
         There are several locations if the request has `part_bytes` and the segment's bytes exceed it by more than half.
         If the request asks for offsets only, the location has no bytes and no URL.

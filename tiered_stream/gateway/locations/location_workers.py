@@ -90,7 +90,7 @@ class LocationWorkers:
     async def _run(self, work: Callable[[], T], size: int, recent_work: RecentWork) -> T:
         """Call `work` in a thread, and return its result.
 
-        From 64 KiB on, messages share one thread. Work on a smaller message waits for the client's turn, and its CPU
+        Messages of 64 KiB or more share one thread. Work on a smaller message waits for the client's turn, and its CPU
         seconds are added to `recent_work`.
 
         Args:

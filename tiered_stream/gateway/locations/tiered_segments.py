@@ -154,9 +154,12 @@ class TieredSegments:
         return {partition: view.visible for partition, view in views.items() if view.topic_id == partitions[partition]}
 
     def _refresh(self, partitions: Mapping[TopicPartition, UUID]) -> None:
-        """Look up the segments of the `partitions` (topic ids by partition) that were last looked up too long ago.
+        """Look up the segments of partitions whose last lookup is older than `fresh_seconds` or had another topic id.
 
         Wait for partitions that other threads are looking up. Silent partitions are left to a background thread.
+
+        Args:
+            partitions: topic ids by partition.
         """
         refreshed: Future[None] = Future()
         silent = self._faulty.silent_among(partitions)

@@ -65,7 +65,8 @@ class Turns:
     async def turn(self, recent_work: RecentWork) -> AsyncIterator[None]:
         """Wait for a turn, which lasts until the context ends.
 
-        The least `recent_work` is served first. The caller adds the CPU seconds of the turn to `recent_work`.
+        The client with the least recent work gets the next free turn. The caller adds the turn's CPU seconds to
+        `recent_work`.
         """
         seconds = recent_work.seconds()
         heavy = seconds > _HEAVY_SECONDS

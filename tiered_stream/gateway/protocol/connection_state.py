@@ -114,10 +114,7 @@ class ConnectionState:
         return content
 
     def topics_to_probe(self, request: LocationRequest) -> set[UUID]:
-        """Return the ids of the request's topics of which it is not known yet that the client may READ them.
-
-        Brokers' responses show it (see `record_topics`).
-        """
+        """Return the ids of the request's topics that no response has shown to be readable for the client."""
         return request.topics() - self._readable
 
     def may_read(self, request: LocationRequest) -> list[TopicIdPartition]:

@@ -113,5 +113,5 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
 
 
 def _part_bytes(requested: int) -> int:
-    """Return the part size for a requested one, from 64 KiB to 2 GiB; 0: the client does not want segments cut."""
+    """Return `requested` limited to the range from 64 KiB to 2 GiB; 0 (segments are not cut) if it is not positive."""
     return min(max(requested, MIN_PART_BYTES), MAX_PART_BYTES) if requested > 0 else 0

@@ -29,9 +29,7 @@ from tiered_stream.gateway.protocol.reader_apis import (
 
 _WITHOUT_ADDRESSES = {FETCH: 15}
 _OLDEST_SERVED = {SASL_HANDSHAKE: 1}
-"""Oldest version that the gateway passes on, by API. After SaslHandshake version 0, a login has no Kafka request
-headers.
-"""
+"""Oldest version that is passed on, by API. After SaslHandshake version 0, a login has no Kafka request headers."""
 NEWEST_VERSIONS = {
     **_WITHOUT_ADDRESSES,
     API_VERSIONS: 4,

@@ -13,9 +13,7 @@ from tiered_stream.gateway.sockets.listener import Listener
 log = logging.getLogger(__name__)
 
 Serve = Callable[[int, int], Awaitable[Listener]]
-"""Function that listens on a port for clients of a broker: (node id, port) to listener. It raises OSError if the port
-is taken.
-"""
+"""Function from node id and port to a listener for that broker's clients. It raises OSError if the port is taken."""
 
 
 class BrokerPorts:

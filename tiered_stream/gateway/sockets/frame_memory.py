@@ -54,7 +54,7 @@ class FrameMemory:
     async def reserve(self, connection: asyncio.Future[None], size: int, moving: int = 0) -> AsyncIterator[Reservation]:
         """Wait until `size` bytes are reserved for a frame, and release them when the context ends.
 
-        Up to 64 KiB are not counted, so they need no wait.
+        A frame of up to 64 KiB is not counted, and does not wait.
 
         Args:
             connection: future of the connection; it gets a MemoryShortError if the connection must end.

@@ -142,8 +142,7 @@ class Relay:
             await self._locate(head, content, needed)
 
     async def _pass_on(self, head: RequestHead, content: bytes, size: int, *, reserved: bool = False) -> None:
-        """Pass on a request of `size` bytes that begins with `content`; its other bytes are copied from the client's
-        stream.
+        """Pass on a request of `size` bytes: `content`, and then the rest, which is still in the client's stream.
 
         Args:
             reserved: True if memory for `content` is reserved.
