@@ -1,8 +1,8 @@
-"""All errors that this package raises on purpose, in one class tree.
+"""Classes of the errors that this package raises on purpose, in one class tree.
 
 A message says what is wrong, the value (never a secret), and what to do. `retriable` is true if the same call may
 succeed when it is repeated without any change by the user. The paragraph "Fix" in a class's docstring says what a user
-can do; `tests/docs/error_pages.py` makes a page of the documentation from each class. Code that calls a library maps
+can do. `tests/docs/error_pages.py` makes a page of the documentation from each class. Code that calls a library maps
 the library's errors to these errors with `raise ... from error`.
 """
 
@@ -45,22 +45,22 @@ class TopicRecreatedError(DataLossError):
 
 
 class CorruptDataError(TieredStreamError):
-    """Bytes of a log segment, an index, a manifest or a Fetch response are malformed.
+    """Data from the storage or from a broker is malformed, such as a log segment, an index, a manifest or a response.
 
-    Fix: Compare the storage with the brokers by `tiered-stream verify --storage`. Restore the object that the
-    message names, or read what the brokers still have with `remote.log.locator=none`.
+    Fix: Compare the storage with the brokers by `tiered-stream verify --storage`. Restore the object that the message
+    names, or read what the brokers still have with `remote.log.locator=none`.
     """
 
 
 class UnsupportedDataError(TieredStreamError):
-    """Well-formed data that this version cannot read.
+    """Data is well-formed, but this version of the package cannot read it.
 
     Fix: Update this package, or leave out the topic that the message names.
     """
 
 
 class UndecodableRecordError(TieredStreamError):
-    """A key or a value cannot be decoded, or the table rejects its row, and `ingest.onDecodeError` is `fail`.
+    """A record's key or value cannot be decoded, or the table rejects the row, and `ingest.onDecodeError` is `fail`.
 
     Fix: Correct the schema, or keep the records apart with `ingest.onDecodeError=deadLetter` and
     `ingest.deadLetterTable`.
@@ -76,9 +76,10 @@ class DataLimitError(UnsupportedDataError):
 
 @contextmanager
 def naming(what: object) -> Iterator[None]:
-    """Prefix errors about corrupt or unsupported data with the data's name.
+    """Put the data's name before the message of a CorruptDataError or UnsupportedDataError raised in the block.
 
-    `what` is the name, or a function that returns the name and is called only if there is an error.
+    The class of the error stays. Other errors pass unchanged. `what` is the name, or a function that returns the name
+    and is called only if there is an error.
     """
     try:
         yield
@@ -89,10 +90,9 @@ def naming(what: object) -> Iterator[None]:
 class StorageError(TieredStreamError):
     """A request to the remote storage failed. The message names the object.
 
-    `fallback_reason` is the label in the metrics for why the broker is read instead.
+    `fallback_reason` is the error's label in the metrics if the broker is read instead of the storage.
 
-    Fix: Read the reason in the message, and run `tiered-stream doctor`, which checks credentials, bucket and
-    segments.
+    Fix: Read the reason in the message, and run `tiered-stream doctor`, which checks credentials, bucket and segments.
     """
 
     fallback_reason = "other"
@@ -135,7 +135,7 @@ class StorageFormatError(StorageError):
 
 
 class SignedLocationError(StorageError):
-    """A signed location is not a URL, or its host is not allowed by `remote.signed.location.hosts`.
+    """The signed location of a segment is not a URL, or `remote.signed.location.hosts` does not allow its host.
 
     Fix: If the host is your storage, add it to `remote.signed.location.hosts`.
     """
@@ -144,7 +144,7 @@ class SignedLocationError(StorageError):
 
 
 class StorageUnavailableError(StorageError):
-    """The storage could not be reached, or asked to slow down, after all retries.
+    """After all retries, the storage still could not be reached, or still asked to slow down.
 
     Fix: Start again. If the storage asks to slow down, lower `remote.fetch.requests.in.flight`.
     """
@@ -219,7 +219,7 @@ class BrokerUnavailableError(BrokerError):
 
 
 class FetchTimeoutError(BrokerUnavailableError, TimeoutError):
-    """No record came within `kafkaConsumer.pollTimeoutMs`, though the log continues (Spark: `TimeoutException`).
+    """No record came within `kafkaConsumer.pollTimeoutMs`, though the log has more offsets (Spark: `TimeoutException`).
 
     Fix: Look at the partition's leader, or raise `kafkaConsumer.pollTimeoutMs`.
     """

@@ -1,4 +1,4 @@
-"""Limits on the size of untrusted data that is read, each with the option that raises the limit."""
+"""Limits on the size of the data that is read, which is not trusted. Each limit names the option that sets it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ class Limit:
     maximum: int
 
     def check(self, number: int, what: str) -> None:
-        """Raise DataLimitError if `number` is above the limit; `what` says in the message what the number counts."""
+        """Raise DataLimitError if `number` exceeds `maximum`. In the message, `what` says what `number` counts."""
         if number > self.maximum:
             raise self.exceeded(f"{what}: {number}")
 
     def exceeded(self, what: str) -> DataLimitError:
-        """Return the error for data above the limit; `what` names the data, and the message names the option."""
+        """Return the error for data above the limit.
+
+        `what` is the start of the message: it names the data and its size. The message also names the limit and the
+        option.
+        """
         return DataLimitError(
             f"{what}, more than the {self.maximum} that the option {self.option} allows; raise it to read this"
         )

@@ -18,7 +18,7 @@ STORAGE_FORMAT = "ApacheKafkaV1"
 """Name in KIP-1248 of the storage format in which Kafka itself writes segments."""
 
 ASSUMED_RECORD_BYTES = 256
-"""Assumed bytes per record of a split that is read from a broker, whose real size is not known beforehand."""
+"""Assumed size of a record in bytes, for splits that are read from a broker, which does not report sizes beforehand."""
 
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -26,8 +26,8 @@ _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 class TopicPartition(NamedTuple):
     """One partition of one topic.
 
-    It is a tuple, because it is the key of nearly all dictionaries of a planner, and tuples are hashed and compared
-    faster than dataclasses, whose hashing and comparing is Python code.
+    A tuple, because planners use it as the key of most dictionaries. Python hashes and compares tuples faster than
+    dataclasses.
     """
 
     topic: str
@@ -80,7 +80,7 @@ class OffsetRange(_Range):
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer(Generic[K, V]):
-    """Result for several keys, such as partitions: values in `found` by key, and errors in `faults` by key.
+    """Result for several keys, such as partitions. `found` has values by key, and `faults` has errors by key.
 
     An error of one key does not hide the values of the other keys.
     """
@@ -131,7 +131,7 @@ def uuid_from_text(text: str) -> UUID:
 
 
 class AbortedTransaction(NamedTuple):
-    """Aborted transaction of one producer: its records from `first_offset` to `last_offset` (the marker) are void."""
+    """Aborted transaction of one producer, from its first record to its abort marker, whose offset is `last_offset`."""
 
     producer_id: int
     first_offset: int
@@ -161,8 +161,9 @@ class RemoteLogSegment:
     """One segment in remote storage whose copy is finished (KIP-405: `RemoteLogSegmentMetadata`).
 
     `end_offset` is the last offset in the segment, inclusive, as in Kafka. `size` is the number of bytes of the log as
-    the broker wrote it, before any compression or encryption by the storage plugin. `max_timestamp` is in milliseconds,
-    -1 if unknown. `custom_metadata` belongs to the storage plugin and is opaque here.
+    the broker wrote it, before any compression or encryption by the storage plugin. `max_timestamp` is in milliseconds;
+    -1: unknown. `custom_metadata` are bytes that the storage plugin wrote and that only its fetcher reads; None: there
+    are none.
     """
 
     topic_partition: TopicPartition
@@ -189,9 +190,9 @@ class SegmentLocation:
     """Part of a segment that holds `offsets`; a record batch belongs to the part if the batch begins in `bytes`.
 
     `aborted_transactions` are the aborted transactions that overlap `offsets`; only read_committed needs them.
-    `signed_url` is a credential, so no repr shows it. `storage_format` is KIP-1248's name for the format of the object.
-    `following` is the lowest and the highest possible offset after the last batch that begins in `bytes`; None if it is
-    unknown.
+    `signed_url` is a URL with a signature that grants access to the object. It is a credential, so no repr shows it.
+    `storage_format` is KIP-1248's name for the format of the object. `following` bounds the offset after the last batch
+    that begins in `bytes`: the lowest and the highest possible value. None: that offset is unknown.
     """
 
     segment: RemoteLogSegment
@@ -214,7 +215,10 @@ def touching(transactions: Sequence[AbortedTransaction], start: int, end: int) -
 
 
 def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterator[SegmentLocation]:
-    """Yield each location cut to the offset range; locations without offsets in the range are left out."""
+    """Yield each location with its `offsets` cut to the range; leave out locations without offsets in the range.
+
+    The `bytes` of a location are not cut.
+    """
     for location in locations:
         common = offsets.intersect(location.offsets)
         if common is location.offsets:
@@ -224,7 +228,12 @@ def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterat
 
 
 def merged(before: SegmentLocation, after: SegmentLocation) -> SegmentLocation | None:
-    """Merge two adjacent locations into one if they are parts of one segment whose bytes meet or overlap; else None."""
+    """Return one location in place of two adjacent ones, or None if they cannot be merged.
+
+    They can be merged if both are of the same segment, the offsets of `after` start where the offsets of `before` end,
+    and their byte ranges meet or overlap. The result has the signed URL, the storage format and the `following` of
+    `after`.
+    """
     if before.segment.segment_id != after.segment.segment_id or before.offsets.end != after.offsets.start:
         return None
     if not before.bytes.start <= after.bytes.start <= before.bytes.end <= after.bytes.end:
@@ -241,8 +250,8 @@ def merged(before: SegmentLocation, after: SegmentLocation) -> SegmentLocation |
 class Split:
     """Offsets of one partition that one task reads, from the segments that hold all of them or from the broker.
 
-    `locations` are in offset order and together hold `offsets`; if there are none, the broker is read. With a
-    `topic_id`, a new topic with the same name is not read. A split is small and picklable.
+    `locations` are in offset order and together hold `offsets`; empty: the broker is read. If `topic_id` is given,
+    records of another topic with the same name are not read. A split is small and picklable.
     """
 
     topic_partition: TopicPartition
@@ -261,5 +270,5 @@ class Split:
 
     @property
     def storage_bytes(self) -> int:
-        """Number of bytes of the log that this split reads from storage."""
+        """Number of bytes of the log that this split reads from storage; 0 if it is read from a broker."""
         return sum(len(location.bytes) for location in self.locations)

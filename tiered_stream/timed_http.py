@@ -30,9 +30,14 @@ def timed_pools(
 ) -> urllib3.PoolManager:
     """Return a pool of HTTP connections on which each response must end within `response_seconds`; nothing is retried.
 
-    A response that takes longer raises urllib3's ReadTimeoutError. `tls` is modified so that it makes timed sockets.
-    If `tls` is None, https is not supported, because loading the certificate authorities takes 0.1 s of a core. `now`
-    is a clock in seconds.
+    The time starts when the request has been sent. A response that takes longer raises urllib3's ReadTimeoutError.
+
+    Args:
+        connect_seconds: the time limit of making a connection.
+        tls: the context for https, which is changed: its sockets become `TimedTlsSocket`s. None: https is not
+            supported, because loading the certificate authorities takes 0.1 s of a core.
+        headers: headers of each request.
+        now: a clock in seconds.
     """
     timeout = urllib3.Timeout(connect=connect_seconds, read=response_seconds)
     pools = urllib3.PoolManager(headers=headers, retries=False, ssl_context=tls, timeout=timeout)
@@ -49,11 +54,11 @@ def timed_pools(
 
 
 def read_response(response: urllib3.BaseHTTPResponse, max_bytes: int) -> bytes:
-    """Read the whole body of an HTTP response that was not read yet.
+    """Read the whole body of an HTTP response, of which nothing was read yet, and return it.
 
     Raises:
         ValueError: the body has more than `max_bytes` bytes.
-        HTTPError: the response breaks off.
+        HTTPError: the response breaks off (urllib3's class).
     """
     content = bytearray()
     while chunk := response.read1(_CHUNK_BYTES):
@@ -64,7 +69,7 @@ def read_response(response: urllib3.BaseHTTPResponse, max_bytes: int) -> bytes:
 
 
 def untrusted_certificate(error: Exception) -> ssl.SSLCertVerificationError | None:
-    """Return the certificate error that caused urllib3's error; None if the cause is another one."""
+    """Return the certificate error that caused urllib3's `error`; None: something else caused it."""
     causes = (error, *error.args, error.__cause__, error.__context__)
     return next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
 
@@ -77,10 +82,10 @@ def system_tls() -> ssl.SSLContext:
 
 
 class TimedSocket(socket.socket):
-    """Socket that receives until `time_left` is 0, whatever its own timeout is, and then raises TimeoutError."""
+    """Socket that raises TimeoutError when it receives after `time_left` has come to 0, whatever its own timeout is."""
 
     time_left: Callable[[], float] = staticmethod(lambda: inf)
-    """Function that returns the remaining time in seconds."""
+    """Function that returns the remaining time in seconds. By default the time is not limited."""
 
     def recv_into(self, *args: Any) -> int:
         left = self.time_left()
@@ -97,7 +102,10 @@ class TimedTlsSocket(TimedSocket, ssl.SSLSocket):
 
 
 def timed(sock: socket.socket, time_left: Callable[[], float] | None = None) -> TimedSocket:
-    """Return a `TimedSocket` that takes over the connection of `sock`; `sock` is detached and no longer usable."""
+    """Return a `TimedSocket` that takes over the connection of `sock`; `sock` is detached and no longer usable.
+
+    `time_left` None: the time is not limited. The timeout of `sock` stays.
+    """
     timeout = sock.gettimeout()
     timed_socket = TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
     timed_socket.settimeout(timeout)

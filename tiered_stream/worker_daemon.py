@@ -1,11 +1,11 @@
-"""Daemon of Python workers with all imports done: `spark.python.daemon.module=tiered_stream.worker_daemon`.
+"""Daemon that forks Spark's Python workers and has all their imports done.
 
-Spark forks the Python workers of an executor from one daemon that has imported almost nothing, and ends a worker that
-was idle for a minute. So each worker imports pyarrow, numba, boto3 and this package again, and loads the compiled
-kernels. This daemon does so once for all workers. Workers of other queries are forked from it too.
+It is set by `spark.python.daemon.module=tiered_stream.worker_daemon`. Spark forks the Python workers of an executor
+from one daemon, and ends a worker that was idle for a minute. Spark's own daemon has imported almost nothing. So each
+worker imports pyarrow, numba, boto3 and this package again, and loads the compiled kernels. This daemon imports and
+loads them once for all workers. Workers of other queries are forked from it too.
 
-Spark's own daemon imports nothing, because a fork does not inherit threads. If an import here starts a thread, Spark's
-own daemon replaces this one.
+A fork does not inherit threads. If an import here starts a thread, Spark's own daemon replaces this one.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ def import_ahead() -> None:
 
 
 def main() -> None:
-    """Import ahead, then run Spark's own daemon loop with the arguments that Spark has passed."""
+    """Call `import_ahead`, then run Spark's own daemon loop with the arguments that Spark has passed.
+
+    If an import fails or starts a thread, Spark's own daemon replaces this process.
+    """
     share_heap_with_arrow()  # before a library's thread gets its own heap, which each worker would keep
     try:
         import_ahead()
         reason = None if may_fork() else "what was imported has started threads"
-    except Exception as error:  # noqa: BLE001 - workers do without, and tell what is wrong better
+    except Exception as error:  # noqa: BLE001 - workers then import for themselves, and report a fault better
         reason = str(error)
     if reason is not None:
         log.warning("workers import for themselves: %s", reason)

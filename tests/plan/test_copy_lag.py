@@ -34,7 +34,7 @@ def test_segments_wait_until_they_are_old_or_much_is_behind_them(
 ) -> None:
     lag = copy_lag({**OF_4_4, **given})
     assert lag is not None
-    assert (lag.ms, lag.bytes, lag.is_for_ever) == (ms, size, ms is None and size is None)
+    assert (lag.ms, lag.bytes, lag.is_unbounded) == (ms, size, ms is None and size is None)
 
 
 @pytest.mark.parametrize(

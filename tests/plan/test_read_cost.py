@@ -13,7 +13,7 @@ from tiered_stream.inspection.read_plan import cost_of
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET, Prices, ReadCost, from_brokers, render_cost
+from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET, Prices, ReadCost, broker_read_lines, render_cost
 from tiered_stream.plan.splits import plan_splits
 
 SLOW, QUICK = TopicPartition("slow", 0), TopicPartition("quick", 0)
@@ -51,4 +51,4 @@ def test_how_much_comes_from_brokers_is_said_with_the_settings_that_keep_it_ther
 
 
 def test_nothing_is_said_where_nothing_comes_from_brokers() -> None:
-    assert from_brokers([]) == []
+    assert broker_read_lines([]) == []

@@ -271,6 +271,18 @@ def test_a_server_that_has_ended_is_not_started_again(monkeypatch: pytest.Monkey
     assert forked_python(given, tasks=False) is None
 
 
+def test_a_server_whose_socket_was_removed_is_followed_by_another(tmp_path: Path) -> None:
+    given = {**GIVEN, "PYTHONHASHSEED": "7"}
+    before = forked_python(given, tasks=False)
+    served = forked_python_module._served
+    assert before is not None and served is not None
+    remove_folder(served)
+    again = forked_python(given, tasks=False)
+    assert again not in (None, before)
+    run = [before, "-c", "print('it goes on')"]  # a query that was started before has the former program
+    assert subprocess.check_output(run, env=environment(), stderr=subprocess.DEVNULL, text=True) == "it goes on\n"
+
+
 def test_where_a_socket_has_no_place_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ("long" * 30)).mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))

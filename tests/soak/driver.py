@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -119,11 +120,12 @@ class Queries:
     def _strike(self, *, kill: bool) -> None:
         """Delete the fork server's folder, or kill the server."""
         for pid in family(os.getpid()):
-            words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
-            if any(word.endswith(b"fork_server") for word in words):
-                if kill:
-                    os.kill(pid, signal.SIGKILL)
-                shutil.rmtree(os.fsdecode(words[words.index(b"-m") + 3]), ignore_errors=True)
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+                if any(word.endswith(b"fork_server") for word in words):
+                    if kill:
+                        os.kill(pid, signal.SIGKILL)
+                    shutil.rmtree(os.fsdecode(words[words.index(b"-m") + 3]), ignore_errors=True)
 
     def _session(self) -> SparkSession:
         # All of the heap is there from the start: what else the JVM takes is seen then.

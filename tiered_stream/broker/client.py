@@ -1,4 +1,4 @@
-"""The broker client: metadata, and requests to any broker or to partition leaders, retried until a deadline."""
+"""Client of one Kafka cluster: metadata, and requests to any broker or to given brokers, retried until a deadline."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _UNKNOWN_TOPIC_GRACE_MS = 1_000  # not every broker knows a new topic at once
 class BrokerClient(AbstractContextManager["BrokerClient"]):
     """Client of one Kafka cluster. Safe to share between threads; connects at the first request.
 
-    `properties` are Kafka's client properties without the `kafka.` prefix. Every call ends within
-    `default.api.timeout.ms`; its errors are those of `tiered_stream.errors`.
+    `properties` are Kafka's client properties, by name without the `kafka.` prefix. A call ends within
+    `default.api.timeout.ms`, unless its caller gives a deadline. Calls raise the errors of `tiered_stream.errors`.
 
     Raises:
         ConfigurationError: a property is missing, malformed or not supported.
@@ -53,7 +53,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         self.cluster_id: str | None = None
         """Cluster id in the last Metadata response; None: no response yet, or the cluster has no id."""
         self.read_replicas: dict[TopicPartition, int] = {}
-        """Replicas to fetch from instead of the leader, as leaders named them (KIP-392). Network thread only."""
+        """Broker ids of the replicas to fetch from, by partition, for partitions whose leader has named one (KIP-392).
+
+        Only the network thread uses it.
+        """
 
     def __repr__(self) -> str:
         return f"BrokerClient({self.config.bootstrap_servers})"
@@ -62,16 +65,18 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         self.close()
 
     def close(self) -> None:
-        """Close all connections; calls under way fail with BrokerUnavailableError."""
+        """Close all connections. Calls that still wait raise BrokerUnavailableError."""
         self._connections.close()
 
     def metadata(self, topics: Collection[str] | None = None) -> dict[str, TopicMetadata]:
-        """Return current metadata of the topics (None: of all that the user may describe). Never creates a topic.
+        """Return current metadata of `topics` (None: of all that the user may describe) by topic. Never create a topic.
+
+        If `topics` is None, topics with an error are left out.
 
         Raises:
             UnknownTopicError: a named topic does not exist.
             BrokerAuthorizationError: the login was refused, or the user is not authorized to describe a named topic.
-            BrokerUnavailableError: no broker responded in time.
+            BrokerUnavailableError: no broker responded in time, or the error of a named topic did not pass in time.
         """
         return self.run(lambda: self.fetch_metadata(topics, self.deadline()))
 
@@ -85,32 +90,39 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return self.run(lambda: self.ask_any(build, self.deadline()))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the coroutine that `work` returns on the network thread, and wait for its result."""
+        """Run the coroutine that `work` returns on the network thread, and wait for its result or error."""
         return self._connections.run(work)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Start the coroutine that `work` returns on the network thread, and return a future of its result at once."""
+        """Start the coroutine that `work` returns on the network thread, and return a future of its result or error."""
         return self._connections.start(work)
 
     # The methods below run on the network thread.
 
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Run the coroutines that `works` return concurrently, and return their results in the order of `works`."""
+        """Run the coroutines that `works` return concurrently, and return their results in the order of `works`.
+
+        Raises: the first error in the order of `works`.
+        """
         return await self._connections.gather(works)
 
     async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
-        """Send a message to one broker once, and return its response. Raises: as `Connections.request`."""
+        """Send `message` to the broker `node_id` once, and return the response. Raises: as `Connections.request`."""
         return await self._connections.request(node_id, message, deadline)
 
     def deadline(self, patience_ms: int | None = None, extra_ms: int = 0) -> Deadline:
-        """Return a deadline `default.api.timeout.ms` from now, or `patience_ms` if that is shorter, plus `extra_ms`."""
+        """Return a deadline from now: the smaller of `default.api.timeout.ms` and `patience_ms`, plus `extra_ms`.
+
+        `patience_ms` None: `default.api.timeout.ms`.
+        """
         timeout_ms = self.config.api_timeout_ms
         return Deadline((timeout_ms if patience_ms is None else min(patience_ms, timeout_ms)) + extra_ms)
 
     async def back_off(self, attempt: int, deadline: Deadline) -> None:
-        """Sleep after a failed attempt, longer after each one, but not beyond `deadline`; `attempt` counts from 0.
+        """Sleep after a failed attempt, but not beyond `deadline`. `attempt` is its number, from 0.
 
-        (Kafka: `ExponentialBackoff` with 20 % jitter.)
+        The sleep takes `retry.backoff.ms`, and twice as long with each attempt, up to `retry.backoff.max.ms`. (Kafka:
+        `ExponentialBackoff` with 20 % jitter.)
         """
         longest = max(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         wait = min(self.config.retry_backoff_ms * 2 ** min(attempt, 16), longest) * random.uniform(0.8, 1.2)
@@ -122,7 +134,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         """Return the leader of each partition, from cached metadata if possible.
 
         New metadata is requested if `refresh` is true, if the cached metadata is older than `metadata.max.age.ms`, or
-        if a partition is unknown, because it may be new.
+        if it lacks a partition, which may be new. A partition may be without a leader (`leader_id` -1).
 
         Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
         """
@@ -143,14 +155,18 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return metadata.topic_id if metadata else NO_TOPIC_ID
 
     def _known_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionMetadata]:
-        """Return cached leaders of the partitions; leave out partitions that are unknown or past the maximum age."""
+        """Return the cached leaders of the partitions that are in metadata not older than `metadata.max.age.ms`."""
         oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
         fresh = {name: topic.partitions for name, (received, topic) in self._topics.items() if received >= oldest}
         leaders = {partition: fresh.get(partition.topic, {}).get(partition.partition) for partition in partitions}
         return {partition: leader for partition, leader in leaders.items() if leader is not None}
 
     def _partition(self, partition: TopicPartition) -> PartitionMetadata:
-        """Return a partition's cached metadata. Raises UnknownTopicError if its topic does not have the partition."""
+        """Return the cached metadata of the partition, whose topic must be in the cache.
+
+        Raises:
+            UnknownTopicError: the topic does not have the partition.
+        """
         leaders = self._topics[partition.topic][1].partitions
         if partition.partition not in leaders:
             raise UnknownTopicError(
@@ -159,7 +175,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return leaders[partition.partition]
 
     async def fetch_metadata(self, topics: Collection[str] | None, deadline: Deadline) -> dict[str, TopicMetadata]:
-        """Return current metadata of the topics (None: of all), and cache it. Runs on the network thread.
+        """Return current metadata of `topics` (None: of all) by topic, and cache it. Runs on the network thread.
+
+        Errors that may pass are retried until `deadline`. A topic that brokers do not know is retried for 1 s. If
+        `topics` is None, topics with an error are left out.
 
         Raises: as `metadata`.
         """
@@ -181,7 +200,13 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             attempt += 1
 
     async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
-        """Do what `ask_any_broker` does, until `deadline`. Runs on the network thread."""
+        """Send a request to one broker after the other until one responds, and return that response.
+
+        Runs on the network thread. At least one attempt is made, and none after `deadline`. `build` returns a new
+        request message for each attempt.
+
+        Raises: as `ask_any_broker`.
+        """
         attempt = 0
         reason: BrokerUnavailableError | None = None
         # Make at least one attempt, because its error is a better reason than that time is up.
@@ -205,7 +230,13 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 def _check_error_codes(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
     """Raise an error if a topic's error code is permanent, or if there is no time left to try again.
 
-    `grace` is the time after which a topic that no broker knows counts as missing.
+    `error_codes` has the codes by topic. `grace` is the deadline for an unknown topic; it is not later than `deadline`,
+    because not every broker knows a new topic at once.
+
+    Raises:
+        UnknownTopicError: `grace` has passed, and brokers do not know a topic.
+        BrokerUnavailableError: `deadline` has passed.
+        BrokerError: another error code is permanent; BrokerAuthorizationError if an ACL is missing.
     """
     missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC_CODE)
     for topic, code in error_codes.items():
@@ -235,6 +266,8 @@ def api_versions(client: BrokerClient) -> Any:
 def supported_feature(client: BrokerClient, name: str) -> int:
     """Return the newest version of the feature `name` on the first broker that responds; 0 if it lacks the feature.
 
+    The version is from the ApiVersions response.
+
     Raises:
         BrokerError: no broker responds.
     """
@@ -246,9 +279,10 @@ _clients: PerProcess[BrokerClient] = PerProcess()
 
 
 def open_client(properties: Mapping[str, str]) -> BrokerClient:
-    """Return the process's client for these properties, so that Spark's Python workers keep their connections.
+    """Return this process's client for these properties, and create it at the first call.
 
-    The caller must not close the client. It closes when nothing refers to it any more.
+    So Spark's Python workers keep their connections from task to task. The caller must not close the client. It closes
+    when nothing refers to it any more.
 
     Raises:
         ConfigurationError: as `BrokerClient`.
@@ -257,10 +291,10 @@ def open_client(properties: Mapping[str, str]) -> BrokerClient:
 
 
 def _close(connections: Connections, opened_by: int) -> None:
-    """Close the connections of a client that nothing refers to any more, except in a forked process.
+    """Close the connections of a client that nothing refers to any more, unless this process is a fork.
 
-    This runs in a new thread: the last reference may have been on the network thread, which cannot wait for its own
-    end.
+    `opened_by` is the id of the process that opened them. A new thread closes them: the last reference may have been on
+    the network thread, which cannot wait for its own end.
     """
     if os.getpid() == opened_by:
         threading.Thread(target=connections.close, name="tiered-stream-close", daemon=True).start()

@@ -1,7 +1,7 @@
 """Check of Kafka's Java client properties, and conversion into kafka-python's settings.
 
-Names, defaults and ranges are those of Kafka's `ConsumerConfig` and `AdminClientConfig`. So properties that a user gave
-to Spark's `kafka` source mean the same here. `property_table` declares each property.
+Names, defaults and ranges are as in Kafka's `ConsumerConfig` and `AdminClientConfig`. So properties that a user gave to
+Spark's `kafka` source mean the same here. `property_table` declares each property.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KAFKA_PYTHON_SETTINGS: dict[str, Option[Any]] = {
     "socket_connection_setup_timeout_ms": kafka.INTEGERS["socket.connection.setup.timeout.ms"],
     "socket_connection_setup_timeout_max_ms": kafka.INTEGERS["socket.connection.setup.timeout.max.ms"],
 }
-"""Properties with a setting of the same meaning in kafka-python, by that setting's name."""
+"""Declarations of the properties that have a setting of the same meaning in kafka-python, by the setting's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +69,18 @@ class BrokerConfig:
 
     @property
     def renewed_login(self) -> RenewedLogin[Any] | None:
-        """Tokens for OAUTHBEARER or credentials for AWS_MSK_IAM; None: logins need nothing that expires."""
+        """Source of tokens (OAUTHBEARER) or credentials (AWS_MSK_IAM) for logins; None: neither mechanism is set."""
         login: RenewedLogin[Any] | None = self.net.get("sasl_oauth_token_provider")
         return login
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Parse and check Kafka client properties, named without the `kafka.` prefix. Warn of names without effect.
+        """Parse and check Kafka's client properties, by name without the `kafka.` prefix.
+
+        Log a warning for each property that is unknown or has no effect.
 
         Raises:
-            ConfigurationError: a value is missing, malformed or not supported.
+            ConfigurationError: a property is missing, malformed or not supported.
         """
         values = ConfigValues(properties)
         kafka.check_names(properties)
@@ -88,10 +90,10 @@ class BrokerConfig:
 
     @classmethod
     def read(cls, values: ConfigValues) -> BrokerConfig:
-        """Parse Kafka client properties without a check of their names.
+        """Parse Kafka's client properties without a check of their names, and without warnings.
 
         Raises:
-            ConfigurationError: a value is missing, malformed or not supported.
+            ConfigurationError: a property is missing, malformed or not supported.
         """
         servers = values.read(spark.BOOTSTRAP_SERVERS)
         if not servers:

@@ -22,7 +22,10 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """Metadata of a topic; partitions by number. `topic_id` is all zeros if brokers have no ids (before Kafka 2.8)."""
+    """Metadata of a topic, with its partitions by number.
+
+    `topic_id` is all zeros if the brokers have no topic ids (before Kafka 2.8).
+    """
 
     topic: str
     topic_id: UUID
@@ -39,7 +42,10 @@ def metadata_request(topics: Collection[str] | None) -> Any:
 
 
 def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
-    """Return metadata by topic from a Metadata response, and error codes by topic for topics with an error."""
+    """Return the topics of a Metadata response in two dictionaries by name.
+
+    The first has the metadata of topics without an error. The second has the error codes of topics with an error.
+    """
     topics: dict[str, TopicMetadata] = {}
     error_codes: dict[str, int] = {}
     for topic in response.topics or ():

@@ -24,11 +24,14 @@ from tiered_stream.process.logs import muted
 T = TypeVar("T")
 
 _LOGIN_POLL_SECONDS = 0.02
-"""Time between two checks of the network thread whether another thread has got a login's token."""
+"""Seconds between two checks of the network thread for a token or credentials, which another thread obtains."""
 
 
 class Deadline:
-    """Point in time that is `timeout_ms` from now. `option` names the option that sets the timeout, for errors."""
+    """Point in time that is `timeout_ms` after the creation of the object.
+
+    `option` names the option that sets the timeout, for errors.
+    """
 
     def __init__(self, timeout_ms: int, option: str = "kafka.default.api.timeout.ms") -> None:
         self.timeout_ms = timeout_ms
@@ -55,7 +58,7 @@ class _QuietSelector(NetworkSelector):  # type: ignore[misc]
 class Connections:
     """Connections to one cluster's brokers, by node id.
 
-    Bootstrap servers have node ids of their own, which count until a Metadata response names the brokers.
+    A bootstrap server has a separate node id, also if it is a broker whose node id is known.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -66,15 +69,17 @@ class Connections:
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
         self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
-        """Lock around the check of `_closed` and the hand-over of work: a loop that has ended would never run it."""
+        """Lock for the check of `_closed` and the hand-over of work, because an ended loop never runs the work."""
         self._last_fault: dict[Any, str] = {}  # by node; removed when a request to the node succeeds
         self._net.start()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Start the coroutine that `work` returns on the network thread, and return a future of its result or error.
 
+        If the client is closed first, the error is BrokerUnavailableError.
+
         Raises:
-            BrokerUnavailableError: the client was closed.
+            BrokerUnavailableError: the client was closed already.
         """
         with self._closing:
             if self._closed:
@@ -89,25 +94,28 @@ class Connections:
         return future
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the coroutine that `work` returns on the network thread, and wait for its result.
+        """Run the coroutine that `work` returns on the network thread, and wait for its result or error.
 
         The coroutine must end by itself, at its deadline.
         """
         return self.start(work).result()
 
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Run the coroutines that `works` return concurrently, and return their results in order, or raise an error."""
+        """Run the coroutines that `works` return concurrently, and return their results in the order of `works`.
+
+        Raises: the first error in the order of `works`.
+        """
         futures: list[Awaitable[T]] = [self._manager.call_soon(work) for work in works]
         return [await future for future in futures]
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for this time. Raises BrokerUnavailableError if the client was closed."""
+        """Sleep for `seconds`. Raises BrokerUnavailableError if the client was closed before."""
         if self._closed:
             raise _closed()
         await self._net.sleep(seconds)
 
     def nodes(self) -> list[Any]:
-        """Return node ids in the order to try: the least loaded broker, the other brokers, the bootstrap servers."""
+        """Return all node ids in the order to try: least loaded broker, other brokers, bootstrap servers."""
         cluster = self._manager.cluster
         known = [broker.node_id for broker in cluster.brokers()]
         bootstrap = [broker.node_id for broker in cluster.bootstrap_brokers()]
@@ -118,7 +126,10 @@ class Connections:
         return known + bootstrap
 
     def update_brokers(self, metadata_response: Any) -> None:
-        """Replace the known brokers by those in a MetadataResponse, and close the connections to bootstrap servers."""
+        """Replace the known brokers by the brokers in a Metadata response.
+
+        Close the connections to bootstrap servers.
+        """
         brokers = copy.copy(metadata_response)
         brokers.topics = []  # there may be many; `BrokerClient` keeps what we need of them
         self._manager.cluster.update_metadata(brokers)
@@ -126,7 +137,7 @@ class Connections:
             self._manager.close(broker.node_id)
 
     async def request(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
-        """Send one request, in the highest version that both sides support, and return its response.
+        """Send `message` to a node once, in the newest version that client and broker support. Return the response.
 
         Raises:
             BrokerUnavailableError: no connection or no response in time; the request may be repeated.
@@ -161,12 +172,12 @@ class Connections:
             raise
 
     async def _await_login(self, node_id: Any, deadline: Deadline) -> None:
-        """Wait for a login's token or credentials, if a new connection to the node needs them.
+        """Wait for the token or the credentials of a login, if a new connection to the node needs them.
 
-        To get them may take longer than the set-up of a connection may.
+        Obtaining them may take longer than the time limit of setting up a connection.
 
         Raises:
-            BrokerUnavailableError: they did not come before `deadline`. Also raises the error of their source.
+            BrokerUnavailableError: they did not come before `deadline`. An error of their source is raised as it is.
         """
         login = self._config.renewed_login
         if login is None or login.usable or self._manager.is_open(node_id):

@@ -21,7 +21,7 @@ _REFUSALS = (
 
 
 def code_name(error_code: int) -> str:
-    """Return Kafka's name of an error code, such as `NOT_LEADER_OR_FOLLOWER`, or its number if the name is unknown."""
+    """Return Kafka's name of an error code, such as `NOT_LEADER_OR_FOLLOWER`; `error code N` if the name is unknown."""
     if error_code == kafka_errors.NotLeaderForPartitionError.errno:
         return "NOT_LEADER_OR_FOLLOWER"  # its name since Kafka 2.6
     if error_code == kafka_errors.UnknownError.errno:
@@ -31,23 +31,28 @@ def code_name(error_code: int) -> str:
 
 
 def is_retriable(error_code: int) -> bool:
-    """Return whether a request with this error code may succeed later, perhaps at another broker."""
+    """Return whether a request that got this error code may succeed later, perhaps at another broker.
+
+    True also for UNKNOWN_SERVER_ERROR and for codes that kafka-python does not know.
+    """
     return bool(kafka_errors.for_code(error_code).retriable) or is_unknown(error_code)
 
 
 def is_unknown(error_code: int) -> bool:
-    """Return whether the code is UNKNOWN_SERVER_ERROR. Unknown codes count as UNKNOWN_SERVER_ERROR (Kafka: `Errors`).
+    """Return whether the code is UNKNOWN_SERVER_ERROR, or one that kafka-python does not know (Kafka: `Errors`).
 
-    A broker responds with this code when its read from remote storage failed. Kafka's consumer repeats the request
-    (`FetchCollector`, `OffsetFetcherUtils`, `OffsetsForLeaderEpochUtils`).
+    A broker responds with UNKNOWN_SERVER_ERROR when its read from remote storage failed. Kafka's consumer repeats the
+    request (`FetchCollector`, `OffsetFetcherUtils`, `OffsetsForLeaderEpochUtils`).
     """
     return issubclass(kafka_errors.for_code(error_code), kafka_errors.UnknownError)
 
 
 def response_fault(error_code: int, subject: str, needed_acl: str) -> errors.BrokerError:
-    """Return the error for a response with `error_code` about `subject` (a topic, or a partition and an offset).
+    """Return the error for a response with the permanent error `error_code`.
 
-    `needed_acl` is the ACL that the message names if the user is not authorized.
+    Args:
+        subject: the topic, or the partition and the offset, that the request was about, for the message.
+        needed_acl: the ACL that the message names if the user is not authorized.
     """
     name = code_name(error_code)
     kind = kafka_errors.for_code(error_code)
@@ -63,7 +68,8 @@ def response_fault(error_code: int, subject: str, needed_acl: str) -> errors.Bro
 def connection_fault(error: BaseException, broker: str, security: str) -> errors.TieredStreamError:
     """Return the package's error for an exception that ended a request to `broker` without a response.
 
-    `security` are the security settings, which the message names if they may be wrong.
+    `broker` names the broker. `security` are the security settings, which the message names if they may be wrong. The
+    result is BrokerUnavailableError if the request may succeed later.
     """
     if isinstance(error, errors.TieredStreamError):  # raised while a token or credentials for a login were obtained
         return type(error)(f"for the login at {broker}: {error}")

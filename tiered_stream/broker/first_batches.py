@@ -1,4 +1,4 @@
-"""Fetch of small first record batches at given offsets, from many partitions in one request to each leader."""
+"""Fetch of the first record batches at given offsets, if they are small, from many partitions in one request."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ def fetch_first_batches(
     isolation: IsolationLevel,
     patience_ms: int | None = None,
 ) -> PartialAnswer[TopicPartition, FetchedRecords]:
-    """Fetch the records at each partition's offset, at most `max_bytes` per partition, without waiting for new ones.
+    """Fetch the records from each partition's offset on, at most `max_bytes` per partition, without waiting.
 
-    If a partition's first batch is larger than `max_bytes`, the result has no records. Each leader gets as few requests
-    as the limit of 16 MiB for a response allows. `patience_ms` None: `default.api.timeout.ms`.
+    If a partition's first batch is larger than `max_bytes`, its result has no records. Partitions are requested in
+    groups whose records fit into 16 MiB, one group after the other, with one request to each leader.
+
+    `patience_ms` is the time limit of one group; None: `default.api.timeout.ms`.
 
     Raises: as `leaders.ask_each_leader`.
     """

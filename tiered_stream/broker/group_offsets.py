@@ -29,12 +29,12 @@ T = TypeVar("T")
 
 _NO_OFFSET = -1
 _ONE_COORDINATOR, _TOPIC_NAMES, _ONE_GROUP = 3, 9, 7
-"""Last versions with one coordinator (FindCoordinator), topic names (OffsetCommit) and one group (OffsetFetch)."""
+"""Newest versions of FindCoordinator for one coordinator, OffsetCommit by topic name, and OffsetFetch for one group."""
 _PATIENCE_MS = 10_000
 
 
 class GroupOffsets:
-    """Committed offsets of one consumer group, read from and written to its coordinator.
+    """Committed offsets of one consumer group, read from and written to the group's coordinator.
 
     Raises (all methods):
         BrokerAuthorizationError: the user is not authorized to read the group.
@@ -47,9 +47,12 @@ class GroupOffsets:
         self._client = client
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the group's committed offset (the next one to read); None if it has committed none.
+        """Return, by partition, the offset that the group has committed: the next to read. None: it has committed none.
 
-        If an open transaction contains a commit, the call waits until the transaction ends.
+        If an open transaction contains a commit of the group, the call waits until the transaction ends.
+
+        Raises:
+            CorruptDataError: the coordinator's response lacks a partition.
         """
         if not partitions:
             return {}
@@ -57,16 +60,19 @@ class GroupOffsets:
         return client.run(lambda: self._retried(lambda until: self._fetch(partitions, until), client.deadline()))
 
     def start_commit(self, offsets: PartitionOffsets) -> concurrent.futures.Future[None]:
-        """Start to commit the offsets for the group, and return a future of the commit's end or error."""
+        """Start to commit the offsets for the group, and return a future of the commit's end or error.
+
+        The commit fails after 10 s, or after `default.api.timeout.ms` if that is shorter.
+        """
         client = self._client
         return client.start(
             lambda: self._retried(lambda until: self._commit(offsets, until), client.deadline(_PATIENCE_MS))
         )
 
     async def _retried(self, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline) -> T:
-        """Run `attempt` until it succeeds or the deadline has passed, and return its result.
+        """Run `attempt`, repeat it after BrokerUnavailableError until `deadline` has passed, and return its result.
 
-        Attempts fail, for example, while the coordinator moves to another broker.
+        For example, an attempt raises this error while the coordinator moves to another broker.
         """
         attempts = 0
         while True:
@@ -133,7 +139,11 @@ class GroupOffsets:
         self._results(await self._client.request(await self._coordinator(deadline), request, deadline))
 
     def _results(self, response: Any) -> list[tuple[TopicPartition, Any]]:
-        """Return the partitions of a response with their results. Raises an error if a partition has an error code."""
+        """Return the partitions of a response, each with its result.
+
+        Raises:
+            BrokerError: a partition has an error code; BrokerUnavailableError if the request may succeed later.
+        """
         results = [
             (TopicPartition(topic.name, result.partition_index), result)
             for topic in response.topics or ()

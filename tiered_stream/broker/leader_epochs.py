@@ -17,11 +17,13 @@ NO_EPOCH = -1
 def leader_epoch_end_offsets(
     client: BrokerClient, epochs: Mapping[TopicPartition, int], patience_ms: int | None = None
 ) -> PartialAnswer[TopicPartition, tuple[int, int]]:
-    """Return, by partition, the leader's largest epoch up to the one in `epochs`, and its end offset (exclusive).
+    """Return, by partition, the leader's largest epoch that is not above the epoch in `epochs`, and its end offset.
 
-    The leader's newest epoch ends at the log end. (-1, -1): the epoch in `epochs` is newer than all of the leader's. If
-    it is older than all epochs that the leader remembers, the result is that epoch itself, with the start offset of the
-    first remembered epoch as its end.
+    The end offset is exclusive. The leader's newest epoch ends at the log end. If the epoch in `epochs` is newer than
+    all epochs of the leader, the result is (-1, -1). If it is older than all of them, the result is the epoch in
+    `epochs`, with the start offset of the leader's first epoch as its end.
+
+    `patience_ms` None: `default.api.timeout.ms`.
 
     Raises: as `leaders.ask_each_leader`.
     """
@@ -34,8 +36,11 @@ def lineages(
 ) -> PartialAnswer[TopicPartition, dict[int, int]]:
     """Return, by partition, the end offset (exclusive) of each epoch in `epochs` that is in the partition's lineage.
 
-    Other epochs are left out, because none of their records is still part of the log. Each round of requests asks for
-    one epoch of each partition, and has its own `patience_ms`. Raises: as `leaders.ask_each_leader`.
+    Other epochs are left out, because none of their records is part of the log any more. A partition with an error is
+    only in `faults`. Each request to a leader asks for one epoch of each partition, so several rounds may be needed,
+    each of at most `patience_ms` (None: `default.api.timeout.ms`).
+
+    Raises: as `leaders.ask_each_leader`.
     """
     answer: PartialAnswer[TopicPartition, dict[int, int]] = PartialAnswer({partition: {} for partition in epochs}, {})
     remaining = {partition: sorted(set(numbers)) for partition, numbers in epochs.items()}

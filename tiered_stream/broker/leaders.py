@@ -1,4 +1,4 @@
-"""Requests about many partitions: sent to the partitions' leaders, and repeated until all respond or time is up."""
+"""Requests about many partitions, sent to the partitions' leaders and repeated until all respond or time is up."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _BEFORE = "; before that: "
 
 
 class LeaderRequest(ABC, Generic[A]):
-    """Base of requests that each partition's leader answers, with one result per partition."""
+    """Base of requests to partition leaders, whose responses have one result per partition."""
 
     needed_acl: str
-    """ACL that the user needs for this request, for the error message."""
+    """ACL that the user needs for this request, for errors."""
 
     @abstractmethod
     def message(self, leaders: Leaders) -> Any:
-        """Return a new request message for these partitions, which all have the same leader."""
+        """Return a new request message for the partitions in `leaders`, which all have the same leader."""
 
     @abstractmethod
     def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, A]]:
         """Return, for each partition in the response, the partition, its error code and its result."""
 
     def response_error(self, response: Any) -> int:
-        """Return the response's own error code, which counts for all its partitions; 0: no error."""
+        """Return the error code of the whole response, which applies to each of its partitions; 0: there is none."""
         return 0
 
     def subject(self, partition: TopicPartition) -> str:
-        """Return a text for errors that names the partition and what was requested, such as an offset."""
+        """Return a text for errors that names the partition and the subject of the request, such as an offset."""
         return f"partition {partition}"
 
 
@@ -60,8 +60,9 @@ async def ask_leaders(
     pass (a leader that moved, a lost connection), the request is repeated with new metadata.
 
     Raises:
-        UnknownTopicError, BrokerAuthorizationError, OffsetOutOfRangeError, BrokerError: a broker responded so.
-        BrokerUnavailableError: a partition had no result when the time was up; names it and the last reason.
+        UnknownTopicError, BrokerAuthorizationError, OffsetOutOfRangeError, BrokerError: a broker responded with this
+            error for a partition.
+        BrokerUnavailableError: a partition had no result at `deadline`; the message names it and the last reason.
     """
     return (await _ask_until(client, request, partitions, deadline, partial=False)).found
 
@@ -69,10 +70,11 @@ async def ask_leaders(
 async def ask_each_leader(
     client: BrokerClient, request: LeaderRequest[A], partitions: Collection[TopicPartition], patience_ms: int | None
 ) -> PartialAnswer[TopicPartition, A]:
-    """Send the request to the leaders of all partitions, and return results by partition, and errors for the rest.
+    """Send the request to the leaders of all partitions, and return for each partition a result or an error.
 
-    Unlike in `ask_leaders`, an error of one partition does not stop the others. If `patience_ms` is given (None:
-    `default.api.timeout.ms`), a partition without a leader is given up after the second attempt.
+    Runs on the network thread. Unlike in `ask_leaders`, an error of one partition does not stop the others.
+    `patience_ms` is the time limit; None: `default.api.timeout.ms`. If it is given, a partition that has no leader at
+    the second attempt gets an error, and is not asked for again.
 
     Raises:
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `BrokerClient.metadata`.
@@ -92,8 +94,8 @@ async def _ask_until(
 ) -> PartialAnswer[TopicPartition, A]:
     """Repeat the request until each partition has a result or an error.
 
-    Without `partial`, the first error is raised. Without `await_leaders`, a partition that has no leader at the second
-    attempt gets an error.
+    If `partial` is false, the first error is raised. If `await_leaders` is false, a partition that has no leader at the
+    second attempt gets an error.
     """
     answer: PartialAnswer[TopicPartition, A] = PartialAnswer({}, {})
     reasons = dict.fromkeys(partitions, "")
@@ -119,14 +121,14 @@ async def _ask_until(
 
 @dataclass(slots=True)
 class NodeResults(Generic[A]):
-    """Outcome of one attempt: each partition has a result, a permanent error, or the reason to ask again."""
+    """Outcome of one attempt, by partition: a result, a permanent error, or the reason to repeat the request."""
 
     results: dict[TopicPartition, A] = field(default_factory=dict)
     faults: dict[TopicPartition, TieredStreamError] = field(default_factory=dict)
     retry_reasons: dict[TopicPartition, str] = field(default_factory=dict)
 
     def add_error(self, request: LeaderRequest[A], partition: TopicPartition, error_code: int, node_id: int) -> None:
-        """Add a partition's error: to `retry_reasons` if the same request may succeed later, else to `faults`."""
+        """Add a partition's error code: to `retry_reasons` if the same request may succeed later, else to `faults`."""
         if is_retriable(error_code):
             self.retry_reasons[partition] = code_name(error_code)
             if is_unknown(error_code):  # only the broker's log has the reason
@@ -139,7 +141,10 @@ class NodeResults(Generic[A]):
 async def ask_node(
     client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
 ) -> NodeResults[A]:
-    """Send the request to one broker once, and return its results and errors by partition. Raises no broker error."""
+    """Send the request to the broker `node_id` once, and return its outcome for the partitions in `leaders`.
+
+    An error of the request or of the whole response becomes the outcome of each partition, and is not raised.
+    """
     try:
         response = await client.request(node_id, request.message(leaders), deadline)
     except BrokerUnavailableError as error:
@@ -172,7 +177,10 @@ async def _ask_once(
     *,
     refresh: bool,
 ) -> NodeResults[A]:
-    """Send the request once to the leaders of all partitions, all at once; `refresh`: get new metadata first."""
+    """Send the request once to the leaders of all partitions, all at once, and return the outcomes.
+
+    If `refresh` is true, new metadata is requested first. A partition without a leader is in `retry_reasons`.
+    """
     leaders = await client.leaders(partitions, deadline, refresh=refresh)
     by_node: dict[int, dict[TopicPartition, PartitionMetadata]] = defaultdict(dict)
     attempted: NodeResults[A] = NodeResults()
@@ -190,9 +198,9 @@ async def _ask_once(
 
 
 def _joined(reasons: Mapping[TopicPartition, str], earlier: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
-    """Join the new reason to ask again with the earlier one, by partition.
+    """Return `reasons`, the newest reasons to repeat the request, each joined with the reason before it.
 
-    The newest reason alone may only be that time ran out.
+    The newest reason alone may only be that time ran out. `earlier` are the joined reasons of the attempts before.
     """
     joined: dict[TopicPartition, str] = {}
     for partition, reason in reasons.items():
@@ -202,7 +210,7 @@ def _joined(reasons: Mapping[TopicPartition, str], earlier: Mapping[TopicPartiti
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Return the partitions grouped by topic, as Kafka's requests have them; topics and partitions in order."""
+    """Return the partitions grouped by topic, as Kafka's requests have them; topics and partitions are sorted."""
     topics: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(partitions):
         topics[partition.topic].append(partition)

@@ -32,14 +32,14 @@ _VERSION_OF_TIMESTAMP = {-3: 7, EARLIEST_LOCAL: 8, -5: 9}
 
 
 def isolation_code(isolation: IsolationLevel) -> int:
-    """Return the isolation level's number in Kafka's requests."""
+    """Return the isolation level's number in Kafka's requests: 1 for read_committed, 0 for read_uncommitted."""
     return 1 if isolation is IsolationLevel.READ_COMMITTED else 0
 
 
 class BrokerOffsetReader(OffsetReader):
-    """`OffsetReader` that asks a cluster's brokers; each leader gets one request for all its partitions.
+    """`OffsetReader` that asks a cluster's brokers. Each leader gets one request for all its partitions.
 
-    It does not close the client.
+    `close` does not close the client, which is shared.
     """
 
     def __init__(self, client: BrokerClient, isolation: IsolationLevel) -> None:
@@ -72,13 +72,14 @@ class BrokerOffsetReader(OffsetReader):
         return topic_configs(self._client, topics, names) if topics else {}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the first offset whose timestamp is at or after that in `timestamps` (ms), or None.
+        """Return, by partition, the first offset whose timestamp is at or after `timestamps[partition]` (ms).
 
         None: no record has such a timestamp.
 
         Every offset is requested twice. A broker searches for a timestamp in remote storage first and then on its own
         disk (`RemoteLogOffsetReader`). It misses a segment that moves in between, and then returns a later offset or
-        none. By the second request the segment is in remote storage. No offset is too early, so the earlier one counts.
+        none. By the second request the segment is in remote storage. No response is too early, so the earlier offset is
+        returned.
         """
         first, second = (self._list(timestamps) for _ in range(2))
         earlier = {partition: _earlier(first[partition], second[partition]) for partition in timestamps}
@@ -92,8 +93,10 @@ class BrokerOffsetReader(OffsetReader):
     ) -> dict[TopicPartition, int | None]:
         """Return, by partition, the first offset that the leader still has on its disk (KIP-405; Kafka 3.6 or newer).
 
-        None: the leader has none. If `patience_ms` is given, None also means that there is no leader, or that it did
-        not respond in that time.
+        None: the leader has no offset on its disk. If `patience_ms` is given, None also means that there is no leader,
+        or that it did not respond within `patience_ms`.
+
+        Raises: as `leaders.ask_leaders`; if `patience_ms` is given, only errors that are not retriable.
         """
         if patience_ms is None:
             return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
@@ -106,9 +109,10 @@ class BrokerOffsetReader(OffsetReader):
     def special_offsets(
         self, special: int, partitions: Collection[TopicPartition], patience_ms: int | None
     ) -> PartialAnswer[TopicPartition, int]:
-        """Request one special offset of each partition, and return the offset, or the partition's error.
+        """Request a special offset of each partition, and return for each partition the offset or an error.
 
-        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. `patience_ms` None: `default.api.timeout.ms`.
+        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. The offset is -1 if the partition has none. `patience_ms` None:
+        `default.api.timeout.ms`.
 
         Raises: as `leaders.ask_each_leader`.
         """
@@ -129,9 +133,10 @@ def _described(topic: TopicMetadata) -> TopicDescription:
 
 
 class ListOffsets(LeaderRequest[int]):
-    """ListOffsets request to leaders. Its result is a partition's offset for a timestamp (ms), or -1 if there is none.
+    """ListOffsets request to leaders. Its result is a partition's first offset at or after a timestamp, or -1.
 
-    EARLIEST, LATEST and EARLIEST_LOCAL may stand for a timestamp.
+    -1: no record has such a timestamp. `timestamps` has, by partition, a timestamp in milliseconds, or EARLIEST, LATEST
+    or EARLIEST_LOCAL in its place. `timeout_ms` is the time that a broker may take.
     """
 
     needed_acl = "DESCRIBE on the topic"
@@ -170,7 +175,7 @@ class ListOffsets(LeaderRequest[int]):
 
 
 def _earlier(first: int, second: int) -> int:
-    """Return the smaller one of two offsets; -1, which stands for no offset, does not count."""
+    """Return the smaller of two offsets. -1 stands for no offset: then return the other one, or -1 if both are -1."""
     return max(first, second) if _NO_OFFSET in (first, second) else min(first, second)
 
 

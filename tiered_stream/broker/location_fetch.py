@@ -21,7 +21,7 @@ from tiered_stream.model import STORAGE_FORMAT, OffsetRange, PartialAnswer, Topi
 from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000
-"""Most segments that one response may name: about 10 MB without signed locations, 60 MB with them."""
+"""Maximum number of segments in one response: about 10 MB without signed locations, 60 MB with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ def locate_segments(
 ) -> PartialAnswer[TopicPartition, LocatedPartition]:
     """Ask the leaders for the segments of each partition's offset range, and return one response for each partition.
 
-    A response starts at the range's start, and may end before the range's end. All its segments below offset
-    `located_end_offset` are named, and there may be more from it on. All leaders are asked at once, each with
-    one request for all its partitions. `patience_ms` None: `default.api.timeout.ms`.
+    A response names the range's segments from its start up to offset `located_end_offset` (exclusive), which may lie
+    before the end of the range. There may be further segments from that offset on. All leaders are asked at once, each
+    with one request for all its partitions. `patience_ms` None: `default.api.timeout.ms`.
 
     Raises: as `leaders.ask_each_leader`.
     """

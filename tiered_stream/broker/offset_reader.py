@@ -12,16 +12,16 @@ from tiered_stream.model import TopicDescription, TopicPartition
 class OffsetReader(ABC):
     """Reader of topics, partitions and offsets, from the brokers or from an archive (Spark: `KafkaOffsetReader`).
 
-    Its errors are those of `tiered_stream.errors`.
+    Its methods raise the errors of `tiered_stream.errors`.
     """
 
     @abstractmethod
     def topics(self) -> frozenset[str]:
-        """Return all topics that the user may describe, except internal ones, for `subscribePattern` to match."""
+        """Return the names of all topics that the user may describe, except internal ones, for `subscribePattern`."""
 
     @abstractmethod
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
-        """Return the id and the partitions of each topic.
+        """Return the id and the partitions of each topic, by its name.
 
         Raises:
             UnknownTopicError: one of the topics does not exist.
@@ -38,7 +38,7 @@ class OffsetReader(ABC):
 
     @abstractmethod
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return, by partition, the end offset: last stable offset (read_committed), or high watermark."""
+        """Return, by partition, the end offset (exclusive): last stable offset (read_committed), or high watermark."""
 
     @abstractmethod
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -46,17 +46,24 @@ class OffsetReader(ABC):
 
     @abstractmethod
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the first offset whose timestamp is at or after that in `timestamps` (ms), or None.
+        """Return, by partition, the first offset whose timestamp is at or after `timestamps[partition]` (ms).
 
         None: no record has such a timestamp. The timestamps -1 and -2 mean latest and earliest, as in ListOffsets.
         """
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the offset that a consumer group has committed; None: it has committed none."""
+        """Return, by partition, the offset that the consumer group has committed; None: it has committed none.
+
+        Raises:
+            ConfigurationError: the reader does not read from brokers.
+        """
         raise ConfigurationError(f"consumer group {group!r}: only brokers know what a group has committed")
 
     def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return, by topic, the values of the named settings. Topics without known settings are left out."""
+        """Return, by topic, the values of the named settings that the reader can read, by name.
+
+        Topics of which the reader can read no settings are left out. This default implementation can read none.
+        """
         return {}
 
     def close(self) -> None:  # noqa: B027 - a reader without connections has nothing to close

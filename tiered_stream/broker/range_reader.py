@@ -32,14 +32,15 @@ def read_range(
     max_bytes: int | None = None,
     topic_id: UUID | None = None,
 ) -> Iterator[FetchedRecords]:
-    """Yield the records of `offsets` in order, in responses of about `max_bytes` (None: as the client's settings say).
+    """Yield the records of `offsets` in order, in responses of about `max_bytes`.
 
-    Each response has at least one whole batch. The next Fetch is under way while the caller holds a response, so at
-    most two responses are in memory. The first and the last batch may reach beyond the range. The iterator ends early
-    at the end of the log (high watermark, or last stable offset under read_committed).
+    `max_bytes` None: the smaller of `fetch.max.bytes` and `max.partition.fetch.bytes`. Each response has at least one
+    whole batch. The next Fetch is under way while the caller holds a response, so at most two responses are in memory.
+    The first and the last batch may reach beyond the range. The iterator ends early at the end of the log (high
+    watermark, or last stable offset under read_committed).
 
     Raises:
-        FetchTimeoutError: no whole batch came within `poll_timeout_ms` of waiting, although the log goes on.
+        FetchTimeoutError: no whole batch came within `poll_timeout_ms` of waiting, although the log has more offsets.
         CorruptDataError: a response is not a sequence of batches, or does not reach the requested offset.
         OffsetOutOfRangeError, TopicRecreatedError, UnknownTopicError, BrokerAuthorizationError: as `fetch_records`.
     """
@@ -60,7 +61,7 @@ def read_range(
 
 @dataclass(slots=True)
 class _Position:
-    """Position of a reader in a partition: its next offset, and the Fetch that is under way from there."""
+    """Position of a reader in a partition: the next offset to fetch, and the Fetch from there that is under way."""
 
     client: BrokerClient
     partition: TopicPartition
@@ -74,12 +75,19 @@ class _Position:
         return Deadline(self.poll_timeout_ms, POLL_TIMEOUT_MS.name)
 
     def start_fetch(self, deadline: Deadline) -> Future[FetchedRecords]:
-        """Start a Fetch at the next offset, and return a future of its result. It is repeated until `deadline`."""
+        """Start a Fetch at the next offset, repeated until `deadline`, and return a future of its result."""
         self._fetch = self.client.start(partial(fetch, self.client, self.partition, self.offset, self.terms, deadline))
         return self._fetch
 
     def poll(self) -> FetchedRecords | None:
-        """Wait for a response with whole batches, move the next offset past them, and return it; None: the log ends."""
+        """Wait for a response with whole batches, move the next offset past them, and return the response.
+
+        None: the log ends at the next offset. If a batch does not fit into `max_bytes`, the limit is raised.
+
+        Raises:
+            FetchTimeoutError: no whole batch came within `kafkaConsumer.pollTimeoutMs`.
+            CorruptDataError: a response is malformed, or the largest possible response has no whole batch.
+        """
         patience, reason = self.patience(), BrokerUnavailableError("the answers had no record")
         while True:
             try:
@@ -126,10 +134,10 @@ class _Position:
 
 
 def offset_after(fetched: FetchedRecords) -> int | None:
-    """Return the offset after the last whole batch; None: there is no whole batch.
+    """Return the offset after the last whole batch in the records; None: there is no whole batch.
 
     Raises:
-        CorruptDataError: the bytes are not batches, or no batch reaches the requested offset.
+        CorruptDataError: the records are not batches, or the last whole batch ends before the requested offset.
     """
     following = None
     try:

@@ -32,12 +32,14 @@ _OLDEST, _LAST_BY_NAME, _NEWEST = 4, 12, 17
 class FetchedRecords:
     """Records and log bounds that one Fetch returned for a partition, from `fetch_offset` on.
 
-    `records` are record batches as they are in the log: the first may begin below `fetch_offset`, the last may be cut
-    off. If they are large (64 KiB or more), they are a read-only view of the broker's response. Under read_committed
-    the records end below `last_stable_offset`, and `aborted_transactions` are the broker's pairs
-    (producer id, first offset) for them; under read_uncommitted there are no pairs. `throttled`: the broker may have
-    sent no records because the client is beyond its quota (KIP-219). `read_replica` is the replica to fetch from
-    instead of the leader (KIP-392); -1: the leader.
+    Args:
+        records: record batches as they are in the log. The first may begin below `fetch_offset`, the last may be cut
+            off. If they are large (64 KiB or more), they are a read-only view of the broker's response. Under
+            read_committed they end below `last_stable_offset`.
+        aborted_transactions: pairs of producer id and first offset for the aborted transactions in `records`; empty
+            under read_uncommitted.
+        throttled: true if the broker may have sent no records because the client is beyond its quota (KIP-219).
+        read_replica: the broker id of the replica to fetch from instead of the leader (KIP-392); -1: the leader.
     """
 
     topic_partition: TopicPartition
@@ -53,9 +55,15 @@ class FetchedRecords:
 
 @dataclass(frozen=True, slots=True)
 class FetchTerms:
-    """Settings of a Fetch: sizes and waits as in Kafka's `max.partition.fetch.bytes`, `fetch.max.wait.ms` and
-    `fetch.min.bytes`. If `topic_id` is given, records of another topic with the same name are refused.
-    `response_bytes` limits the records of all partitions in a response; 0: `max_bytes` does.
+    """Settings of a Fetch.
+
+    Args:
+        max_bytes: the limit of the records of one partition (Kafka: `max.partition.fetch.bytes`).
+        max_wait_ms: the longest time that the broker waits for `min_bytes` (Kafka: `fetch.max.wait.ms`).
+        min_bytes: the number of record bytes that the broker waits for (Kafka: `fetch.min.bytes`).
+        topic_id: the id that the topic must have; the Fetch of another topic with this name raises TopicRecreatedError.
+            None: any id.
+        response_bytes: the limit of the records of all partitions in a response; 0: `max_bytes`.
     """
 
     isolation: IsolationLevel
@@ -80,8 +88,9 @@ def fetch_records(
 ) -> FetchedRecords:
     """Fetch records of a partition from an offset on, and return the result of one Fetch.
 
-    The call gives up after `max_wait_ms` plus `patience_ms` (None: `default.api.timeout.ms`). If the log has a batch
-    within `max_wait_ms`, at least one whole batch is returned, however large it is.
+    Failed attempts are repeated for `patience_ms` (None: `default.api.timeout.ms`) plus `max_wait_ms`. If the log has a
+    batch within `max_wait_ms`, at least one whole batch is returned, however large it is. Otherwise the result has no
+    records.
 
     Raises:
         OffsetOutOfRangeError: the offset lies outside the log; the message names the log's bounds.
@@ -132,7 +141,10 @@ async def _out_of_range(
 
 
 class RecordFetch(LeaderRequest[FetchedRecords]):
-    """Fetch of records from partitions with the same leader, from the offset of each partition on."""
+    """Fetch of records from partitions with the same leader, from the offset of each partition on.
+
+    With a `rack`, the leader may name a replica in this rack to fetch from instead (KIP-392).
+    """
 
     needed_acl = "READ on the topic"
 
@@ -144,14 +156,14 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
         self._terms = terms
         self._rack = rack
         self._names: dict[UUID, str] = {}
-        """Topics by the ids in the requests so far. The client may know a newer id when a response comes."""
+        """Names of topics by the ids in the requests so far. When a response comes, the client may know a newer id."""
 
     def message(self, leaders: Leaders) -> Any:
         terms = self._terms
         topics = [self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()]
         by_name = any(topic.topic_id == NO_TOPIC_ID for topic in topics)
         return FetchRequest(
-            # The broker must answer before our own timer closes the connection.
+            # The broker must respond before our own timer closes the connection.
             max_wait_ms=min(terms.max_wait_ms, self._client.config.request_timeout_ms // 2),
             min_bytes=terms.min_bytes,
             max_bytes=terms.response_bytes or terms.max_bytes,

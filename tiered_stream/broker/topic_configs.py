@@ -1,4 +1,4 @@
-"""Topic settings that the user is authorized to read (Kafka: DescribeConfigs)."""
+"""Reader of topic settings that the user is authorized to read (Kafka: DescribeConfigs)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TOPIC_RESOURCE = 2
 
 
 def topic_configs(client: BrokerClient, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return, by topic, the values of the named settings that the brokers report.
+    """Return, by topic, the values of the settings in `names` that the brokers report, by name.
 
     Topics whose settings the brokers do not report, because of an error or a missing ACL, are left out.
 

@@ -33,7 +33,7 @@ INSPECTION_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsArguments:
-    """Command line arguments with the settings, and with the topics or partitions to read."""
+    """Command line arguments for the settings, and for the topics or partitions to read."""
 
     settings: SettingsFile = None
     option: Assignments = None
@@ -42,7 +42,7 @@ class SettingsArguments:
     assign: Annotated[str | None, typer.Option(help='Partitions: {"topicA":[0,1]}.')] = None
 
     def subscription(self) -> dict[str, str]:
-        """Return the source's option for the topics or partitions on the command line; empty if it names none."""
+        """Return, by name, the options `subscribe`, `subscribePattern` and `assign` that the command line gives."""
         named = {"subscribe": self.subscribe, "subscribePattern": self.subscribe_pattern, "assign": self.assign}
         return {name: value for name, value in named.items() if value is not None}
 
@@ -50,12 +50,12 @@ class SettingsArguments:
         """Return the settings of the file, overridden by the settings and topics of the command line.
 
         Raises:
-            ConfigurationError: the file cannot be read, or a text has no `=`.
+            ConfigurationError: the file cannot be read or is malformed, or a text of `--option` has no name or no `=`.
         """
         return command_settings(self.settings, self.option, self.subscription())
 
     def source_options(self) -> dict[str, str]:
-        """Return the options of the source among `all_settings`; errors are those of `all_settings`."""
+        """Return the options of the source among `all_settings`. Raises: as `all_settings`."""
         return source_options(self.all_settings())
 
 
@@ -69,14 +69,14 @@ class SparkArguments:
 
 @dataclass(frozen=True, kw_only=True)
 class PriceArguments:
-    """Command line arguments with the storage's prices in US dollars; None: the default price."""
+    """Command line arguments for the storage's prices in US dollars; None: the default price."""
 
     get_price: Annotated[float | None, typer.Option(help="What 1,000 GETs cost, in US dollars.")] = None
     gib_price: Annotated[float | None, typer.Option(help="What a GiB costs that leaves the storage.")] = None
 
 
 def with_grouped_arguments(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command for Typer, with the fields of its dataclass parameters as single parameters.
+    """Return `command` in a form for Typer, which needs one parameter for each argument.
 
     Each parameter whose type is a dataclass, such as `SettingsArguments`, is replaced by one parameter for each field.
     """
@@ -103,7 +103,10 @@ def with_grouped_arguments(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def show(report: str | RenderableType) -> None:
-    """Print a text unchanged, or render any other report for a terminal; a closed output is ignored."""
+    """Print a text unchanged with a line end, or render any other report for a terminal.
+
+    If the reader has closed standard output, the report is dropped.
+    """
     if isinstance(report, str):
         write_bytes(report.encode() + b"\n")
     else:

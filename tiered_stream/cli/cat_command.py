@@ -50,7 +50,7 @@ def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatc
 def _print(batches: Iterable[pa.RecordBatch], count: int | None, printed: Callable[[dict[str, Any]], bytes]) -> None:
     """Print each batch of records as soon as it comes, until `count` records are printed or the output is closed.
 
-    If `count` is None, all records are printed.
+    `count` None: all records are printed. `printed` returns the bytes to print for one record.
     """
     if count == 0:
         return

@@ -1,4 +1,4 @@
-"""`tiered-stream ingest`: topics into Delta tables."""
+"""`tiered-stream ingest`: ingest Kafka topics into Delta tables."""
 
 from __future__ import annotations
 

@@ -29,15 +29,15 @@ def plan(
 ) -> None:
     """Show what a batch query with these options would read: splits, segments, GETs, offsets from brokers, and cost.
 
-    The read is planned like the query, but no records are read. Without starting and ending options, it is a read of
-    all records.
+    The read is planned like the query, but no records are read. Without starting and ending options, all records are
+    planned.
     """
     with exit_codes():
         # Imported late, because other commands do not need Kafka.
         from tiered_stream.inspection.read_plan import planned_cost
         from tiered_stream.options.parsing import parse_options
-        from tiered_stream.plan.read_cost import priced, render_cost
+        from tiered_stream.plan.read_cost import prices_or_default, render_cost
 
         options = parse_options(settings.source_options(), streaming=False)
-        cost = planned_cost(options, tasks or usable_cores(), priced(prices.get_price, prices.gib_price))
+        cost = planned_cost(options, tasks or usable_cores(), prices_or_default(prices.get_price, prices.gib_price))
         show(cost.to_json() if json else render_cost(cost, "a batch read"))

@@ -36,7 +36,9 @@ _PARTS = re.compile(r"%(?P<token>.?)|\\(?P<escape>.?)|(?P<text>[^%\\]+)", re.DOT
 
 
 def by_template(template: str) -> Callable[[Record], bytes]:
-    """Return a function that formats a record by the template; null is formatted as NULL, and its length as -1.
+    """Return a function that formats a record by the template.
+
+    A key or value that is null is formatted as NULL, and its length as -1.
 
     Raises:
         ConfigurationError: the template has an unknown token or escape; the message names it.
@@ -56,7 +58,10 @@ def by_template(template: str) -> Callable[[Record], bytes]:
 
 
 def as_json(record: Record) -> bytes:
-    """Return the record as a line of JSON; bytes that are not UTF-8 become `{"base64": …}`."""
+    """Return the record as a line of JSON. Keys, values and header values become texts.
+
+    Bytes that are not UTF-8 become `{"base64": …}`.
+    """
     headers = record.get("headers")
     shown = {
         **record,

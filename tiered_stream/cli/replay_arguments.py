@@ -21,7 +21,7 @@ def _rate(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayCommand:
-    """Command line arguments of `replay` alone."""
+    """Command line arguments that only the command `replay` has."""
 
     from_time: Annotated[str, typer.Option("--from", help=f"The first time: {_TIME}.")]
     to_time: Annotated[str | None, typer.Option("--to", help="The time before which it ends; default: all.")] = None

@@ -1,4 +1,4 @@
-"""Programs of the commands `replay` and `verify`, which run in a Spark session, and return an exit code."""
+"""Functions that run the commands `replay` and `verify` in a Spark session, and return the exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.command_settings import without
-from tiered_stream.plan.read_cost import priced
+from tiered_stream.plan.read_cost import prices_or_default
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
@@ -54,7 +54,7 @@ WRONG_INPUT = (
 
 @contextmanager
 def spark_session(name: str, arguments: SparkArguments) -> Iterator[SparkSession]:
-    """Open a Spark session for the block: spark-submit's session, or a local one with Delta.
+    """Open spark-submit's Spark session, or else a local one with Delta, for the block, and stop it at the end.
 
     Raises:
         ConfigurationError: as `session_builder`.
@@ -97,7 +97,7 @@ def run_replay(
 def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: SparkArguments, *, json: bool) -> int:
     """Run the command `verify`, print its report or errors, and return the exit code.
 
-    Without a `table`, the table of the ingest job's settings is verified.
+    If `table` is None, the table is `ingest.table` in the settings.
     """
     console = open_console(stderr=json)
     try:
@@ -143,7 +143,9 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
 
 
 def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: Target) -> str | None:
-    """Return the checkpoint of the ingest job in the settings if the target is one of its tables, else None.
+    """Return the ingest job's checkpoint if the job lands in the table `target`, else None.
+
+    None also if the settings have no checkpoint or no table, or if `target` is not a table.
 
     Raises:
         ConfigurationError: a setting is wrong.
@@ -157,7 +159,7 @@ def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: 
 
 
 def _dry_run(replay: Replay, command: ReplayCommand, prices: PriceArguments, console: Console) -> int:
-    prices_paid = priced(prices.get_price, prices.gib_price)
+    prices_paid = prices_or_default(prices.get_price, prices.gib_price)
     estimate = replay.estimate(command.tasks, command.max_bytes_per_second, prices_paid)
     show(estimate.to_json() if command.json else render(estimate))
     if not command.json:
@@ -185,6 +187,6 @@ def _run(replay: Replay, console: Console, *, then_verify: bool) -> int:
 
 
 def _job_setting(settings: Mapping[str, str], name: str) -> str | None:
-    """Return a setting of the ingest job; None if it is not set, or has `{topic}` for one table of each topic."""
+    """Return the ingest job's setting `name`; None: it is not set, or it has `{topic}` and names a table per topic."""
     value = job_settings(settings).get(name)
     return None if not value or TOPIC in value else value

@@ -23,11 +23,11 @@ _SECONDS, _LARGEST = 10.0, 64 << 20
 _MIB, _OK = 1 << 20, 200
 
 Figures = dict[str, dict[str, float]]
-"""Figures of each streaming query, by query name and then by the figure's name."""
+"""Values of the metrics of streaming queries, by query name and then by the metric's name without its prefix."""
 
 
 class NoAnswerError(TieredStreamError):
-    """Error for an address that does not respond, or is not a driver with `report_queries`."""
+    """Error for an address that does not respond, or where no driver has called `report_queries`."""
 
 
 def watch(
@@ -66,10 +66,12 @@ def _url(address: str) -> str:
 
 
 def look(url: str) -> Figures:
-    """Request the driver's metrics at `url`, and return the figures of its streaming queries.
+    """Request the driver's metrics at `url`, and return the metrics of its streaming queries.
+
+    The result is empty if no query has finished a micro-batch. Samples of a metric with further labels are added up.
 
     Raises:
-        NoAnswerError: no response comes, or it has no metrics.
+        NoAnswerError: no response came, its status is not 200, or it is not in Prometheus's format.
     """
     import urllib3
     from prometheus_client.parser import text_string_to_metric_families

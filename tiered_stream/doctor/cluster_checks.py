@@ -255,7 +255,7 @@ def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
     shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
     more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
     description = "; ".join([f"{_TIERED}=true", *shown, *more])
-    waits = any(lag.is_for_ever for lag in lags.values())
+    waits = any(lag.is_unbounded for lag in lags.values())
     return Result(True, description, _set_config(options, f"{LAG_MS}=0") if waits else "")
 
 

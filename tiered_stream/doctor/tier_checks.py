@@ -9,17 +9,11 @@ from urllib.parse import urlsplit
 from tiered_stream import errors
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import (
-    Examination,
-    FaultError,
-    Known,
-    NotNeededError,
-    Result,
-    collected_warnings,
-)
+from tiered_stream.doctor.finding import Examination, FaultError, Known, NotNeededError, Result, collected_warnings
+from tiered_stream.locate.lineage import VisibleSegments
 from tiered_stream.locate.locator import Locator, WrappedLocator
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -125,7 +119,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
     return Result(located, f"{len(located.segments):,} segments, {size:,} bytes; partitions: {count:,}{from_brokers}")
 
 
-def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visible]) -> str:
+def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, VisibleSegments]) -> str:
     """Return a text with the number of offsets that are read from the brokers; empty if all offsets are tiered."""
     total = sum(map(len, ranges.values()))
     tiered = sum(

@@ -1,4 +1,4 @@
-"""Choice of the decoder for a format. The modules that a format needs are imported only when a query uses it."""
+"""Factory of the decoders of keys and values. The modules of a format are imported only if a table uses the format."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from tiered_stream.formats.registry.schema_registry import RegisteredSchema
 
 _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
-"""Names of the record headers that name the schemas of keys and values (Confluent: `SchemaId`)."""
+"""Name of the record header that has the schema id or GUID of a key or a value (Confluent: `SchemaId`)."""
 
 
 def open_decoder(row_format: RowFormat, name: str) -> ValueDecoder | None:
-    """Return the decoder of keys or values (`name` is `key` or `value`), or None if their format is binary.
+    """Return the decoder of a table's keys (`name` is `key`) or values (`name` is `value`).
 
-    The schema must be in the row format.
+    Returns None if their format is binary. `row_format` must have the schema already (see `with_registered`).
 
     Raises:
-        ConfigurationError: the schema is invalid, or no table can have its types.
+        ConfigurationError: the schema or the registry's settings are invalid, no column can have the schema's types,
+            or the format has no schemas in a registry.
     """
     part = row_format.key if name == KEY else row_format.value
     try:
@@ -88,14 +89,21 @@ def _open_registered(part: PartFormat, row_format: RowFormat, name: str, evoluti
 
 
 def _json_kind(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> pa.StructType:
-    """Return the type of a JSON format's schema; with Evolution.WIDEN, with wider number types of the table."""
+    """Return the struct type of `part.schema`, a JSON format's schema.
+
+    With `Evolution.WIDEN`, a number has the type of the table's column if that type is wider.
+    """
     kind = pa.struct(list(schema_from_text(part.schema)))
     column = _as_in_table(part, row_format) if evolution is Evolution.WIDEN else None
     return kind if column is None else grown(kind, column, add=False, widen=True)
 
 
 def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
-    """Return the type of whole values, in their envelope, by the table's columns; None if the columns are unknown."""
+    """Return the type of whole values whose rows have the type `part.kind`; None if that type is None.
+
+    Without an envelope, this is `part.kind`. With an envelope, the fields `before` and `after` have the type
+    `part.kind`, and so have these two fields within `payload`.
+    """
     if part.kind is None or row_format.envelope is Envelope.NONE:
         return part.kind
     row = pa.struct([("before", part.kind), ("after", part.kind)])
@@ -109,12 +117,13 @@ def _registry_of(row_format: RowFormat) -> RegistrySettings:
 
 
 def with_registered(part: PartFormat, row_format: RowFormat, subject: str) -> PartFormat:
-    """Return the format with the subject's newest schema in the registry.
+    """Return `part` with the newest schema of `subject` in the schema registry.
 
-    The format is returned unchanged if its schemas are not in a registry, or if it has a schema.
+    `part` is returned unchanged if it already has a schema, or if its schemas are not in a registry.
 
     Raises:
-        SchemaRegistryError: the registry does not return the schema.
+        UnknownSchemaError: the registry has no such subject.
+        SchemaRegistryError: the registry cannot be reached, or refuses the request.
         ConfigurationError: the registry's settings are wrong, or the schema has another format or cannot be compiled.
     """
     if not part.registered or part.schema:

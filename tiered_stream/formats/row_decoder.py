@@ -1,4 +1,4 @@
-"""Decoder of Kafka's records to the rows of a table, in the task that reads them, and to dead letters."""
+"""Decoder of Kafka records to rows of a table and to dead letters. It runs in the task that reads the records."""
 
 from __future__ import annotations
 
@@ -22,26 +22,30 @@ from tiered_stream.formats.rows.table_rules import RowRules
 
 HEADERS = "headers"
 ROW = "row"
-"""Name of the failed part if key and value decode, but the table does not accept the row."""
+"""Value of the dead letter column `failed` if key and value decode, but the row breaks a table rule."""
 _Failures = dict[int, tuple[str, str]]
-"""Failed part (key, value or row) and reason, by the number of the record in its batch."""
+"""Failed part (`key`, `value` or `row`) and reason of each record without a row, by the record's index in its batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
     """Rows and dead letters of a batch of records.
 
-    Each record is in `rows` or in `dead`, unless the user's function left it out.
+    Each record has a row or a dead letter, unless the user's function (`ingest.transform`) dropped its row.
     """
 
     rows: pa.RecordBatch
-    """Rows with the table's columns and hidden columns (`kafka_columns`)."""
+    """Rows with the table's columns, followed by hidden columns that are not written (see `rows/kafka_columns.py`)."""
     dead: pa.RecordBatch | None
     """Dead letters, with the columns of `DEAD_LETTER_SCHEMA`; None if there are none."""
 
 
 class RowDecoder:
-    """Decoder of records for one table, used by one thread. Raises ConfigurationError as `open_decoder` does."""
+    """Decoder of records to rows of one table. Only one thread may use it.
+
+    The constructor raises ConfigurationError if `open_decoder` does, or if the user's function cannot be imported. It
+    raises UncertainCheckError if a table rule cannot be checked.
+    """
 
     def __init__(self, row_format: RowFormat) -> None:
         self._row_format = row_format
@@ -50,13 +54,16 @@ class RowDecoder:
         self._transform = UserTransform(row_format.transform) if row_format.transform else None
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
-        """Decode records of one partition, which are in offset order.
+        """Return the rows and the dead letters of `records`, which are from one partition and in offset order.
 
-        The records need headers if there may be dead letters, or if headers name schemas.
+        `records` must have the column `headers` if headers may name schemas (`PartFormat.reads_headers`). Without this
+        column, dead letters have null headers.
 
         Raises:
-            UndecodableRecordError: a record is not a row, and it may not be left out.
-            TableError: the user's function failed, or returned something other than it promised.
+            UndecodableRecordError: a key or value does not decode, and `ingest.onDecodeError` is `fail`; or a row
+                breaks a table rule, and `ingest.onDecodeError` is not `deadLetter`.
+            TableError: the user's function failed, or returned other columns than for a batch without rows.
+            SchemaRegistryError: a schema registry cannot be reached, or refuses a request.
         """
         failures: _Failures = {}
         key = self._part(self._row_format.key, KEY, records, failures)
@@ -76,9 +83,11 @@ class RowDecoder:
         return DecodedRows(rows, _dead_letters(records, failures) if failures else None)
 
     def _part(self, part: PartFormat, name: str, records: pa.RecordBatch, failures: _Failures) -> pa.Array:
-        """Return the decoded keys or values with the table's type, and add the records that fail to `failures`.
+        """Return the decoded keys (`name` is `key`) or values of `records`, with the table's type `part.kind`.
 
-        With `ingest.schemaEvolution`, the type also has fields that the table does not have yet.
+        In binary format, the column is returned unchanged. A record that does not decode becomes null, and is added to
+        `failures` unless it is there already. With `ingest.schemaEvolution`, the type of values also has fields, and
+        with `widen` wider number types, that the table does not have yet.
         """
         decoder = self._decoders[name]
         values = records.column(name)
@@ -118,9 +127,12 @@ class RowDecoder:
         )
 
     def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
-        """Return the rows that the table accepts, and add the records of other rows to `failures`.
+        """Return the rows that keep all table rules, and add each record with another row to `failures`.
 
-        If one row of a record is not accepted, all rows of the record are left out.
+        If one row of a record breaks a rule, all rows with the record's offset are removed.
+
+        Raises:
+            UndecodableRecordError: a row breaks a rule, and `ingest.onDecodeError` is not `deadLetter`.
         """
         if not self._row_format.rules:
             return rows
@@ -158,6 +170,6 @@ def _dead_letters(records: pa.RecordBatch, failures: _Failures) -> pa.RecordBatc
 
 
 def table_view(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows without hidden columns."""
+    """Return `rows` without the hidden columns, which are not written to the table (see `rows/kafka_columns.py`)."""
     shown = table_columns(rows.schema)
     return rows if len(shown) == rows.num_columns else rows.select(shown.names)

@@ -11,9 +11,9 @@ from tiered_stream.formats.columns.decoded import Decoded, ValueDecoder
 
 
 class TextDecoder(ValueDecoder):
-    """Decoder of UTF-8 texts (see `decoded.ValueDecoder`). A value that is not UTF-8 gets a reason.
+    """Decoder of UTF-8 values to a string column. A value that is not UTF-8 becomes null and gets a reason.
 
-    Spark's `CAST(value AS STRING)` does not check this.
+    Spark's `CAST(value AS STRING)` does not check whether the bytes are UTF-8.
     """
 
     kind = pa.string()

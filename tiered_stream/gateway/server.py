@@ -25,7 +25,7 @@ from tiered_stream.gateway.sockets.client_connections import ClientConnections, 
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory
 from tiered_stream.gateway.sockets.listener import Listener
 from tiered_stream.gateway.sockets.relay import RelayServices
-from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
+from tiered_stream.gateway.sockets.streams import Streams, connect_streams
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
 from tiered_stream.options.types import host_and_port
 from tiered_stream.storage.open_fetcher import fetcher_over
@@ -75,8 +75,7 @@ class Gateway:
             FrameMemory(settings.queued_bytes),
             self.metrics,
         )
-        self._opener = StreamOpener(settings.unread_bytes)
-        self._connections = ClientConnections(services, self._opener)
+        self._connections = ClientConnections(services)
         self._bootstrap_listener: Listener | None = None
         self._brokers_task: asyncio.Task[None] | None = None
         self._brokers_changed = asyncio.Event()
@@ -194,5 +193,4 @@ class Gateway:
         raise reason
 
     async def _connect(self, address: Address) -> Streams:
-        settings = self._settings
-        return await self._opener.connect(address.host, address.port, settings.broker_tls, settings.setup_seconds)
+        return await connect_streams(address.host, address.port, self._settings)

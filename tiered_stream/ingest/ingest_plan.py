@@ -1,4 +1,4 @@
-"""Queries that the settings of an ingest job ask for."""
+"""Plan of an ingest job: the queries that its settings describe."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ from tiered_stream.options.spark_options import SUBSCRIBE
 
 @dataclass(frozen=True)
 class Ingest:
-    """Settings of one ingest query: the source's options, the table, the checkpoint, the trigger and the lane."""
+    """Settings of one ingest query.
+
+    `options` are the source's options and the `ingest.*` settings of the query's rows and files. The other fields are
+    `ingest.table`, `ingest.checkpointLocation`, `ingest.trigger` and `ingest.lane`.
+    """
 
     options: Mapping[str, str]
     table: str
@@ -38,10 +42,12 @@ class Ingest:
 
 
 def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
-    """Return the ingest queries of the settings: one, or one per topic if table and checkpoint both contain `{topic}`.
+    """Return the ingest queries that the settings describe: one query, or one for each topic in `subscribe`.
+
+    There is one query for each topic if `ingest.checkpointLocation` contains `{topic}`.
 
     Raises:
-        ConfigurationError: a setting is missing, unknown or malformed.
+        ConfigurationError: a setting is missing, unknown or malformed, or settings do not go together.
     """
     check_names(settings, JOB_SETTINGS)
     own = job_settings(settings)
@@ -65,7 +71,7 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
 
 
 def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping[str, str], str]:
-    """Return the options and the table of one topic's own query."""
+    """Return the options and the table of the query for one topic, with `ingest.topic.NAME.*` of the topic applied."""
     own = {SUBSCRIBE.name: topic, **topic_overrides(options).get(topic, {})}
     table = own.pop(TABLE, table).replace(TOPIC, topic)
     return with_overrides(shared_settings(options), own), table

@@ -1,4 +1,4 @@
-"""Run the queries of an ingest job to their ends, and print their progress."""
+"""Run of an ingest job: it starts the job's queries, prints their progress, and waits for their ends."""
 
 from __future__ import annotations
 
@@ -31,19 +31,24 @@ from tiered_stream.spark.session import forgo_source_lookup, start_pythons
 
 console = open_console()
 MAX_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
-"""Maximum number of queries that start at the same time. Each query starts a Python process on the driver, and Spark
-gives up a process that waits too long for a core."""
+"""Maximum number of queries that start at the same time.
+
+Each query starts a Python process on the driver, and Spark gives up a process that waits too long for a core.
+"""
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
 
 
 class IngestQuery:
-    """Running ingest query. It prints a line for each micro-batch with rows, and the progress of a long micro-batch."""
+    """Running ingest query. `has_ended` prints a line for each micro-batch with rows.
+
+    During a long micro-batch, it also prints the rows read so far.
+    """
 
     def __init__(self, spark: SparkSession, ingest: Ingest) -> None:
-        """Start the query and print its lane; a missing table is created.
+        """Start the query, and print its lane and its id. A missing table is created.
 
         Raises:
-            ConfigurationError, TableError: as `plan_query`.
+            ConfigurationError, TableError: `plan_query` raises them.
         """
         self.name = _name(ingest)
         host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
@@ -73,13 +78,13 @@ class IngestQuery:
         return landing.start()
 
     def is_starting(self) -> bool:
-        """Return true while the query's planner, a Python process, is still starting."""
+        """Return true while the query is active but its planner, a Python process, has not planned anything yet."""
         status = self._query.status
         under_way = status["isDataAvailable"] or status["message"].startswith("Waiting")
         return self._query.isActive and not under_way and self._query.lastProgress is None
 
     def has_ended(self) -> bool:
-        """Print new progress of the query, and return true if the query has ended."""
+        """Print the query's progress since the last call, and return true if the query has ended."""
         ended = not self._query.isActive
         last = self._query.lastProgress
         if last is not None and last.batchId > self._last_batch:
@@ -91,7 +96,11 @@ class IngestQuery:
         return ended
 
     def close(self) -> tuple[ReadMetrics, StreamingQueryException | None]:
-        """Stop receiving metrics, and return the total cost of reading and the query's exception (None: success)."""
+        """Stop receiving metrics from tasks; the query must have ended.
+
+        Returns:
+            Total metrics of reading, and the exception that ended the query (None: it succeeded).
+        """
         self._receiver.close()
         return self._receiver.total(), self._query.exception()
 
@@ -111,7 +120,10 @@ class IngestQuery:
 
 @dataclass
 class Outcome:
-    """Result of a run: cost of reading by query name, and the reasons of failed queries by query name."""
+    """Result of a run. `cost` has the metrics of reading, and `failed` the reasons of failures, both by query name.
+
+    A query that was not started is only in `failed`.
+    """
 
     cost: dict[str, ReadMetrics] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -124,15 +136,15 @@ class Outcome:
 
 
 def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSession.builder) -> Outcome:
-    """Run every ingest query of the settings to its end; if a query fails, the others continue.
+    """Run every ingest query that the settings describe until its end; if a query fails, the others continue.
 
-    The builder makes the session, or finds the session of the process.
+    `builder` makes the Spark session, or finds the session of the process.
 
     Raises:
         ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
     """
     ingests = plan_ingests(settings)
-    check_settings(ingests[0].options, ingests[0].lane)  # other queries differ only in the topic
+    check_settings(ingests[0].options, ingests[0].lane)  # `plan_query` checks each query's own settings again
     start_pythons()
     spark = builder.getOrCreate()
     forgo_source_lookup(spark)
@@ -145,10 +157,12 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
 
 
 def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
-    """Run the ingest queries to their ends; at most `MAX_STARTING` of them start at the same time.
+    """Run the ingest queries until their ends; at most `MAX_STARTING` of them start at the same time.
+
+    If some queries fail or are refused, their reasons are printed and returned.
 
     Raises:
-        ConfigurationError: the settings of all queries were refused, and no query was started.
+        ConfigurationError: the settings of each query were refused, so no query was started.
     """
     waiting, count = deque(ingests), len(ingests)
     running: list[IngestQuery] = []
@@ -183,7 +197,7 @@ def _name(ingest: Ingest) -> str:
 
 
 def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:
-    """Wait until any query has ended, with success or failure, or the time is over."""
+    """Wait until any query of the session has ended, with or without success, but at most `seconds`."""
     try:
         spark.streams.awaitAnyTermination(seconds)  # type: ignore[arg-type]  # Spark takes fractions of a second, too
     except StreamingQueryException:
@@ -197,7 +211,10 @@ def _failed(outcome: Outcome, name: str, error: Exception) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the error in one line: this package's error if Spark has wrapped one, else the first line of the text."""
+    """Return the error in one line.
+
+    If Spark has wrapped an error of this package, the line is that error's text; else it is the first line of the text.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     own_lines = [line for line in lines if line.startswith(ConfigurationError.__module__)]
     return own_lines[-1].partition(": ")[2] if own_lines else lines[0]

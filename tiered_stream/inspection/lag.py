@@ -23,7 +23,7 @@ from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import FetchOptions, Options
 from tiered_stream.options.positions import show_time
 from tiered_stream.plan.lookup import OffsetLookup
-from tiered_stream.plan.read_cost import PartitionCost, from_brokers
+from tiered_stream.plan.read_cost import PartitionCost, broker_read_lines
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.read.split_reader import read_split
 
@@ -269,7 +269,7 @@ def _lines(report: LagReport) -> Iterator[tuple[str, str]]:
             )
         if lag.high_watermark > lag.end:
             yield f"{lag.partition}: a transaction is open, the log goes on to {lag.high_watermark:,}", ""
-    yield from ((line, "") for line in from_brokers(lag.unread for lag in report.partitions))
+    yield from ((line, "") for line in broker_read_lines(lag.unread for lag in report.partitions))
     for partition in report.gone:
         yield f"{partition} is in the checkpoint, and does not exist any more", "red"
     yield from ((fault, "red") for fault in report.faults)

@@ -8,7 +8,7 @@ from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import PartitionRanges, Split
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.batch import batch_offsets
-from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, add_up
+from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, total_costs
 from tiered_stream.plan.splits import splits_for
 
 
@@ -36,4 +36,4 @@ def cost_of(
         splits: the splits of all ranges.
     """
     costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
-    return add_up(costs, splits, options, source)
+    return total_costs(costs, splits, options, source)

@@ -150,6 +150,6 @@ class SegmentsLeftOut:
 
         The newest segments are least likely to be deleted.
         """
-        ends = [part.segment for of in self._segments.values() for part in (*of[:1], *of[-2:])]
+        ends = [part.segment for parts in self._segments.values() for part in (*parts[:1], *parts[-2:])]
         unique = {segment.segment_id: segment for segment in ends}
         return sorted(unique.values(), key=lambda segment: segment.max_timestamp, reverse=True)

@@ -36,9 +36,6 @@ log = logging.getLogger(__name__)
 
 INDEX_REQUESTS_IN_FLIGHT = 16
 
-Visible = VisibleSegments
-"""Other name of `VisibleSegments`, which the gateway and doctor use."""
-
 T = TypeVar("T")
 
 _Located = tuple[SegmentLocation, int | None]

@@ -6,14 +6,14 @@ from enum import StrEnum
 
 
 class IsolationLevel(StrEnum):
-    """Kafka's `isolation.level`."""
+    """`kafka.isolation.level`: with `read_committed`, records of open and aborted transactions are left out."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
 
 class LocatorName(StrEnum):
-    """`remote.log.locator`: the locator, which finds the segments of an offset range."""
+    """`remote.log.locator`: component that finds the segments of an offset range; `none`: read brokers only."""
 
     AUTO = "auto"
     BROKER = "broker"
@@ -30,7 +30,7 @@ class Prefer(StrEnum):
 
 
 class Fallback(StrEnum):
-    """`remote.fallback`: what to do with a split whose storage fails: read it from the broker, or fail."""
+    """`remote.fallback`: what to do if the storage fails: read the rest of the split from the broker, or fail."""
 
     BROKER = "broker"
     FAIL = "fail"
@@ -44,14 +44,20 @@ class StorageLayout(StrEnum):
 
 
 class TimestampStrategy(StrEnum):
-    """`startingOffsetsByTimestampStrategy`: what to do if a partition has no record at or after its start time."""
+    """`startingOffsetsByTimestampStrategy`: action for a partition without a record at or after its start time.
+
+    `error`: fail. `latest`: start the partition at its end.
+    """
 
     ERROR = "error"
     LATEST = "latest"
 
 
 class GroupStrategy(StrEnum):
-    """`startingOffsetsByGroupStrategy`: what to do if the starting group has no committed offset for a partition."""
+    """`startingOffsetsByGroupStrategy`: action for a partition without a committed offset of the group.
+
+    The group is the one in `startingOffsets`. `error`: fail. `earliest`, `latest`: start the partition there.
+    """
 
     ERROR = "error"
     EARLIEST = "earliest"

@@ -12,17 +12,21 @@ SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN
 STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
 ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
 POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
-"""Names of the options that say which topics are read, from which start and to which end."""
+"""Names of the options for the topics to read, for the start and for the end."""
 
 
 def command_settings(file: Path | None, assignments: Sequence[str] | None, reads: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings in `file`, overridden by the `name=value` texts in `assignments`, and these by `reads`.
+    """Return the settings of a command: the settings in `file`, overridden by the command line.
 
-    `reads` has the options for what to read, from the command's other arguments. If the command line names topics, the
-    file's options that name topics do not count.
+    If the command line names topics, all options in `file` that name topics are left out.
+
+    Args:
+        file: the settings file; None: no file.
+        assignments: `name=value` texts of the command's `--option`.
+        reads: options that the command's other arguments stand for. They override `assignments`.
 
     Raises:
-        ConfigurationError: the file cannot be read, or a text has no `=`.
+        ConfigurationError: the file cannot be read or is malformed, or a text has no name or no `=`.
     """
     from_command = {**parse_assignments(assignments, "--option"), **reads}
     from_file = read_settings(file) if file else {}
@@ -37,6 +41,6 @@ def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:
 
 
 def without(settings: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return the settings, except those with one of the names; upper and lower case are the same."""
+    """Return a copy of the settings without the settings named in `names`; upper and lower case are the same."""
     left_out = {name.lower() for name in names}
     return {name: value for name, value in settings.items() if name.lower() not in left_out}

@@ -13,20 +13,23 @@ _OPTION = "option"
 
 
 def of(option: Option[T]) -> T:
-    """Return a dataclass field for this option, with the option's default. A secret is not in the repr."""
+    """Return a dataclass field for this option, with the option's default. The field of a secret is not in the repr."""
     bound: T = field(default=option.default, repr=not option.secret, metadata={_OPTION: option})
     return bound
 
 
 def declared(kind: type[Any]) -> dict[str, Option[Any]]:
-    """Return, by field name, the options that the fields of the dataclass `kind` name by `of`."""
+    """Return the options of the dataclass `kind` by field name; fields that `of` has not made are left out."""
     return {member.name: member.metadata[_OPTION] for member in fields(kind) if _OPTION in member.metadata}
 
 
 def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries.ALL) -> dict[str, Any]:
-    """Return, by field name, the values of the options that the fields of the dataclass `kind` name by `of`.
+    """Return the parsed values of the options of the dataclass `kind`, or their defaults, by field name.
 
-    Options that are only for the other kind of `queries` are left out. Raises: as `GivenOptions.read`.
+    Fields that `of` has not made are left out. If `queries` is STREAMING or BATCH, options that are only for the other
+    kind of query are left out.
+
+    Raises: as `GivenOptions.read`.
     """
     return {
         name: given.read(option)

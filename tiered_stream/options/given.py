@@ -1,4 +1,4 @@
-"""The raw options of one query: lookup in any case, parsing by their declarations, and checks for unknown names."""
+"""Options of one query as texts: lookup by name in any case, parsing by their declarations, checks of their names."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ _NAMES = {option.name.lower(): option.name for option in OPTIONS}
 
 
 def is_known(name: str) -> bool:
-    """Return whether `name`, in lower case, is an option of the source."""
+    """Return whether the source has an option `name`, which must be in lower case."""
     return name in _NAMES
 
 
 class GivenOptions:
-    """Options that the user gave, as text. A value is parsed, and so checked, only when it is read, as in Spark."""
+    """Options that the user gave, as text by name in lower case. Options whose value is None are left out.
+
+    A value is parsed, and so checked, only when it is read, as in Spark.
+    """
 
     def __init__(self, raw: Mapping[str, str]) -> None:
         self._values = {name.lower(): str(raw[name]) for name in raw if raw[name] is not None}
@@ -57,22 +60,26 @@ class GivenOptions:
             raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if secret else error)
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Return the texts of the options whose names begin with `prefix`, by the rest of the name in lower case."""
+        """Return the options whose names begin with `prefix` (in lower case): their texts, by the rest of the name.
+
+        The names in the result are in lower case.
+        """
         return {name.removeprefix(prefix): value for name, value in self._values.items() if name.startswith(prefix)}
 
     def with_defaults(self, values: Mapping[str, str]) -> GivenOptions:
-        """Return these options, with `values` for options that the user has not given."""
+        """Return a copy of these options, with `values` added for options that the user has not given."""
         return GivenOptions({**values, **self._values})
 
     @property
     def plugin_prefix(self) -> str:
-        """Prefix of the storage plugin's own properties, in lower case."""
+        """Prefix of the names of the storage plugin's properties, in lower case, `rsm.config.` by default."""
         return self.read(RSM_CONFIG_PREFIX).lower()
 
     def check_names(self) -> None:
-        """Check that no `remote.*` option is unknown, and that no value is a placeholder that only a broker fills in.
+        """Check that each `remote.*` option is known, and that no value is a placeholder that only a broker fills in.
 
-        Other unknown options are ignored, as in Spark.
+        Placeholders are searched for in `remote.*`, `kafka.*` and the storage plugin's properties. Other unknown
+        options are ignored, as in Spark.
 
         Raises:
             ConfigurationError: names the unknown option and the nearest known one, or the option with a placeholder.
@@ -83,9 +90,13 @@ class GivenOptions:
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
 
     def warn(self, queries: Queries, honoured: Collection[Option[Any]] = ()) -> None:
-        """Log a warning of each given option without effect, and of each unknown option that looks like a typing error.
+        """Log a warning for each given option without effect, and for each unknown one that looks like a typing error.
 
-        `queries` is the kind of this query. `honoured` are options for the other kind that have an effect here.
+        An option has no effect if it is for the other kind of query, or if it is `kafka.group.id`.
+
+        Args:
+            queries: the kind of this query.
+            honoured: options for the other kind of query that nevertheless have an effect in this query.
         """
         for name, nearest in self._unknown():
             if is_typing_error(name, nearest):
@@ -97,7 +108,7 @@ class GivenOptions:
             logger.warning("option %s has no effect: no consumer group is joined", GROUP_ID.name)
 
     def _unknown(self) -> Iterator[tuple[str, str]]:
-        """Yield each unknown option's name, in lower case, with the nearest known name."""
+        """Yield the name of each unknown option and the nearest known name, both in lower case."""
         for name in self._values:
             if name not in _NAMES and name not in BROKER_PROPERTIES and not name.startswith(self.plugin_prefix):
                 yield name, nearest_name(name, _NAMES)

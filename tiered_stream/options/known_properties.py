@@ -1,4 +1,4 @@
-"""Properties of other programs that users give to the source, each with its effect here. No I/O."""
+"""Declarations of properties of Kafka's clients and of storage plugins: each with its effect on the source. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiered_stream.options.types import Option
 
 
 class Use(Enum):
-    """Effect of a property that a user gives."""
+    """Effect of a property of another program on the source: honoured, accepted without effect, or refused."""
 
     HONOURED = "honoured"
     NO_EFFECT = "without effect"
@@ -20,10 +20,11 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KnownProperty:
-    """Property of Kafka's clients or of the storage plugin.
+    """Declaration of a property of Kafka's clients or of the storage plugin.
 
     Args:
-        doc: what the property does if it is honoured, else why it has no effect or is refused.
+        doc: the effect of an honoured property; for another property, the reason why it has no effect or is refused.
+        default: the default for the documentation; empty: there is none.
         accepted: values of a refused property that are accepted; upper and lower case are the same.
         replaced_by: options that replace a refused property. If one of them is given, the property is not an error.
     """
@@ -36,13 +37,19 @@ class KnownProperty:
     replaced_by: tuple[Option[Any], ...] = ()
 
     def refuses(self, value: str) -> bool:
-        """Return whether this value of the property is an error."""
+        """Return whether the property with this value is an error; an empty value is not.
+
+        `replaced_by` is not considered.
+        """
         return self.use is Use.REFUSED and value.strip().lower() not in ("", *map(str.lower, self.accepted))
 
 
 def properties_of(
     use: Use, names_by_doc: Mapping[str, str], replaced_by: tuple[Option[Any], ...] = ()
 ) -> Iterator[KnownProperty]:
-    """Yield properties with the same effect. `names_by_doc` has their names, separated by blanks, by their `doc`."""
+    """Yield a property for each name in `names_by_doc`, all with the effect `use` and with `replaced_by`.
+
+    `names_by_doc` maps a text for `doc` to names separated by blanks.
+    """
     for doc, names in names_by_doc.items():
         yield from (KnownProperty(name, use, doc, replaced_by=replaced_by) for name in names.split())

@@ -1,4 +1,4 @@
-"""The offset JSON of Spark's `kafka` source, which our source uses too.
+"""Offset JSON of Spark's `kafka` source, which our source uses too.
 
 An example is `{"topic":{"0":6}}`: the next offset to read, by topic and partition (Spark's `JsonUtils`,
 `KafkaSourceOffset`). In the starting and ending options, -2 means earliest and -1 latest.
@@ -29,7 +29,8 @@ def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPart
     """Convert a checkpoint's offsets from Spark's nested form `{topic: {partition: offset}}`, and check them.
 
     Raises:
-        ConfigurationError: the offsets do not have that form. Spark does not check its checkpoint's content.
+        ConfigurationError: the offsets do not have that form, or one is negative or beyond 64 bits. Spark does not
+            check the content of its checkpoints.
     """
     offsets: dict[TopicPartition, int] = {}
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
@@ -53,16 +54,18 @@ def offsets_to_dict(offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
 
 
 class LastOffsets:
-    """Cache of the last two converted offsets, in both forms. Spark passes the same offsets at each trigger."""
+    """Cache of the last two results of `to_dict`, in both forms. Spark passes the same offsets at each trigger."""
 
     def __init__(self) -> None:
         self._cache: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
 
     def from_dict(self, topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
-        """Convert offsets from Spark's nested form, or return a cached result, which callers must not change.
+        """Return offsets given in Spark's nested form; from the cache if `to_dict` has returned this form lately.
+
+        Callers must not change the result.
 
         Raises:
-            ConfigurationError: the offsets do not have that form.
+            ConfigurationError: as `offsets_from_dict`.
         """
         for form, offsets in self._cache:
             if form == topics:
@@ -70,7 +73,10 @@ class LastOffsets:
         return offsets_from_dict(topics)
 
     def to_dict(self, offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
-        """Convert offsets into Spark's nested form, or return a cached result, which callers must not change."""
+        """Convert offsets into Spark's nested form, or return the cached result for equal offsets.
+
+        Callers must not change the result.
+        """
         for form, cached in self._cache:
             if offsets == cached:
                 return form
@@ -85,10 +91,11 @@ def offsets_to_json(offsets: PartitionOffsets) -> str:
 
 
 def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:
-    """Parse offset JSON in which -2 and -1 are allowed (Spark: `JsonUtils.partitionOffsets`).
+    """Parse offset JSON in which -2 and -1 are allowed, and return offsets by partition.
 
-    As in Spark, fractions are cut off, `null` is 0 or an empty object, and the last of several equal keys counts.
-    Numbers that Jackson would change, and text after the object, which Jackson would ignore, are errors.
+    As in Spark's `JsonUtils.partitionOffsets`, fractions are cut off, `null` is 0 or an empty object, and the last of
+    several equal keys is used. Numbers that Jackson would change, and text after the object, which Jackson would
+    ignore, are errors.
 
     Raises:
         ValueError: the text does not have that form. The message continues a sentence that begins with the text.
@@ -100,8 +107,8 @@ def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:
 def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
     """Parse offset JSON in which a topic may have `"earliest"` or `"latest"` in place of an object.
 
-    Return offsets by partition, and -2 (earliest) or -1 (latest) by topic for the topics with such a word (Spark:
-    `JsonUtils.specificOffsets`, newer than 4.2.0).
+    Return two dictionaries: offsets by partition, and -2 (earliest) or -1 (latest) by topic for the topics with such a
+    word. (Spark: `JsonUtils.specificOffsets`, in versions after Spark 4.2.0.)
 
     Raises:
         ValueError: the text does not have that form.
@@ -118,7 +125,9 @@ def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[s
 
 
 def parse_partition_timestamps(text: str) -> dict[TopicPartition, int]:
-    """Parse JSON with a timestamp (ms since the epoch, perhaps negative) by topic and partition, like offset JSON.
+    """Parse JSON with a timestamp by topic and partition, in the form of offset JSON.
+
+    Timestamps are in milliseconds since the epoch, and may be negative.
 
     Raises:
         ValueError: the text does not have that form.
@@ -128,9 +137,9 @@ def parse_partition_timestamps(text: str) -> dict[TopicPartition, int]:
 
 
 def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
-    """Parse the value of `assign`, partition numbers by topic, without duplicates (Spark: `JsonUtils.partitions`).
+    """Parse the value of `assign`, JSON with partition numbers by topic, and return the partitions without duplicates.
 
-    As in Spark, it may name partitions that do not exist, or no partition at all.
+    As in Spark's `JsonUtils.partitions`, the text may name partitions that do not exist, or no partition at all.
 
     Raises:
         ValueError: the text does not have that form.
@@ -163,7 +172,7 @@ def _partition_longs(document: Mapping[str, Any], meaning: str, minimum: int) ->
 
 @contextmanager
 def _example(form: str) -> Iterator[None]:
-    """Add an example of the right form to the message of a ValueError."""
+    """Add `form`, an example of the right form, to the message of a ValueError raised in the block."""
     try:
         yield
     except ValueError as error:
@@ -180,7 +189,7 @@ def _is_partition(key: str) -> bool:
 
 
 def _partition(key: str, topic: str) -> int:
-    """Parse a partition number as Java does. Raises ValueError if the key is not one."""
+    """Parse the partition number `key` as Java does. Raises ValueError if it is not one; the message names `topic`."""
     try:
         number = whole_number(key)
     except ValueError:
@@ -201,7 +210,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _whole_number(value: object) -> int | None:
-    """Return a JSON number without its fraction, and 0 for `null`; None: not a number, or beyond 64 bits."""
+    """Return a JSON number without its fraction, and 0 for `null`; None: `value` is no number, or is beyond 64 bits."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | float):

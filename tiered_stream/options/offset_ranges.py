@@ -1,4 +1,4 @@
-"""Offset ranges of partitions, and the source's options that read them."""
+"""Functions for offset ranges of partitions: their ends, and the source's options to read from their starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 def starting_at(ranges: Ranges) -> dict[str, str]:
-    """Return the options `assign` and `startingOffsets` for the partitions of the ranges and the ranges' starts."""
+    """Return the options `assign` and `startingOffsets` to read the partitions of `ranges` from the ranges' starts."""
     assigned: dict[str, list[int]] = {}
     for partition in sorted(ranges):
         assigned.setdefault(partition.topic, []).append(partition.partition)
@@ -23,7 +23,10 @@ def starting_at(ranges: Ranges) -> dict[str, str]:
 
 
 def ranges_between(starts: PartitionOffsets, ends: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
-    """Return the offset range of each partition in `ends`; it is empty if the partition's end is below its start."""
+    """Return, for each partition in `ends`, the range from its offset in `starts` to its offset in `ends` (exclusive).
+
+    The range is empty if the end is below the start. `starts` must have every partition of `ends`.
+    """
     return {partition: OffsetRange(starts[partition], max(starts[partition], end)) for partition, end in ends.items()}
 
 

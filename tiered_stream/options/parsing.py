@@ -43,7 +43,10 @@ class Subscription:
     assigned: tuple[TopicPartition, ...] = of(spark.ASSIGN)
 
     def names(self, topic: str) -> bool:
-        """Return whether the topic is read, wholly or in part. A pattern matches any part of a name, as in Spark."""
+        """Return whether the topic, or one of its partitions, is read.
+
+        A pattern may match any part of the topic's name, as in Spark.
+        """
         if self.pattern is not None:
             return re.search(self.pattern, topic, re.ASCII) is not None
         return topic in self.topics or any(partition.topic == topic for partition in self.assigned)
@@ -51,7 +54,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """Settings for access to an S3 bucket. Without an endpoint it is AWS's. Secrets are not in the repr."""
+    """Settings for access to an S3 bucket. If `s3_endpoint_url` is None, AWS is used. Secrets are not in the repr."""
 
     s3_endpoint_url: str | None = of(remote.S3_ENDPOINT_URL)
     s3_region: str | None = of(remote.S3_REGION)
@@ -80,11 +83,11 @@ class StorageOptions(S3Access):
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
     request_timeout_ms: int = of(remote.REQUEST_TIMEOUT_MS)
     has_fallback: bool = False
-    """Whether brokers can give a segment's records, too. If so, a GET that times out is repeated fewer times."""
+    """True if `remote.fallback` is `broker` and brokers are given. If so, a GET that times out has fewer retries."""
     signed_hosts: tuple[str, ...] = of(remote.SIGNED_HOSTS)
     """Hosts to which signed locations may lead, as URLs without a path. A host may begin with `*.`."""
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The broker's own `rsm.config.*` properties, without that prefix."""
+    """Storage plugin's properties, as in the broker's configuration, by name in lower case without `rsm.config.`."""
     limits: Limits = field(default_factory=Limits)
     key_prefixes: tuple[str, ...] = of(remote.KEY_PREFIXES)
     """Further key prefixes of segments in an archive, in addition to the plugin's `key.prefix`."""
@@ -92,7 +95,7 @@ class StorageOptions(S3Access):
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Settings by which a task fetches a split's bytes: request size, requests in flight, and limit of memory."""
+    """Settings for a task that fetches a split's bytes: size of a GET, GETs in flight, and limit of memory."""
 
     request_bytes: int = of(remote.REQUEST_BYTES)
     in_flight: int = of(remote.IN_FLIGHT)
@@ -101,9 +104,9 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """All options of one query, checked. Only `parse_options` makes them. Picklable; no secret is in the repr.
+    """Options of one query, all checked. Only `parse_options` makes them. Picklable; no secret is in the repr.
 
-    Sizes are in bytes, times in milliseconds; None: not set.
+    Sizes are in bytes, times in milliseconds. None: the option is not set.
     """
 
     streaming: bool
@@ -137,7 +140,7 @@ class Options:
     """All `kafka.*` options without that prefix, names in lower case. They may hold passwords."""
     locator: LocatorName
     metadata_snapshot_dir: str = of(remote.METADATA_SNAPSHOT_DIR)
-    """Folder for snapshots of the metadata topic; empty: a folder in the user's cache."""
+    """Folder for snapshots of the metadata topic; empty: a folder in the user's cache; `none`: no snapshots."""
     prefer: Prefer = of(remote.PREFER)
     fallback: Fallback = of(remote.FALLBACK)
     split_bytes: int = of(remote.SPLIT_BYTES)
@@ -146,7 +149,7 @@ class Options:
     fetcher_class: str | None = of(spark.FETCHER_CLASS)
     fetcher_class_path: str | None = of(spark.FETCHER_CLASS_PATH)
     topic_ids: Mapping[str, UUID]
-    """Topic ids that the user requires, by topic."""
+    """Topic ids that `remote.topic.id` requires, by topic."""
     metrics_addresses: tuple[str, ...] = of(remote.METRICS_ADDRESS)
     max_bytes_per_second: int | None = of(remote.MAX_BYTES_PER_SECOND)
     """Limit for the bytes that one task fetches in a second, and also for the bytes that it writes in a second."""
@@ -159,7 +162,7 @@ class Options:
 
 
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
-    """Parse the options of one query, and warn of options without effect.
+    """Parse the options of one query, and log warnings for options without effect.
 
     Upper and lower case in names are the same. Unknown options are ignored, except `remote.*`.
 
@@ -178,7 +181,8 @@ def check_for_any_query(raw: Mapping[str, str]) -> None:
     """Check options before Spark says whether the query is a batch or a stream. Log no warnings.
 
     Raises:
-        ConfigurationError: the options are valid neither for a batch query nor for a stream.
+        ConfigurationError: the options are valid neither for a batch query nor for a stream. The error is the batch
+            query's.
     """
     refused = []
     for streaming in (False, True):
@@ -230,7 +234,11 @@ def storage_option_names() -> tuple[str, ...]:
 
 
 def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
-    """Parse only the storage options, for commands without a query, and check all names. Raises: as `parse_options`."""
+    """Parse only the storage options, for commands without a query, but check the names of all options.
+
+    Raises:
+        ConfigurationError: a storage option is malformed or contradicts another, or a `remote.*` option is unknown.
+    """
     given = GivenOptions(raw)
     given.check_names()
     storage = _storage(given)
@@ -239,7 +247,7 @@ def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
 
 
 def parse_subscription(raw: Mapping[str, str]) -> Subscription:
-    """Parse the three options that name topics, without any other option.
+    """Parse `subscribe`, `subscribePattern` and `assign`, and no other option.
 
     Raises:
         ConfigurationError: none or several of them are given, or one is malformed.
@@ -275,10 +283,10 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
 
 
 def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
-    """Return the start and the end of a bounded stream.
+    """Return the start and the end of a bounded stream (`boundedStreaming`).
 
     Raises:
-        ConfigurationError: the end is not the same in each run, because it is an end of the log.
+        ConfigurationError: the end is earliest or latest for a partition, and so can differ from run to run.
     """
     ending = _position(given, _ENDS, LogEnd.LATEST)
     if _names_an_end_of_the_log(ending):
@@ -303,13 +311,19 @@ def _names_an_end_of_the_log(position: Position) -> bool:
 
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
-    """Return the value of the first option in `options` that has one, or else `default`."""
+    """Return the value of the first of `options` whose value is not None; `default` if there is none."""
     positions = (given.read(option) for option in options)
     return next((position for position in positions if position is not None), default)
 
 
 def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> None:
-    """Check that a batch query does not start at the latest offset, or end at the earliest (`wrong`)."""
+    """Check that `position`, the value of `option` in a batch query, is not `wrong` for any topic or partition.
+
+    `wrong` is LATEST for a start, and EARLIEST for an end: the query would read nothing.
+
+    Raises:
+        ConfigurationError: names the option, and the topic or the partition.
+    """
     word = wrong.name.lower()
     if position is wrong:
         raise ConfigurationError(f"option {option} must not be {word} in batch queries: nothing would be read")
@@ -323,9 +337,10 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
 
 
 def _check_order(starting: Position, ending: Position) -> None:
-    """Check start and end if both give offsets, or both timestamps, by partition.
+    """Check the start against the end if both are offsets by partition, or both are timestamps by partition.
 
-    Both must name the same partitions, and no start may lie beyond its end.
+    Raises:
+        ConfigurationError: they do not name the same partitions, or a start lies beyond its end.
     """
     match starting, ending:
         # The partitions of topics with a word are not known yet.
@@ -350,9 +365,12 @@ def _check_order(starting: Position, ending: Position) -> None:
 
 
 def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
-    """Check minOffsetsPerTrigger and maxOffsetsPerTrigger against each other, as Spark does, in batch queries too.
+    """Check that `minOffsetsPerTrigger` is not higher than `maxOffsetsPerTrigger`; as in Spark, in batch queries too.
 
-    Unlike in Spark, a stream's maximum must be at least 1, or the query would never read anything.
+    Unlike in Spark, a stream's maximum must be at least 1, because otherwise the query would never read anything.
+
+    Raises:
+        ConfigurationError: names the option and its value.
     """
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
     if queries is Queries.STREAMING and (maximum := given.read(high)) is not None and maximum < 1:
@@ -394,7 +412,10 @@ def _locator(given: GivenOptions) -> LocatorName:
 
 
 def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
-    """Return the storage options. If `is_read` is false, the storage plugin's properties are not checked."""
+    """Return the storage options, with values from the storage plugin's properties for options that are not given.
+
+    The plugin's properties are not checked if `is_read` is false, or if `kafka.remote.storage.fetcher.class` is given.
+    """
     prefix, has = given.plugin_prefix, given.has
     rsm_config = given.with_prefix(prefix)
     checked = rsm_config if is_read and not has(spark.FETCHER_CLASS) else {}

@@ -13,8 +13,8 @@ _PLACEHOLDER = re.compile(r"\$\{(?P<provider>[A-Za-z0-9_.-]+):[^}]*\}")
 def check_placeholders(values: Mapping[str, str], prefixes: tuple[str, ...]) -> None:
     """Refuse placeholders of Kafka's config providers in options whose names begin with one of `prefixes`.
 
-    Without this check, a placeholder would be sent as a password or a key. The message shows only the provider, because
-    the value may be a secret that only looks like a placeholder. Prefixes are in lower case.
+    Without this check, a placeholder would be sent as a password or a key. The message names the provider only, because
+    the rest may be a secret that looks like a placeholder. `prefixes` are in lower case.
 
     Raises:
         ConfigurationError: an option has a placeholder; the message names the option.

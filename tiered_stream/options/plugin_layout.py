@@ -1,4 +1,4 @@
-"""Detection of the storage layout and the place of the segments from the storage plugin's properties. No I/O."""
+"""Detection of the storage layout and the segments' bucket or folder from the storage plugin's properties. No I/O."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tiered_stream.options.plugin_properties import plugin_property
 from tiered_stream.options.remote_options import LAYOUT, STORAGE_MANAGER, STORAGE_URI
 
 _PLACE = {StorageLayout.LOCAL: "dir", StorageLayout.AIVEN: "storage.s3.bucket.name"}
-"""Plugin property that names the place of the segments, by layout."""
+"""Plugin property that names the bucket or folder of the segments, by layout."""
 
 
 def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
-    """Return the layout of the plugin that these `rsm.config.*` properties belong to; None: they do not show it.
+    """Return the layout of the storage plugin that has these `rsm.config.*` properties; None: they fit no known plugin.
 
     The plugin's class may be missing in pasted properties, because Strimzi has a separate field for it.
     """
@@ -27,16 +27,17 @@ def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
 def chosen_layout(
     named: StorageLayout | None, of_plugin: StorageLayout | None, rsm_config: Mapping[str, str], prefix: str
 ) -> StorageLayout:
-    """Return the storage layout that the options name, or else the layout that fits the plugin's properties.
+    """Return the storage layout: `named`, or `of_plugin`, or the layout that fits `rsm_config`; LOCAL if all are empty.
 
     Args:
         named: the layout in `remote.storage.layout`.
         of_plugin: the layout of the class in `remote.log.storage.manager.class.name`.
         rsm_config: the plugin's properties, by name without `prefix`.
-        prefix: the prefix of the plugin's properties among the options.
+        prefix: the prefix of the plugin's properties among the options, for the message.
 
     Raises:
-        ConfigurationError: the two options contradict each other, or nothing shows the layout of given properties.
+        ConfigurationError: `named` and `of_plugin` contradict each other, or only `rsm_config` is given and fits no
+            layout.
     """
     if named and of_plugin and named != of_plugin:
         raise ConfigurationError(
@@ -52,7 +53,10 @@ def chosen_layout(
 
 
 def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | None:
-    """Return the URI of the segments in the plugin's properties, without the key prefix; None: they name no place."""
+    """Return the URI of the bucket, container or folder that the plugin's properties name, without the key prefix.
+
+    None: they name no bucket, container or folder.
+    """
     match layout, rsm_config:
         case StorageLayout.LOCAL, {"dir": folder}:
             return Path(folder, "kafka-tiered-storage").absolute().as_uri()
@@ -68,7 +72,7 @@ def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | No
 
 
 def missing_place(layout: StorageLayout, prefix: str) -> ConfigurationError:
-    """Return the error for plugin properties without the place of the segments, if no option names it either."""
+    """Return the error for plugin properties that do not name the bucket or folder, if no option names it either."""
     return ConfigurationError(
         f"{prefix}* is given, but not where the segments are: add {prefix}{_PLACE[layout]}, or {STORAGE_URI.name}"
     )

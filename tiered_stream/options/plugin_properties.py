@@ -1,7 +1,7 @@
-"""All properties of Aiven's tiered storage plugin (1.1.1): honoured, without effect, or refused.
+"""Properties of Aiven's tiered storage plugin (1.1.1), all of them: honoured, without effect, or refused.
 
 The names come from the plugin's page `docs/configs.rst` and its classes `RemoteStorageManagerConfig` and `ProxyConfig`.
-A `*` stands for any text.
+A `*` in a name stands for any text.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ PLUGIN_PROPERTIES = {
         *properties_of(Use.REFUSED, _PROXIES),
     )
 }
-"""All plugin properties by name, without the broker's prefix, which is `rsm.config.` by default."""
+"""Declarations of all plugin properties by name, without the broker's prefix, which is `rsm.config.` by default."""
 
 
 def plugin_property(name: str) -> KnownProperty | None:
-    """Return the plugin property with this name, which is in lower case; None: the name is unknown."""
+    """Return the declaration whose name or pattern (`*`) fits `name` in lower case; None: `name` is unknown."""
     known = PLUGIN_PROPERTIES.get(name)
     patterns = (pattern for pattern in PLUGIN_PROPERTIES.values() if "*" in pattern.name)
     return known or next((pattern for pattern in patterns if fnmatchcase(name, pattern.name)), None)
@@ -129,9 +129,9 @@ def check_plugin_properties(properties: Mapping[str, str], prefix: str, has: Cal
     """Refuse plugin properties that ask for something that is not supported here.
 
     Args:
-        properties: the plugin's properties, their names in lower case and without `prefix`.
+        properties: the plugin's properties, by name in lower case without `prefix`.
         prefix: the prefix of the plugin's properties among the options, for the message.
-        has: returns whether an option is given.
+        has: returns whether an option is given, which may replace a refused property.
 
     Raises:
         ConfigurationError: a property is not supported; the message names it.
@@ -144,7 +144,10 @@ def check_plugin_properties(properties: Mapping[str, str], prefix: str, has: Cal
 
 
 def warn_of_unknown_properties(properties: Mapping[str, str], prefix: str) -> None:
-    """Log a warning for each unknown plugin property, which has no effect: from another version, or mistyped."""
+    """Log a warning for each unknown plugin property, which has no effect. It may be misspelled or of another version.
+
+    Names in `properties` are without `prefix`, which the message has.
+    """
     for name in sorted(properties):
         if plugin_property(name) is None:
             nearest = nearest_name(name, PLUGIN_PROPERTIES)

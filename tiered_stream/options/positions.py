@@ -1,4 +1,4 @@
-"""Start and end positions as the user gives them; `plan` finds the offsets (Spark: `KafkaOffsetRangeLimit`)."""
+"""Start and end positions as the user gives them (Spark: `KafkaOffsetRangeLimit`). `plan` converts them to offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class LogEnd(Enum):
-    """Position at the start or at the end of every partition's log; the values are the numbers in offset JSON."""
+    """Position at the start or at the end of every partition's log. A member's value is its number in offset JSON."""
 
     EARLIEST = EARLIEST
     LATEST = LATEST
@@ -24,7 +24,7 @@ class LogEnd(Enum):
 class AtOffsets:
     """Position at an offset for each partition; -2 means earliest, -1 latest.
 
-    `topics` has -2 or -1 for topics whose partitions all start or end there; `offsets` does not have these partitions.
+    `topics` has -2 or -1 for each topic whose partitions are all at that position. `offsets` has the other partitions.
     """
 
     offsets: PartitionOffsets
@@ -47,12 +47,12 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class BeforeNow:
-    """Position at each partition's first offset at or after the time `ago_ms` milliseconds before planning."""
+    """Position at each partition's first offset at or after a time, `ago_ms` milliseconds before planning."""
 
     ago_ms: int
 
     def at(self, now_ms: int) -> AtTimestamp:
-        """Return the position for a query planned at `now_ms`, at the earliest 1970, where Kafka's timestamps begin."""
+        """Return the position for a query planned at `now_ms`. Its timestamp is at least 0, Kafka's smallest."""
         return AtTimestamp(max(0, now_ms - self.ago_ms))
 
 
@@ -65,7 +65,11 @@ class AtGroup:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Time range from `from_ms` to `to_ms` (exclusive; None: no end), in ms since the epoch. ValueError if empty."""
+    """Time range from `from_ms` (inclusive) to `to_ms` (exclusive; None: no end), in ms since the epoch.
+
+    Raises:
+        ValueError: the range is empty.
+    """
 
     from_ms: int
     to_ms: int | None = None
@@ -79,7 +83,7 @@ Position = LogEnd | AtOffsets | AtTimestamps | AtTimestamp | BeforeNow | AtGroup
 
 
 def show_time(time_ms: int) -> str:
-    """Format a time (ms since the epoch) in UTC as ISO 8601, or as its number if it is beyond year 9999."""
+    """Format a time (ms since the epoch) in UTC as ISO 8601, or as its number if the year is not from 1 to 9999."""
     try:
         shown = (EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
     except OverflowError:

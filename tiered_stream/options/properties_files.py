@@ -1,4 +1,4 @@
-"""Settings files of jobs and gateway. They are Java properties files, so that a broker's properties can be pasted."""
+"""Reader of settings files of jobs and the gateway. They are Java properties files, as a broker's configuration is."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SPARKS_BLANKS = "".join(map(chr, range(33))).replace("\r", "").replace("\n", ""
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """Read a file of Java properties (`java.util.Properties.load`) in UTF-8. Names keep their case.
+    """Read a file of Java properties (`java.util.Properties.load`) in UTF-8, and return the values by name.
 
-    A byte-order mark, which Windows editors write, is skipped.
+    Names keep their case. A byte-order mark, which Windows editors write, is skipped.
 
     Raises:
-        ConfigurationError: the file cannot be read, an escape is malformed, or a name occurs twice.
+        ConfigurationError: the file cannot be read, is not UTF-8, has a malformed escape, or gives a name twice.
     """
     settings: dict[str, str] = {}
     for name, value in _read(path):
@@ -30,12 +30,12 @@ def read_settings(path: Path) -> dict[str, str]:
 
 
 def read_spark_properties(path: Path) -> dict[str, str]:
-    """Read a properties file for Spark as Spark does (`Utils.getPropertiesFromFile`).
+    """Read a properties file for Spark as Spark does (`Utils.getPropertiesFromFile`), and return the values by name.
 
-    If a name occurs twice, the last value counts. Blanks around values are removed.
+    If a name occurs twice, the last value is returned. Blanks around values are removed, except line ends.
 
     Raises:
-        ConfigurationError: the file cannot be read, or an escape is malformed.
+        ConfigurationError: the file cannot be read, is not UTF-8, or has a malformed escape.
     """
     return {name: value.strip(_SPARKS_BLANKS) for name, value in _read(path)}
 
@@ -55,7 +55,11 @@ def _read(path: Path) -> list[tuple[str, str]]:
 
 
 def parse_assignments(texts: Iterable[str] | None, option: str) -> dict[str, str]:
-    """Parse the `name=value` texts of a command-line option. Raises ConfigurationError if one has no name or no `=`."""
+    """Parse the `name=value` texts of the command-line option `option`, and return the values by name.
+
+    Raises:
+        ConfigurationError: a text has no name or no `=`. The message names `option`.
+    """
     return dict(_parse_assignment(text, option) for text in texts or ())
 
 

@@ -1,4 +1,4 @@
-"""Declarations of the options for tiered storage: our own, and the broker's (KIP-405) as an operator pastes them."""
+"""Declarations of the options for tiered storage: our own, and a broker's properties as an operator pastes them."""
 
 from __future__ import annotations
 
@@ -187,4 +187,7 @@ log.metadata.manager.class.path log.metadata.manager.impl.prefix log.metadata.ma
 log.reader.max.pending.tasks log.reader.threads log.storage.system.enable
 """
 BROKER_PROPERTIES = frozenset(f"remote.{name}" for name in _BROKER_PROPERTIES.split())
-"""The broker's other properties (Kafka: `RemoteLogManagerConfig`), accepted without effect: users paste its file."""
+"""Other `remote.*` properties of a broker (Kafka: `RemoteLogManagerConfig`).
+
+They are accepted without effect, because users paste all of a broker's properties.
+"""

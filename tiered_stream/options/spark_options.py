@@ -1,7 +1,7 @@
 """Declarations of the source's options that come from Spark's `kafka` source and from Kafka.
 
-Names, defaults and checks are those of Spark's `KafkaSourceProvider`. For `kafka.fetch.remote.*` and
-`kafka.remote.storage.*`, they are those of KIP-1254.
+Names, defaults and checks are as in Spark's `KafkaSourceProvider`, and for `kafka.fetch.remote.*` and
+`kafka.remote.storage.*` as in KIP-1254.
 """
 
 from __future__ import annotations

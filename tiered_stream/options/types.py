@@ -27,7 +27,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""Columns of the source's rows. `headers` is one of them only if the user wants it."""
+"""Columns of the source's rows; `headers` only with `includeHeaders`."""
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -48,7 +48,7 @@ _SIZE_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
 class Queries(Enum):
-    """Kind of queries that an option is for."""
+    """Kind of queries in which an option has an effect."""
 
     ALL = "all"
     STREAMING = "streaming"
@@ -57,7 +57,16 @@ class Queries(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """Declaration of an option. `parse` raises ValueError or ConfigurationError; `shown` is the default in the docs."""
+    """Declaration of an option.
+
+    Args:
+        parse: parses the text of a value; raises ValueError or ConfigurationError if the text is malformed.
+        shown: the default, as the documentation shows it.
+        doc: the option's description in the documentation.
+        queries: the kind of queries in which the option has an effect.
+        secret: true if no message may show the value.
+        internal: true if the documentation leaves the option out.
+    """
 
     name: str
     parse: Callable[[str], T]
@@ -70,19 +79,25 @@ class Option(Generic[T]):
 
 
 def option(name: str, parse: Callable[[str], T], default: str, doc: str, queries: Queries = Queries.ALL) -> Option[T]:
-    """Return an option whose default is given as text, as a user would write it, and parsed here."""
+    """Return an option whose `default` is text, as a user would write it. Its default value is the parsed text."""
     return Option(name, parse, parse(default), default, doc, queries)
 
 
 def optional(
     name: str, parse: Callable[[str], T], doc: str, queries: Queries = Queries.ALL, shown: str = "", **flags: bool
 ) -> Option[T | None]:
-    """Return an option whose default is None. `shown` is the default in the docs; `flags` are `secret`, `internal`."""
+    """Return an option whose default value is None.
+
+    `shown` is the default in the documentation. `flags` are `secret` and `internal`.
+    """
     return Option(name, parse, None, shown, doc, queries, **flags)
 
 
 def declared_in(module: Mapping[str, Any]) -> tuple[Option[Any], ...]:
-    """Return the options among a module's global names (`vars(module)`), in the order of their declarations."""
+    """Return the options among a module's global names, in the order of their declarations.
+
+    `module` is `vars(module)`: the names with their values.
+    """
     return tuple(value for value in module.values() if isinstance(value, Option))
 
 
@@ -96,9 +111,12 @@ def trimmed(value: str) -> str:
 
 
 def whole_number(value: str) -> int:
-    """Parse a whole number as Java's `Long.parseLong` does, but with up to 4,000 digits. Raises ValueError if invalid.
+    """Parse a whole number as Java's `Long.parseLong` does, but with up to 4,000 digits.
 
     A sign is optional, digits may be of any script, and blanks are not allowed.
+
+    Raises:
+        ValueError: the text does not have that form.
     """
     if not _INTEGER.fullmatch(value) or max(value) > "\uffff":
         raise ValueError("must be a whole number")
@@ -140,7 +158,10 @@ def fraction(minimum: float, maximum: float) -> Callable[[str], float]:
 
 
 def epoch_ms(value: str) -> int:
-    """Parse a timestamp in milliseconds since the epoch. In Kafka, some negative numbers are special: -1 is latest."""
+    """Parse a timestamp in milliseconds since the epoch, of at most 64 bits.
+
+    It may be negative, because Kafka gives some negative numbers a special meaning: -1 is latest.
+    """
     try:
         return integer(LONG_MIN)(trimmed(value))
     except ValueError as error:
@@ -148,7 +169,7 @@ def epoch_ms(value: str) -> int:
 
 
 def duration_ms(value: str) -> int:
-    """Parse a duration in Spark's form (`500ms`, `30s`, `15m`, `2h`, `1d`) into milliseconds.
+    """Parse a duration in Spark's form (`500ms`, `30s`, `15m`, `2h`, `1d`), and return whole milliseconds.
 
     A number without a unit is in milliseconds. The duration may be negative. A result beyond 64 bits becomes the
     nearest number of 64 bits.
@@ -162,7 +183,10 @@ def duration_ms(value: str) -> int:
 
 
 def byte_size(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
-    """Return a parser of sizes in Spark's form (`8388608`, `8m`, `8MB`) into bytes; the units are powers of 1024."""
+    """Return a parser of sizes in Spark's form (`8388608`, `8m`, `8MB`), which returns bytes.
+
+    Units are powers of 1024. The size must be from `minimum` to `maximum` bytes, both inclusive.
+    """
 
     def parse(value: str) -> int:
         match = _SIZE.fullmatch(value.strip().lower())
@@ -186,15 +210,15 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def choice(words: type[E]) -> Callable[[str], E]:
-    """Return a parser of the members of an enum, written in any case, perhaps with blanks around."""
+    """Return a parser of the members of the enum `words`, written in any case, perhaps with blanks around."""
     parse = one_of(*words)
     return lambda value: words(parse(value))
 
 
 def word(words: type[E], *, any_case: bool = True) -> Callable[[str], E]:
-    """Return a parser of the members of an enum, written without blanks around, as Spark does for its own options.
+    """Return a parser of the members of the enum `words`, written without blanks around, as in Spark's own options.
 
-    Upper and lower case are the same if `any_case` is true.
+    Upper and lower case are the same if `any_case` is true. If it is false, the case must be the enum's.
     """
 
     def parse(value: str) -> E:
@@ -207,7 +231,7 @@ def word(words: type[E], *, any_case: bool = True) -> Callable[[str], E]:
 
 
 def refused(reason: str) -> Callable[[str], NoReturn]:
-    """Return a parser that raises ValueError for every value, for an option that must not be set."""
+    """Return a parser that raises ValueError with `reason` for every value, for an option that must not be set."""
 
     def parse(value: str) -> NoReturn:
         raise ValueError(f"is not supported: {reason}")
@@ -216,7 +240,13 @@ def refused(reason: str) -> Callable[[str], NoReturn]:
 
 
 def topics(value: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of topics, without blanks, empty names and duplicates; at least one must be left."""
+    """Parse a comma-separated list of topics, and return their names in order.
+
+    Blanks around names, empty names and duplicates are left out.
+
+    Raises:
+        ValueError: no name is left.
+    """
     names = tuple(dict.fromkeys(filter(None, map(trimmed, value.split(",")))))
     if not names:
         raise ValueError("names no topic")
@@ -253,7 +283,11 @@ def topic_pattern(value: str) -> str:
 
 
 def storage_uri(value: str) -> str:
-    """Check the URI of a storage: `s3://bucket/prefix`, `file:///folder`, or another scheme; without credentials."""
+    """Check the URI of a storage, `s3://bucket/prefix`, `file:///folder` or another scheme, and return it.
+
+    Blanks around it and slashes at its end are removed. It must not contain credentials. The container in
+    `abfss://container@account.dfs.core.windows.net` is not a credential.
+    """
     uri, parts = _without_credentials(value)
     if not parts.scheme or "://" not in uri:
         raise ValueError("must be a URI, e.g. s3://bucket/prefix or file:///folder")
@@ -265,7 +299,7 @@ def storage_uri(value: str) -> str:
 
 
 def key_prefixes(value: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of prefixes of object keys, without blanks; no prefix may be empty."""
+    """Parse a comma-separated list of prefixes of object keys, without blanks around them. None may be empty."""
     prefixes = tuple(prefix.strip() for prefix in value.split(","))
     if not all(prefixes):
         raise ValueError("must be prefixes of object keys, none empty: old/,older/")
@@ -273,9 +307,10 @@ def key_prefixes(value: str) -> tuple[str, ...]:
 
 
 def host_and_port(value: str, lowest_port: int = 1) -> tuple[str, int]:
-    """Parse `host:port` into the host and the port.
+    """Parse `host:port`, and return the host and the port, which is from `lowest_port` to 65535.
 
-    A scheme such as `PLAINTEXT://` may precede it. An IPv6 address is in brackets, which are not returned.
+    A scheme such as `PLAINTEXT://` may precede the host, and is not returned. An IPv6 address must be in brackets,
+    which are not returned.
     """
     match = _HOST_AND_PORT.fullmatch(value)
     if match is None or not lowest_port <= int(match["port"]) <= 0xFFFF:
@@ -284,7 +319,10 @@ def host_and_port(value: str, lowest_port: int = 1) -> tuple[str, int]:
 
 
 def bootstrap_servers(value: str) -> str:
-    """Check a comma-separated list of `host:port`, and return it without blanks and empty entries; it may be empty."""
+    """Check a comma-separated list of `host:port`, and return it without blanks and empty entries.
+
+    The result is empty if there are no entries.
+    """
     servers = [server.strip() for server in value.split(",") if server.strip()]
     for server in servers:
         try:
@@ -295,7 +333,10 @@ def bootstrap_servers(value: str) -> str:
 
 
 def http_url(value: str) -> str:
-    """Check an `http://` or `https://` URL with a host and perhaps a port, without credentials."""
+    """Check an `http://` or `https://` URL, and return it without blanks around it and slashes at its end.
+
+    It must have a host, may have a port, and must not contain credentials.
+    """
     url, parts = _without_credentials(value)
     try:
         is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -307,7 +348,10 @@ def http_url(value: str) -> str:
 
 
 def http_hosts(value: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of hosts into URLs. A host may have a scheme (default https) and a port."""
+    """Parse a comma-separated list of hosts, and return URLs without a path.
+
+    A host may have a scheme (default https) and a port.
+    """
     urls = tuple(http_url(host if "://" in host else f"https://{host.strip()}") for host in text(value).split(","))
     if any((parts.path, parts.query, parts.fragment) != ("", "", "") for parts in map(urlsplit, urls)):
         raise ValueError("must be hosts, e.g. s3.example.com,*.s3.example.com:9000,http://minio:9000")
@@ -315,7 +359,7 @@ def http_hosts(value: str) -> tuple[str, ...]:
 
 
 def topic_ids(value: str) -> UUID | Mapping[str, UUID]:
-    """Parse one topic id as Kafka prints it, or a JSON object of topic ids by topic."""
+    """Parse one topic id as Kafka prints it, or a JSON object of topic ids by topic, and return UUIDs."""
     try:
         if not value.strip().startswith("{"):
             return uuid_from_text(value.strip())

@@ -8,20 +8,23 @@ from collections.abc import Iterable, Mapping
 from tiered_stream.errors import ConfigurationError
 
 MIN_SIMILARITY = 0.84
-"""Least similarity (`SequenceMatcher.ratio`) at which an unknown name counts as a mistyped known name."""
+"""Smallest similarity (`SequenceMatcher.ratio`) at which an unknown name is taken for a misspelled known name."""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most similar to `name`, however small the similarity is."""
+    """Return the name in `known` that is most similar to `name`, however small the similarity. `known` is not empty."""
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
 
 
 def is_typing_error(name: str, known: str) -> bool:
-    """Return whether `name` looks like `known` with a typing error."""
+    """Return whether `name` is so similar to `known` that it may be a typing error (see `MIN_SIMILARITY`)."""
     return difflib.SequenceMatcher(None, name, known).ratio() >= MIN_SIMILARITY
 
 
 def unknown_setting(name: str, known: Mapping[str, str]) -> ConfigurationError:
-    """Return the error for an unknown setting. `known` maps names in lower case to names as they are documented."""
+    """Return the error for the unknown setting `name`, which suggests the nearest known name.
+
+    `known` has the documented names by the same names in lower case.
+    """
     nearest = nearest_name(name.lower(), known)
     return ConfigurationError(f"setting {name} is unknown; the nearest known one is {known[nearest]}")

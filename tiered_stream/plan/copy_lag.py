@@ -35,12 +35,12 @@ class CopyLag:
     settings: str
 
     @property
-    def is_for_ever(self) -> bool:
+    def is_unbounded(self) -> bool:
         """True if neither bound exists, so that the brokers never copy a segment of the topic."""
         return self.ms is None and self.bytes is None
 
     def __str__(self) -> str:
-        if self.is_for_ever:
+        if self.is_unbounded:
             return f"brokers copy no segment, as they keep all of them locally for ever ({self.settings})"
         conditions = [] if self.ms is None else [f"are {_duration(self.ms)} old"]
         conditions += [] if self.bytes is None else [f"have {self.bytes:,} bytes of newer log behind them"]

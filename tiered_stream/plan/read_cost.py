@@ -49,7 +49,7 @@ class Prices:
     as_of: str = "2025-06-01"
 
 
-def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
+def prices_or_default(per_1000_gets: float | None, per_gib: float | None) -> Prices:
     """Return these prices in US dollars; a price that is None is the default of `Prices`."""
     prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
     explicit = {name: price for name, price in prices.items() if price is not None}
@@ -110,7 +110,7 @@ class PartitionCost:
 Cost = TypeVar("Cost", bound=PartitionCost)
 
 
-def add_up(
+def total_costs(
     costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
 ) -> tuple[Cost, ...]:
     """Add the costs of the splits to the `costs` of their partitions, and return these sorted by partition.
@@ -128,7 +128,7 @@ def add_up(
     return tuple(costs[partition] for partition in sorted(costs))
 
 
-def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
+def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
     """Return a line for each reason why offsets are read from brokers, with the number and share of the offsets."""
     total = 0
     reasons: Counter[str] = Counter()
@@ -220,7 +220,7 @@ def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> Render
     add_row("all", "", *map(cost.total, ("offsets", *_RENDERED)))
     prices = cost.prices
     lines = [
-        *from_brokers(cost.partitions),
+        *broker_read_lines(cost.partitions),
         *(f"{note}." for note in notes),
         f"About {cost.seconds:,.0f} s with {cost.tasks} tasks at once.",
         f"The storage charges about ${cost.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "

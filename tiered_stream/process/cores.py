@@ -24,7 +24,7 @@ def _control_groups(root: Path) -> Iterator[Path]:
     """Yield the folders of this process's CPU control groups and of their parent groups, whose quotas apply too.
 
     In a container, /proc may name a group by its path on the host, but the container's /sys/fs/cgroup has only the
-    container's own group. So a yielded folder may not exist.
+    container's own group. So a yielded folder may not exist. Nothing is yielded if /proc has no control groups.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -41,7 +41,10 @@ def _control_groups(root: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the number of cores that the control group may use; None if the group or its quota does not exist."""
+    """Return the number of cores that the control group in `folder` may use.
+
+    None: the folder does not exist, or the group has no quota.
+    """
     with suppress(OSError, ValueError, ZeroDivisionError):
         if (folder / "cpu.max").exists():  # cgroup version 2; the quota is "max" if there is no limit
             quota, period = (folder / "cpu.max").read_text().split()

@@ -12,20 +12,24 @@ from functools import cache
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Parameters of mallopt(3), with the numbers from malloc.h."""
 _MAX_FREE_BYTES = 128 << 20
-"""Maximum bytes of free memory at its end that a heap keeps instead of returning them to the kernel."""
+"""Maximum bytes of free memory at the end of the heap that malloc keeps, instead of returning them to the kernel."""
 _MAX_HEAP_ALLOCATION = 32 << 20
-"""Allocations above this size in bytes bypass the heap, and return to the kernel when freed; malloc's highest value."""
+"""Size in bytes up to which an allocation comes from the heap; this is the highest value that malloc accepts.
+
+Larger allocations bypass the heap, and are returned to the kernel when they are freed.
+"""
 _ARROW_POOL_VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
 """Environment variable that selects Arrow's memory pool; libarrow reads it only once."""
-_MANY_OBJECTS = 10_000  # a pause that made more objects ends with a collection, which takes a few ms
+_MANY_OBJECTS = 10_000  # a pause in which more objects were made ends with a collection, which takes a few ms
 _YOUNGER_COLLECTIONS = 500  # number of younger collections per full collection; Python's default is 10
 
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Pause garbage collection while the block creates many objects that will stay, such as 100,000 segments.
+    """Pause garbage collection in the `with` block, for blocks that create many objects that will stay.
 
-    Without the pause, collections among these objects take a third of the block's time.
+    An example is a block that creates 100,000 segments: collections among these objects would take a third of its time.
+    After a block that has created more than 10,000 objects, the new objects are collected once.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -39,29 +43,32 @@ def collection_paused() -> Iterator[None]:
 
 
 def collect_old_rarely() -> None:
-    """Make full garbage collections rare in this process; collections among young objects stay as they are.
+    """Make full garbage collections rare in this process; younger generations are collected as often as before.
 
-    With 100,000 known segments, a full collection finds no garbage and stops all threads for 0.4 s.
+    With 100,000 segments in memory, a full collection finds no garbage and stops all threads for 0.4 s.
     """
     gc.set_threshold(*gc.get_threshold()[:2], _YOUNGER_COLLECTIONS)
 
 
 def settle_worker() -> None:
-    """Exclude all live objects from garbage collection (`gc.freeze`) if modules were imported since the last call.
+    """Exclude all live objects from garbage collection (`gc.freeze`), if modules were imported since the last call.
 
-    Spark's worker collects garbage after every task. Without the freeze, it would search modules that are never freed,
-    which takes 0.1 s of a core.
+    A Python worker of Spark collects garbage after every task. Without the freeze, it would search modules that are
+    never freed, which takes 0.1 s of a core.
     """
     _freeze_objects(len(sys.modules))
 
 
 @cache
 def share_heap() -> bool:
-    """Make all threads of this process and of its forks allocate from one heap; return false if malloc is not glibc's.
+    """Make all threads of this process and of its forks allocate from one heap.
 
-    By default glibc gives each thread its own heap, and each heap keeps memory of past responses: 50 MiB together. The
-    shared heap keeps up to `_MAX_FREE_BYTES` of free memory. Otherwise it would return a response's memory to the
+    By default glibc gives each thread its own heap, and each heap keeps the memory of past responses: 50 MiB together.
+    The one heap keeps up to `_MAX_FREE_BYTES` of free memory. Otherwise it would return a response's memory to the
     kernel, and the kernel would clear as many pages for the next response: 110,000 pages for 1 GiB that is read.
+
+    Returns:
+        False if malloc is not glibc's, so that nothing was changed. Else true.
     """
     from ctypes import CDLL  # imported here, because planners do not need it
 
@@ -75,11 +82,12 @@ def share_heap() -> bool:
 
 
 def share_heap_with_arrow() -> None:
-    """Make Arrow allocate from malloc's one shared heap, unless the user has chosen a memory pool.
+    """Make Arrow allocate from malloc's heap, and all threads from one heap (`share_heap`).
 
-    This must run before pyarrow is imported. Arrow's default pool returns the memory of record batches to the kernel
-    within milliseconds, and the kernel must clear pages again for the next record batches. Also, free memory of one
-    heap cannot be used by another heap.
+    If the user has chosen a memory pool (`ARROW_DEFAULT_MEMORY_POOL`), Arrow keeps it. If malloc is not glibc's,
+    nothing changes. This must run before pyarrow is imported. Arrow's default pool returns the memory of record batches
+    to the kernel within milliseconds, and the kernel must clear pages again for the next record batches. Also, free
+    memory of one heap cannot be used by another heap.
     """
     if share_heap():
         os.environ.setdefault(_ARROW_POOL_VARIABLE, "system")

@@ -1,4 +1,4 @@
-"""Log lines of this package in a process, and a way to drop log lines of libraries in one thread."""
+"""Log output of this package in a process, and a way to drop log records of libraries in one thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _SPARK_FORMAT, _SPARK_TIME = "%(asctime)s %(levelname)s %(module)s: %(message)s"
 
 
 def show_log() -> None:
-    """Log this package's lines to stderr in Spark's format, unless logging is already set up in this process."""
+    """Write this package's log to standard error in Spark's format, from level INFO on.
+
+    Do nothing if the root logger or this package's logger already has a handler.
+    """
     own = logging.getLogger("tiered_stream")
     if own.handlers or logging.getLogger().handlers:
         return
@@ -23,7 +26,7 @@ def show_log() -> None:
 
 
 class _Muted(threading.local):
-    """Thread-local list of the packages whose log lines this thread drops."""
+    """Thread-local names of the packages whose log records this thread drops: prefixes such as `botocore.`."""
 
     packages: tuple[str, ...] = ()
 
@@ -33,7 +36,7 @@ _muted = _Muted()
 
 @contextmanager
 def muted(*packages: str) -> Iterator[None]:
-    """Drop the log lines of these packages in this thread during the block; other threads still log them."""
+    """Drop the log records of these packages in this thread during the `with` block; other threads still log them."""
     before = _muted.packages
     _muted.packages = (*before, *_add_filters(packages, len(logging.root.manager.loggerDict)))
     try:
@@ -44,9 +47,9 @@ def muted(*packages: str) -> Iterator[None]:
 
 @cache
 def _add_filters(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
-    """Add the filter `_is_not_muted` to all loggers of the packages, and return the prefixes of the loggers' names.
+    """Add the filter `_is_not_muted` to all loggers below the packages, and return the prefixes of the loggers' names.
 
-    `_loggers`, the number of loggers, is only a cache key: the filters are added again when there are more loggers.
+    `_loggers`, the number of loggers, is only a cache key: if there are more loggers, the filter is added to them too.
     """
     prefixes = tuple(f"{package}." for package in packages)
     for name in list(logging.root.manager.loggerDict):
@@ -57,5 +60,5 @@ def _add_filters(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
 
 
 def _is_not_muted(record: logging.LogRecord) -> bool:
-    """Return false for log records of packages that this thread has muted."""
+    """Filter of loggers: return false for a log record of a package that the current thread has muted."""
     return not record.name.startswith(_muted.packages)

@@ -12,7 +12,9 @@ log = logging.getLogger(__name__)
 
 
 def user_cache_folder() -> Path:
-    """Return the folder of this package's caches for the user; it may not exist yet.
+    """Return the folder for all caches of this package for the user; it may not exist yet.
+
+    It is in `XDG_CACHE_HOME`, or else in `~/.cache`.
 
     Raises:
         RuntimeError: the user has no home folder.
@@ -21,9 +23,10 @@ def user_cache_folder() -> Path:
 
 
 def is_private_and_writable(folder: Path) -> bool:
-    """Return true if only this user can write to the folder; a missing folder is created.
+    """Return true if only this user can write to the folder, and can do so; a missing folder is created.
 
-    If the folder exists but others can write to it, the log has one warning that gives the reason.
+    False if the folder cannot be created, is a link, has another owner, or lets others write to it. In the last three
+    cases, one warning for each folder gives the reason.
     """
     # The folder's contents are trusted, so nobody else may own it, write to it, or put a link in its place.
     try:

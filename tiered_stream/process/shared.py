@@ -24,10 +24,10 @@ _FILES = (".location", ".file")
 
 
 class PerProcess(Generic[T]):
-    """A process-wide cache of shared objects, one per distinct set of options.
+    """Process-wide cache of shared objects, with one object for each distinct set of options.
 
-    An evicted object is not closed here, because a task may still use it. The objects close themselves when nothing
-    refers to them any more, so a caller has nothing to release.
+    An evicted object is not closed here, because a task may still use it. Objects close themselves when nothing refers
+    to them any more, so callers need not release them. A fork has an empty cache.
     """
 
     def __init__(self) -> None:
@@ -35,25 +35,27 @@ class PerProcess(Generic[T]):
         self._caches: dict[int, SingleFlightCache[bytes, T]] = {}
 
     def get(self, options: object, create: Callable[[], T]) -> T:
-        """Return this process's shared object for `options`; call `create` if it does not exist yet.
+        """Return this process's object for `options`; if it does not exist yet, call `create` and keep the result.
 
-        Options are values, mappings of values, and dataclasses. If an option names a file of keys or certificates, the
-        file's inode, size and time are part of the cache key, because new credentials may replace the file.
+        `options` are values, mappings of values, or dataclasses. If an option names a file of keys or certificates, the
+        cache key includes the file's inode, size and time. So the object is created again when new credentials replace
+        the file.
 
-        Raises: as `create`.
+        Raises: the errors of `create`, after which nothing is kept.
         """
         return self._caches.setdefault(os.getpid(), SingleFlightCache(MAX_OBJECTS)).get(_digest(options), create)
 
 
 def _digest(options: object) -> bytes:
-    """Return a cache key for the options: a keyed hash, which does not reveal secrets among them."""
+    """Return a cache key for the options: a keyed hash, which does not reveal secrets in the options."""
     return blake2b(repr(_comparable("", options)).encode(), key=_DIGEST_KEY).digest()
 
 
 def _comparable(name: str, value: object) -> object:
     """Return the option's value in a form whose `repr` differs for different values; `name` is the option's name.
 
-    A dataclass's own `repr` is not used, because it leaves out secret fields.
+    A dataclass's own `repr` is not used, because it leaves out secret fields. The path of a file of keys or
+    certificates is returned with the file's state.
     """
     if is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}

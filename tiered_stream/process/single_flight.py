@@ -15,10 +15,10 @@ _V = TypeVar("_V")
 
 
 class SingleFlightCache(Generic[_K, _V]):
-    """Bounded cache of the most recently used values, which loads each value once for all threads.
+    """Bounded cache that evicts the least recently used values, and loads each value once for all threads.
 
-    The values together have at most `max_size`, measured by `size_of` (None: each value counts 1). A failed load is not
-    cached.
+    All values together have at most `max_size`, as measured by `size_of` (None: each value counts 1). A value above
+    `max_size` is not cached, nor is the error of a failed load.
     """
 
     def __init__(self, max_size: int, size_of: Callable[[_V], int] | None = None) -> None:
@@ -27,9 +27,9 @@ class SingleFlightCache(Generic[_K, _V]):
         self._lock = Lock()
 
     def get(self, key: _K, load: Callable[[], _V]) -> _V:
-        """Return the cached value; if it is missing, call `load`, or wait for another thread that is loading it.
+        """Return the cached value of `key`; if there is none, call `load`, or wait while another thread loads it.
 
-        Raises: as `load`.
+        Raises: the errors of `load`, also if another thread has called it.
         """
         with self._lock:
             if key in self._values:

@@ -2,9 +2,9 @@
 
     python -I -S fork_client.py SOCKET WARNED PYTHON -m MODULE …
 
-This file is run by its path, by a Python that imports almost nothing. If the server is not running, does not respond
-in time or refuses the request, this process replaces itself by PYTHON (execv). If the server did not respond, one line
-on standard error says so, once for all clients: the file WARNED is empty until a client has printed the line.
+This file is run by its path, by a Python that imports almost nothing. If the server is not running, does not respond in
+time or refuses the request, this process replaces itself by PYTHON (execv). If the server did not respond, one line on
+standard error says so. Only one of all clients prints the line: the file WARNED is empty until then.
 
 The client sends (integers are little endian):
 
@@ -24,14 +24,18 @@ from time import monotonic
 STANDARD_DESCRIPTORS = (0, 1, 2)
 FORKED, REFUSED, GO = b"+", b"-", b"!"
 _SECONDS = 4.0
-"""Longest wait for a child, in seconds. Spark allows a Python 10 s to connect, and a Python that imports for itself
-needs some of them."""
+"""Maximum seconds until the server has responded.
+
+Spark allows a Python 10 s to connect. If the server does not respond, the Python that replaces this process needs some
+of these 10 s for its imports.
+"""
 
 
 def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
-    """Ask the fork server at `address` for a child that runs `arguments`, and give it the descriptors 0, 1 and 2.
+    """Ask the fork server at `address` for a child that runs `arguments`, and send the descriptors 0, 1 and 2 to it.
 
-    Return true if there is a child, and false if the server refuses.
+    `server` is a new socket, which this function connects. Return true if the child exists, and false if the server
+    refuses.
 
     Raises:
         OSError: the server is not running, or does not respond in time.
@@ -60,7 +64,10 @@ def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
 
 
 def _warn_once(warned_file: str, error: OSError) -> None:
-    """Print why the server is not used, unless another client has already done so; then `warned_file` is not empty."""
+    """Print on standard error why the server is not used, unless another client has printed such a line.
+
+    Then the file `warned_file` is not empty; a client that prints the line writes to the file.
+    """
     try:
         descriptor = os.open(warned_file, os.O_RDWR)
         if not os.pread(descriptor, 1, 0):
@@ -75,7 +82,7 @@ def _warn_once(warned_file: str, error: OSError) -> None:
 
 
 def main() -> None:
-    """Run the requested module in a fork, or replace this process by a Python that runs it."""
+    """Run the requested module in a fork and exit with its exit code, or replace this process by PYTHON."""
     address, warned_file, python, *arguments = sys.argv[1:]
     server = socket(AF_UNIX, SOCK_STREAM)
     try:

@@ -1,14 +1,13 @@
-"""Fork server for the driver's Pythons: `python -m tiered_stream.pythons.fork_server …`.
-
-Its arguments are DESCRIPTOR and FOLDER, and `tasks` if it also forks Pythons for tasks.
+"""Fork server for the driver's Pythons: `python -m tiered_stream.pythons.fork_server DESCRIPTOR FOLDER [tasks]`.
 
 Spark starts a Python process on the driver to create a source, one to plan a batch query, and one for each streaming
 query. With a local master, tasks start more Python processes. Each process imports pyspark, pyarrow, kafka-python,
 boto3 and this package, which takes 0.4 to 1.5 s of a core. This server imports them once, and forks itself for each
 process that `fork_client.py` requests.
 
-DESCRIPTOR is the listening socket. FOLDER contains the socket, and the server removes FOLDER when it ends. The server
-ends when its standard input, a pipe from the driver, is closed.
+DESCRIPTOR is the listening socket. FOLDER contains the socket, and the server removes FOLDER when it ends. With
+`tasks`, the server also imports the modules that tasks need, after the first request that plans a read. The server ends
+when its standard input, a pipe from the driver, is closed.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from tiered_stream.worker_daemon import import_ahead
 log = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 8 << 20
-"""Maximum bytes of one request. Arguments and environment together have at most 6 MiB (execve(2))."""
+"""Maximum bytes of one request; the arguments and the environment of a process have at most 6 MiB (execve(2))."""
 TASKS = "tasks"
 _DRIVER = 0
 """Descriptor of standard input, the pipe from the driver."""
@@ -49,10 +48,13 @@ _F_SETSIG = 10
 """Command F_SETSIG of fcntl(2): choose the signal that is sent when the descriptor becomes ready."""
 _SECONDS_FOR_A_REQUEST = 2.0
 _READ_AT_START = ("LD_", "LC_", "MALLOC_", "MIMALLOC_", "OPENBLAS_", "MKL_", "NUMBA_", "ARROW_")
-"""Prefixes of environment variables that a process, or a library that it imports, reads only once."""
+"""Prefixes of environment variables that a process or an imported library reads only once, at its start."""
 _THREADS = b"OMP_NUM_THREADS"
 _FORK_THREADS = b"1"
-"""Number of threads for libraries (OMP_NUM_THREADS). Spark sets 1 for tasks, and planners need no more."""
+"""Number of threads that libraries use in forks (OMP_NUM_THREADS).
+
+Spark sets 1 for tasks, and planners need no more.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,11 @@ class Request:
     environment: Mapping[bytes, bytes]
 
     def suits(self, started_with: Mapping[bytes, bytes]) -> bool:
-        """Return true if a fork of a Python that started with these environment variables can run this request."""
+        """Return true if a fork can run this request; `started_with` is `read_at_start` of the server's environment.
+
+        The arguments must begin with `-m MODULE`. OMP_NUM_THREADS must be 1 or unset. All variables that are read only
+        at the start must have the same values as in the server.
+        """
         runs_module = self.arguments[:1] == ("-m",) and len(self.arguments) > 1
         threads = self.environment.get(_THREADS, _FORK_THREADS)
         return runs_module and threads == _FORK_THREADS and read_at_start(self.environment) == started_with
@@ -88,8 +94,8 @@ def receive_request(client: socket.socket) -> Request:
     """Read one request from a client's socket.
 
     Raises:
-        OSError: the request does not come in time.
-        ValueError: the request is malformed or too long.
+        OSError: the client sends too slowly, or the connection fails.
+        ValueError: the request is malformed, incomplete or too long.
     """
     client.settimeout(_SECONDS_FOR_A_REQUEST)
     with client.makefile("rb") as stream:
@@ -107,7 +113,7 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
 
 
 def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the environment variables that a Python or a library reads only at its start, so never again in a fork."""
+    """Return the variables that Python or a library reads only at its start, so that a fork never reads them again."""
     return {name: value for name, value in environment.items() if _is_read_at_start(os.fsdecode(name))}
 
 
@@ -117,7 +123,7 @@ def _is_read_at_start(name: str) -> bool:
 
 
 def import_planners() -> None:
-    """Import the modules of Spark and of this package that Python processes on the driver need."""
+    """Import the modules that Python processes on the driver need to create sources and to plan queries."""
     import pyspark.daemon
     import pyspark.sql.streaming.python_streaming_source_runner
     import pyspark.sql.worker.create_data_source
@@ -133,7 +139,7 @@ def import_planners() -> None:
 
 
 def import_for_forks(import_modules: Callable[[], None]) -> None:
-    """Call `import_modules`, and prepare this process for forks.
+    """Call `import_modules`, and then prepare this process for forks (`settle_for_forks`).
 
     If an import fails, a warning is logged. The forks then import the modules themselves, and report the error.
 
@@ -156,8 +162,11 @@ def serve(
 ) -> tuple[Request, socket.socket] | None:
     """Fork this process for each request that arrives at `listener`, until the driver has closed the pipe.
 
+    A request that does not suit a fork (`Request.suits`) is refused. If a request is malformed, its connection is
+    closed.
+
     Args:
-        started_with: environment variables with which this process started (see `read_at_start`).
+        started_with: the server's environment variables that are read only at the start (`read_at_start`).
         import_for_tasks: imports the modules that tasks need; it is called once, after the first request that plans a
             read. None: forks of tasks import these modules themselves.
 
@@ -201,10 +210,12 @@ def _fork() -> int | None:
 
 
 def run(request: Request, client: socket.socket) -> None:
-    """Run the requested module in this fork as `python -m` would; this process ends when `client` ends.
+    """Run the requested module in this fork as `python -m` would; this process ends when the client ends.
+
+    `client` is the socket to the client, from which the fork gets its standard descriptors.
 
     Raises:
-        SystemExit: the client has ended, or has given up and runs the module itself.
+        SystemExit: the client has ended, or has given up and runs the module itself; or the module has raised it.
     """
     descriptors = _wait_for_go(client)
     for number, descriptor in enumerate(descriptors):
@@ -244,7 +255,8 @@ def _wait_for_go(client: socket.socket) -> list[int]:
 def _end_with(client: socket.socket) -> None:
     """Make the kernel send SIGTERM to this process when the client closes the connection (fcntl(2)).
 
-    A program that replaces this process (exec) inherits the connection, so the client waits for that program's end too.
+    A program that replaces this process (exec) inherits the connection. So the client waits for the end of that program
+    too.
 
     Raises:
         SystemExit: the client has already closed the connection.
@@ -259,7 +271,10 @@ def _end_with(client: socket.socket) -> None:
 
 
 def _set_process_title(arguments: Sequence[str]) -> None:
-    """Make `ps` show `arguments` instead of the server's command line, cut to its length (proc(5): `arg_start`)."""
+    """Make `ps` show `arguments` in place of the server's command line (proc(5): `arg_start`).
+
+    They are cut to the length of that command line.
+    """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = map(int, fields[45:47])
     title = "\0".join(arguments).encode(errors="replace")[: end - start - 1]
@@ -281,14 +296,14 @@ def _run_and_report(request: Request, client: socket.socket) -> None:
 
 
 def _reap(*_: object) -> None:
-    """Reap forks that have ended (waitpid), so that their CPU time counts as time of this process's children."""
+    """Remove ended forks from the process table (waitpid), so that their CPU time counts as that of child processes."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def main() -> None:
-    """Import the planners' modules, and serve requests until the driver has ended."""
+    """Import the planners' modules and serve requests until the driver has ended; in a fork, run its request."""
     descriptor, folder, *options = sys.argv[1:]
     started_with = read_at_start(os.environb)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # otherwise OpenBLAS starts threads when it is imported

@@ -1,13 +1,14 @@
-"""Program that Spark runs as Python on the driver: it asks a fork server for a process with all imports done.
+"""Program that Spark runs in place of Python on the driver: it asks a fork server for a process with all imports done.
 
 The server (`fork_server.py`) lives as long as the driver. Its socket is in a folder that only the user can read. The
-program is a shell script that runs `fork_client.py`. If the client or the server is missing, stuck or killed, the
-program starts a normal Python, which imports for itself.
+program is a shell script that runs `fork_client.py`. If the client or the server is missing or does not respond, the
+program runs a normal Python instead, which does its own imports.
 """
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shlex
 import shutil
@@ -26,18 +27,20 @@ _TRIAL = "--trial"
 _MFD_EXEC = 0x10
 """Flag MFD_EXEC of linux/memfd.h: the file in memory may be executed, whatever vm.memfd_noexec is."""
 
+log = logging.getLogger(__name__)
+
 
 class ServedPython:
-    """Fork server for one set of environment variables, and the `program` that Spark runs instead of Python.
+    """Fork server for one set of environment variables, and the `program` that Spark runs in place of Python.
 
     The program takes the arguments of a Python. It is a file in memory (memfd_create(2)), because Spark runs it by its
-    path as long as the driver lives, and a cleanup might remove a file on disk.
+    path as long as the driver lives. A cleanup might remove a file on disk.
     """
 
     def __init__(self, environment: Mapping[str, str], *, tasks: bool) -> None:
         """Start the fork server with `environment` added to this process's variables.
 
-        If `tasks` is true, the server also forks Pythons for tasks.
+        If `tasks` is true, the server also imports the modules that tasks need.
 
         Raises:
             OSError: the socket, the program or the server's process cannot be created.
@@ -83,7 +86,10 @@ class ServedPython:
         return program
 
     def _in_memory(self, name: str, text: bytes = b"") -> Path:
-        """Create a file in memory, and return a path at which the user's processes find it until the driver ends."""
+        """Create a file with this text in memory, and return a path by which processes of the same user open it.
+
+        The path exists until `close`, or until the driver ends.
+        """
         try:
             descriptor = os.memfd_create(f"tiered-stream-{name}", os.MFD_CLOEXEC | _MFD_EXEC)
         except OSError:  # Linux before 6.3 has no such flag: all files in memory may be executed
@@ -97,20 +103,35 @@ class ServedPython:
         return self._folder / "socket"
 
     def is_for(self, environment: Mapping[str, str]) -> bool:
-        """Return true if this process started the server, and with exactly `environment`."""
+        """Return true if this process has started the server, with exactly these additional environment variables."""
         return self._owner == os.getpid() and self._started_with == environment
 
     @property
     def runs(self) -> bool:
-        """True if the server's process runs. The server ends by itself if it cannot be forked after its imports."""
+        """True if the server's process runs.
+
+        It ends by itself if its imports have started threads, because it cannot fork then.
+        """
         return self._process.poll() is None
 
+    @property
+    def is_cut_off(self) -> bool:
+        """True if the server runs, but its socket was removed, so no client can reach it."""
+        return self.runs and not self._address.exists()
+
+    def stop(self) -> None:
+        """Kill the server and remove its socket. Its forks keep running, and `program` then starts normal Pythons."""
+        self._process.kill()
+        self._process.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def close(self) -> None:
-        """Kill the server and remove its socket and the program, if this process started them. Forks keep running."""
+        """Kill the server, and remove its socket and the program; a fork of the driver does nothing here.
+
+        Python processes that the server has forked keep running.
+        """
         if self._owner == os.getpid():
-            self._process.kill()
-            self._process.communicate()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self.stop()
             self._remove_program()
 
     def _remove_program(self) -> None:
@@ -123,17 +144,23 @@ _starting = Lock()
 
 
 def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
-    """Return the path of a program that runs like this process's Python but starts sooner.
+    """Return the path of a program that runs like this process's Python, but has its imports done sooner.
 
-    The program's fork server is started if it does not run yet. The result is None if the server cannot be started, or
-    has ended.
+    The program's fork server is started if it does not run yet with this environment.
 
     Args:
         environment: variables with which Spark starts the program, in addition to the variables of this process.
-        tasks: true if the program runs tasks too.
+        tasks: true if the program runs tasks too; it has an effect only if this call starts the server.
+
+    Returns:
+        None if the server cannot be started, or has ended.
     """
     global _served
     with _starting:
+        if _served is not None and _served.is_for(environment) and _served.is_cut_off:
+            log.warning("somebody has removed the fork server's socket: another server is started")
+            _served.stop()
+            _served = None
         if _served is None or not _served.is_for(environment):
             try:
                 _served = ServedPython(environment, tasks=tasks)

@@ -1,4 +1,4 @@
-"""Checks and settings of a process before it forks itself with everything imported."""
+"""Check and preparation of a process that has imported all modules and forks itself."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def may_fork(tasks: Path = Path("/proc/self/task")) -> bool:
 
 
 def settle_for_forks() -> None:
-    """Prepare this process for forks, which then have their own random numbers, shared memory, and lists of archives.
+    """Prepare this process for forks: random numbers, garbage collection, and imports from zip archives.
 
-    Each fork seeds NumPy's random generator again; Python's `random` does so by itself. The objects of this process are
-    frozen (`gc.freeze`), so that a fork's garbage collector does not write to shared memory.
+    NumPy's random generator gets a new seed in each fork; Python's `random` does so by itself. The objects of this
+    process are frozen (`gc.freeze`), so that the garbage collector of a fork does not write to memory that forks share.
 
-    Spark makes each Python clear its import caches once (`importlib.invalidate_caches`). For a zip archive, Python up
-    to 3.12 then reads the list of contents again for each package in the archive, which takes 0.1 s of a core for
-    Spark's archives. So the archives' importers are removed from the import cache here, and the next import reuses the
-    lists that were already read.
+    Spark makes each Python clear its import caches once (`importlib.invalidate_caches`). Python up to 3.12 then reads a
+    zip archive's list of contents again for each package in the archive. This takes 0.1 s of a core for Spark's
+    archives. So the archives' importers are removed from the import cache here, and the next import reuses the lists
+    that were already read.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):

@@ -1,7 +1,7 @@
 """Add bytecode to Spark's `pyspark.zip` and `py4j-….zip`, so that Python processes need not compile them.
 
 Spark's Python processes import both packages from these archives, which contain only source code. Python cannot store
-bytecode in an archive, so each process compiles the source again, which delays the first micro-batch of a streaming
+bytecode in an archive, so each process compiles the source again. This delays the first micro-batch of a streaming
 query by more than 0.5 s. Only the modules that the processes load are compiled, because Python reads an archive's list
 of contents many times, and each further entry makes that slower.
 """
@@ -40,7 +40,9 @@ print(*(getattr(module, "__file__", None) for module in list(sys.modules.values(
 
 
 def find_archives() -> tuple[Path, ...]:
-    """Return the paths of `pyspark.zip` and `py4j-….zip`, in this order, of `SPARK_HOME` or of the package pyspark.
+    """Return the paths of `pyspark.zip` and `py4j-….zip`, in this order, in Spark's folder.
+
+    Spark's folder is `SPARK_HOME`, or else the installed package pyspark.
 
     Raises:
         ConfigurationError: there is no Spark, or it has no `pyspark.zip`.
@@ -57,7 +59,13 @@ def find_archives() -> tuple[Path, ...]:
 
 
 def loaded_modules(archives: Sequence[Path]) -> dict[Path, list[str]]:
-    """Return, by archive, the files in it (`package/module.py`) that Spark's Python processes import at their start."""
+    """Return, by archive, the sorted files in it that Spark's Python processes import at their start.
+
+    The files are paths in the archive, such as `pyspark/daemon.py`.
+
+    Raises:
+        CalledProcessError: the Python that lists the files fails.
+    """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, archives))}
     command = [sys.executable, "-c", _LIST_LOADED, *_PROCESSES]
     listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")
@@ -70,10 +78,14 @@ def _names_in(archive: Path, files: Iterable[str]) -> list[str]:
 
 
 def compile_archive(archive: Path, modules: Iterable[str]) -> int:
-    """Add bytecode to the archive for those of its files `modules` that have none; return the number of added files.
+    """Add bytecode to the archive for the files `modules` in it (`package/module.py`) that have none yet.
 
     Existing entries keep their place, so processes that use the archive are not disturbed. The bytecode contains time
-    and size of its source, like Python's `.pyc` files, and Python ignores it if the source differs.
+    and size of its source, like Python's `.pyc` files, and Python ignores it if the source differs. Files that do not
+    compile are left out.
+
+    Returns:
+        Number of files to which bytecode was added.
 
     Raises:
         OSError: the archive cannot be written.
@@ -92,7 +104,10 @@ def compile_archive(archive: Path, modules: Iterable[str]) -> int:
 
 
 def _add(zip_file: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
-    """Compile the archive's file `name` in `folder` and add its bytecode; return false if it does not compile."""
+    """Extract the archive's file `name` to `folder`, compile it, and add its bytecode to `zip_file`.
+
+    Return false, without bytecode, if the file does not compile. Else return true.
+    """
     source = zip_file.extract(name, folder)
     # A ZIP file has local times without a zone; zipimport reads them in the same way.
     modified = time.mktime((*zip_file.getinfo(name).date_time, -1, -1, -1))

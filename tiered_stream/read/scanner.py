@@ -1,7 +1,7 @@
-"""Records of topics as Arrow batches, without Spark: `scan` reads them as a batch query does, `follow` as a stream.
+"""Records of topics as Arrow batches, without Spark: `scan` reads like a batch query, and `follow` like a stream.
 
-Threads of this process read the splits. They run in parallel, because fetching waits for the storage, and the kernels
-decode without the GIL.
+Threads of this process read the splits. They run in parallel, because a thread that waits for storage blocks no other
+thread, and because the kernels decode without the GIL.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.arrow import record_schema
 
 WAITING_BYTES = 256 << 20
-"""Default maximum size in bytes of all decoded batches that wait for the consumer; one batch may exceed it."""
+"""Default maximum bytes of all decoded batches that wait for the consumer; a single batch may be larger."""
 
 THREAD_NAME = "tiered-stream-scan"
 
@@ -36,8 +36,9 @@ def scan(
 ) -> pa.RecordBatchReader:
     """Read topics as a batch query of `format("tiered_stream")` does, and return a reader with the same columns.
 
-    The reader can be read once. Its threads end when it is read to the end, or when nothing refers to it any more
-    (`del reader`). pyarrow's `reader.close()` does not end the threads: they wait, and keep the decoded records.
+    The reader can be read once. Its threads end when it is read to the end, or when nothing refers to it any more (`del
+    reader`). pyarrow's `reader.close()` does not end the threads: they wait, and keep the decoded records. An error in
+    a thread is raised by the reader: it is one of the errors of `read_split`.
 
     Args:
         options: options of the source, with the same names as in Spark.
@@ -45,12 +46,12 @@ def scan(
             limited by a container's CPU quota.
         ordered: if true, partitions come one after another, each in offset order. If false, batches come as soon as
             they are decoded, so no batch waits for a slower split; the records within a batch are in offset order.
-        waiting_bytes: maximum bytes that are decoded ahead of the consumer. If `ordered`, all threads stay busy with
-            `remote.split.bytes` for each thread.
+        waiting_bytes: maximum bytes of decoded batches that wait for the consumer. If `ordered`, threads may have to
+            wait for the consumer, unless this is at least `remote.split.bytes` for each thread.
 
     Raises:
         ConfigurationError: an option is missing, unknown or malformed.
-        TieredStreamError: the read cannot be planned. The reader raises the errors of `read_split`.
+        TieredStreamError: the read cannot be planned.
     """
     parsed = parse_options(options, streaming=False)
     with closing(open_log_source(parsed)) as source:
@@ -62,10 +63,10 @@ def scan(
 
 
 def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the records that a streaming query with these options would read, and new records as they come, forever.
+    """Yield the records that a streaming query with these options would read, and then new records; it never ends.
 
-    The topics are checked again and again. New records of one check come in the order of `scan`. After a check without
-    new records, the function waits `pause_ms`.
+    The function checks the topics for new records again and again. The records of one check come in the order of
+    `scan`. After a check without new records, the function waits `pause_ms` milliseconds.
 
     Raises: the errors of `scan`, and of its reader.
     """
@@ -84,7 +85,10 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
 
 
 class _ThreadedReader:
-    """Reader of splits in threads, ahead of the consumer; at most `waiting_bytes` bytes of batches wait for it."""
+    """Reader of splits in threads. At most `waiting_bytes` bytes of decoded batches wait for the consumer.
+
+    `read` yields the batches of a split.
+    """
 
     def __init__(
         self,
@@ -100,15 +104,15 @@ class _ThreadedReader:
         self._changed = threading.Condition()
         self._unread = iter(range(len(splits)))
         self._queues: list[deque[pa.RecordBatch | None]] = []
-        """Decoded batches of each split, and None at its end; without an order, all splits share one queue."""
+        """Decoded batches of each split, then None at the split's end; all entries are one queue if not `ordered`."""
         self._consumed = 0
-        """Number of the split whose end the consumer waits for."""
+        """Index of the split whose queue the consumer reads now."""
         self._held_bytes = 0
         self._error: BaseException | None = None
         self._stopped = False
 
     def batches(self, *, ordered: bool) -> Generator[pa.RecordBatch, None, None]:
-        """Yield all batches; if `ordered`, in the order of the splits.
+        """Yield the batches of all splits: in the order of the splits if `ordered`, else in the order of decoding.
 
         Raises: an error of any thread, as soon as it occurs.
         """
@@ -126,7 +130,10 @@ class _ThreadedReader:
                 self._changed.notify_all()
 
     def _take(self, number: int) -> pa.RecordBatch | None:
-        """Wait for the next entry of the split's queue and return it: a batch, or None at the end of a split."""
+        """Wait for the next entry in the queue of split `number` and return it: a batch, or None at the end of a split.
+
+        Raises: an error of any thread.
+        """
         queue = self._queues[number]
         with self._changed:
             self._consumed = number
@@ -140,7 +147,11 @@ class _ThreadedReader:
             return batch
 
     def _work(self) -> None:
-        """Read split after split in this thread, until there are no more splits or the consumer has stopped."""
+        """Read one split after another in this thread.
+
+        The thread ends when no split is left, the consumer has stopped, or any thread has failed. Its own error is kept
+        for the consumer, which raises it.
+        """
         try:
             while (number := self._next()) is not None:
                 with closing(self._read(self._splits[number])) as batches:
@@ -160,7 +171,11 @@ class _ThreadedReader:
             return None if self._stopped or self._error else next(self._unread, None)
 
     def _put(self, number: int, batch: pa.RecordBatch) -> bool:
-        """Wait for room, then queue the batch for the consumer; return false if the consumer has stopped or failed."""
+        """Wait until `waiting_bytes` allow this batch of split `number`, then put it into the split's queue.
+
+        Returns:
+            False, without the batch in the queue, if the consumer has stopped or a thread has failed. Else true.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._error or self._has_room(number, batch.nbytes))
             if self._stopped or self._error:

@@ -1,7 +1,7 @@
-"""Reader of one split to Arrow on an executor: it fetches, decodes, filters, and falls back to the broker.
+"""Reader of one split to Arrow batches: it fetches bytes, decodes records, filters, and falls back to the broker.
 
-The modules that talk to brokers and that read signed URLs are imported only for a split that needs them, because their
-imports take long.
+Modules that talk to brokers or read signed URLs are imported only for a split that needs them, because their imports
+take long.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the split's records in offset order, a few thousand rows at a time, and then send the metrics.
+    """Yield the split's records in offset order, a few thousand rows at a time, and then send the metrics of reading.
 
     Raises:
         CorruptDataError: the fetched bytes are malformed.
         DataLossError: records of the split no longer exist, and `failOnDataLoss` is true.
-        StorageError: storage failed, and `remote.fallback` is `fail` or there is no broker.
+        StorageError: storage failed, and `remote.fallback` is `fail` or `kafka.bootstrap.servers` is not set.
         BrokerError: the broker failed.
         FetchTimeoutError: the broker sent no record for `kafkaConsumer.pollTimeoutMs`.
     """
@@ -66,8 +66,8 @@ class SplitReader:
 
     Args:
         max_rows: maximum number of rows of one batch.
-        columns: names of the columns to return; None: all.
-        storage: storage access that the splits of a task share; None: the reader makes its own.
+        columns: names of the columns to return, in this order; None: all columns.
+        storage: storage access that all splits of a task share; None: the reader makes its own.
     """
 
     def __init__(
@@ -84,7 +84,10 @@ class SplitReader:
         self.metrics = ReadMetrics()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the split's records in offset order. Raises: the errors of `read_split`."""
+        """Yield the split's records in offset order, without records outside of the times in the options.
+
+        Raises: the errors of `read_split`.
+        """
         for batch in within_times(self._read(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
@@ -119,7 +122,7 @@ class SplitReader:
         self._position = self._split.offsets.end
 
     def _timed(self, decoded: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, and add to the metrics how long decoding them took."""
+        """Yield the decoder's batches, and add the time that decoding took to `metrics.decode_seconds`."""
         while True:
             began = time.perf_counter()
             batch = next(decoded, None)
@@ -137,7 +140,7 @@ class SplitReader:
     def _fall_back(self, error: StorageError) -> None:
         """Log and count that the rest of the split is read from the broker because of `error` (KIP-1254).
 
-        Raises: `error`, if `remote.fallback` is `fail` or no broker is configured.
+        If `remote.fallback` is `fail` or `kafka.bootstrap.servers` is not set, raise `error` instead.
         """
         self.metrics.remote_fetch_errors += 1
         if self._options.fallback is Fallback.FAIL or "bootstrap.servers" not in self._options.kafka:
@@ -149,7 +152,7 @@ class SplitReader:
         )  # fmt: skip
 
     def _from_broker(self) -> Iterator[pa.RecordBatch]:
-        """Yield the split's records from the current position on, by raw Fetch requests to the broker."""
+        """Yield the split's records from offset `_position` on, by raw Fetch requests to the broker."""
         while self._position < self._split.offsets.end:
             try:
                 yield from self._fetched(OffsetRange(self._position, self._split.offsets.end))
@@ -177,7 +180,10 @@ class SplitReader:
             raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
 
     def _skip_lost(self, error: OffsetOutOfRangeError | TopicRecreatedError) -> None:
-        """Continue at the log start offset, or after the split, if records are lost and `failOnDataLoss` is false.
+        """Count the lost offsets, and move `_position` behind them, if `failOnDataLoss` is false.
+
+        The new position is the log start offset if it is within the rest of the split. Else it is the end of the split,
+        also if the topic was created again.
 
         Raises:
             DataLossError: `failOnDataLoss` is true.
@@ -220,7 +226,7 @@ class SplitReader:
 
 
 def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows whose timestamps lie in the range (None: all rows), without empty batches."""
+    """Yield the rows whose timestamps lie in `times` (None: all rows); a batch without such rows is left out."""
     for batch in batches:
         matching = batch if times is None else batch.filter(_is_within(batch.column("timestamp"), times))
         if matching.num_rows:
@@ -234,7 +240,7 @@ def _is_within(timestamps: pa.Array, times: TimeRange) -> pa.Array:
 
 
 def _check_formats(locations: Sequence[SegmentLocation]) -> None:
-    """Raise StorageFormatError if a location has another storage format than the one that this package reads."""
+    """Raise StorageFormatError if a location's storage format is not `STORAGE_FORMAT`, the only one that is read."""
     for location in locations:
         if location.storage_format != STORAGE_FORMAT:
             raise StorageFormatError(

@@ -1,4 +1,4 @@
-"""Bytes of the splits of one task from storage, by one read-ahead, and the fetcher for them."""
+"""Bytes of all splits of one task from storage, by one read-ahead, and the fetcher that requests them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from tiered_stream.storage.throttle import pace_of
 class TaskStorage:
     """Reader of the bytes of all splits of a task from storage, in the order of the splits, with one read-ahead.
 
-    Requests for a split are sent while the split before it is decoded. If a split fails, or is not read to its end, the
-    other splits can still be read.
+    Requests for a split are sent while the split before it is decoded. If the bytes of a split cannot be read, or are
+    not read to their end, the other splits can still be read. Splits without locations, or with an unknown storage
+    format, are left out.
     """
 
     def __init__(self, splits: Sequence[Split], options: Options) -> None:
@@ -32,18 +33,18 @@ class TaskStorage:
 
     @cached_property
     def fetcher(self) -> RemoteStorageFetcher:
-        """Fetcher for the locations of all splits. Raises: the errors of `split_fetcher`."""
+        """Fetcher for the locations of all splits, made at the first use. Raises: the errors of `split_fetcher`."""
         return split_fetcher(self._locations, self._options)
 
     def bytes_of(
         self, split: Split, on_fetch: Callable[[int, float], None]
     ) -> Generator[tuple[int, bytes], None, None]:
-        """Yield the bytes of one split in order, as pairs of the number of the location in the split and some bytes.
+        """Yield the bytes of one split in order, as pairs of a location's index in the split and its next bytes.
 
         Splits must be read in the task's order. If splits before this one were not read, the read-ahead starts again.
 
         Args:
-            on_fetch: is called with size (bytes) and duration (seconds) of each request.
+            on_fetch: called with the size in bytes and the duration in seconds of each request.
 
         Raises: the errors of `read_ahead`.
         """
@@ -68,13 +69,16 @@ class TaskStorage:
             self.close()
 
     def close(self) -> None:
-        """Cancel the read-ahead and drop the bytes that it has fetched; splits can still be read after that."""
+        """Cancel the read-ahead, and drop the bytes that it has fetched.
+
+        Splits can still be read: the next `bytes_of` starts a new read-ahead.
+        """
         if self._chunks is not None:
             self._chunks.close()
             self._chunks = None
 
     def _start_read_ahead(self) -> Generator[tuple[int, bytes], None, None]:
-        """Start a read-ahead of all splits that are not read yet."""
+        """Start a read-ahead of all splits that are not read yet, and return its iterator."""
         options = self._options
         parts = [(location.segment, location.bytes) for split in self._splits for location in split.locations]
         self._location_number = 0
@@ -86,9 +90,10 @@ class TaskStorage:
 
 
 def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
-    """Return a fetcher for these locations: of signed URLs if locations have any, else of the configured storage.
+    """Return a fetcher for these locations.
 
-    A fetcher class that the user has configured takes precedence over signed URLs (KIP-1254).
+    It reads signed URLs if a location has one and the user has configured no fetcher class (KIP-1254); it renews a URL
+    at the broker. Else it is the fetcher from `fetcher_for`.
 
     Raises:
         ConfigurationError: `fetcher_for` raises it.
@@ -115,5 +120,5 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
 
 
 def _has_known_formats(locations: Sequence[SegmentLocation]) -> bool:
-    """Return whether all locations have the storage format that this package reads."""
+    """Return whether the storage format of all locations is `STORAGE_FORMAT`, the only one that is read."""
     return all(location.storage_format == STORAGE_FORMAT for location in locations)

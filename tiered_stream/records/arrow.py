@@ -51,9 +51,10 @@ def _ends(rows: int) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BytesBuffers:
-    """Arrow buffers of a column for `rows` byte strings with at most `size` bytes in total.
+    """Arrow buffers of a binary or string column: ends of the values, bytes, validity bits, and the number of nulls.
 
-    Buffers that are larger than needed take no more memory, because only pages that are written take memory.
+    `allocate` makes buffers for `rows` values with at most `size` bytes in total. Buffers that are larger than needed
+    take no more memory, because only pages that are written take memory.
     """
 
     ends: np.ndarray[Any, Any]
@@ -76,9 +77,10 @@ class BytesBuffers:
 
 @dataclass(frozen=True, slots=True)
 class HeaderBuffers:
-    """Arrow buffers of the column `headers` for `rows` records, which have at most `max_headers` headers in total.
+    """Arrow buffers of the column `headers`.
 
-    All keys together may have `size` bytes, and all values together too.
+    `allocate` makes buffers for `rows` records with at most `max_headers` headers in total. All header keys together
+    may have `size` bytes, and all header values together may have `size` bytes.
     """
 
     ends: np.ndarray[Any, Any]
@@ -109,7 +111,7 @@ def _validity_and_ends(column: BytesBuffers | HeaderBuffers, rows: int) -> list[
 
 
 def _valid_text(array: pa.Array) -> pa.Array:
-    """Return header keys as valid UTF-8. Malformed bytes become replacement characters, as in Java's decoder."""
+    """Return header keys as an array of valid UTF-8. Malformed bytes become replacement characters, as in Java."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -120,10 +122,10 @@ def _valid_text(array: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RecordBuffers:
-    """Arrow buffers of all columns for `rows` records.
+    """Arrow buffers of all columns of Kafka records, except topic and partition.
 
-    The records take `size` bytes uncompressed, and their keys at most `key_size` bytes. `headers` is the maximum number
-    of headers of all records; -1 leaves headers out.
+    `allocate` makes buffers for `rows` records. The records take `size` bytes uncompressed, and their keys at most
+    `key_size` bytes. The argument `headers` is the maximum number of headers of all records; -1 leaves headers out.
     """
 
     offsets: np.ndarray[Any, Any]

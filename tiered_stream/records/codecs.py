@@ -86,11 +86,11 @@ class DecompressedRecords:
     def append(self, codec: int, packed: memoryview) -> tuple[int, int] | None:
         """Decompress a batch's records; return their start and end in `data()`.
 
-        Returns None if the records do not fit behind those of earlier batches.
+        Returns None if the buffer has no room for the records after the records of earlier batches.
 
         Raises:
-            CorruptDataError: `packed` is not valid data of its codec.
-            DataLimitError: the data decompresses to more than the limit.
+            CorruptDataError: `packed` is not valid data of the codec.
+            DataLimitError: `packed` decompresses to more than the limit.
             UnsupportedDataError: the codec is unknown.
         """
         if codec not in _CODECS:
@@ -118,7 +118,7 @@ class DecompressedRecords:
                 return start, self.used
 
     def data(self) -> Buffer:
-        """Return the data that has been decompressed so far, as a read-only array."""
+        """Return the records of all batches that have been appended so far, as a read-only array of bytes."""
         data = self._buffer[: self.used]
         data.flags.writeable = False
         return data

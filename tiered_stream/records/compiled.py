@@ -1,9 +1,11 @@
 """Compilation of the kernels, and a cache of their machine code, so that no process compiles them a second time.
 
-numba's own cache is keyed by the source file's folder. Code that is shipped with `--py-files` is in a new folder each
-time, so every worker would compile again. This cache is keyed by everything that decides the machine code: the source,
-the versions of numba and Python, and the CPU. The cache is in the package itself if it was put there (`tiered-stream
-warm`, for a packed environment), else in the user's cache folder, else in a private folder under the temporary folder.
+numba's built-in cache is keyed by the source file's folder. Code that is shipped with `--py-files` is in a new folder
+each time, so every worker would compile again. This cache is keyed by everything that decides the machine code: the
+source, the versions of numba and Python, and the CPU.
+
+The cache is in the first of these folders that can be used: the package itself, if `tiered-stream warm` has put the
+cache there for a packed environment; the user's cache folder; a private folder under the temporary folder.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @cache
 def kernel_key(*modules: str) -> str:
-    """Return 32 hexadecimal digits that name the machine code of `modules`.
+    """Return the cache key of the machine code of `modules`: 32 hexadecimal digits.
 
-    They differ if the modules' source, numba, Python or the CPU differ.
+    The key depends on the modules' source, the versions of numba and Python, and the CPU.
     """
     cpu = (llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten())
     parts = (*map(_source, modules), numba.__version__.encode(), sys.version.encode(), repr(cpu).encode())
@@ -66,7 +68,7 @@ def _source(module: str) -> bytes:
 
 
 def packaged_folder() -> Path:
-    """Return the package's own kernel cache folder, which exists only in a packed environment."""
+    """Return the folder of the kernel cache within the package. It exists only in a packed environment."""
     return Path(__file__).parent / "kernel_cache"
 
 
@@ -79,7 +81,11 @@ def _candidates(key: str) -> Iterator[Path]:
 
 
 def cache_folder(key: str) -> Path | None:
-    """Return the folder for the kernels of `key`, or None if no folder is usable."""
+    """Return the cache folder for machine code with the key `key`.
+
+    This is the folder in the package, if it exists. Otherwise it is the first candidate that is private and writable,
+    or None if none is.
+    """
     packaged = packaged_folder() / key
     if packaged.is_dir():
         return packaged
@@ -87,7 +93,7 @@ def cache_folder(key: str) -> Path | None:
 
 
 class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
-    """numba's cache locator for the functions of this package, which keeps their machine code in `cache_folder`."""
+    """Locator by which numba's cache keeps the machine code of the modules `KERNELS` in `cache_folder`."""
 
     def __init__(self, function: Callable[..., Any], key: str, folder: Path) -> None:
         self._function = function
@@ -121,20 +127,19 @@ def kernel(function: _Function) -> _Function:
 
 
 def inlined(function: _Function) -> _Function:
-    """Return `function` as compiled code that is inlined into its callers, otherwise as `kernel` does.
+    """Return `function` as compiled code, as `kernel` does, that is inlined into the compiled functions that call it.
 
-    This is for small functions that are called for every value: passing their arrays would take longer than their work.
+    It is for small functions that are called for every value. In them, passing arrays would take most of the time.
     """
     return _compiled(function, forceinline=True)
 
 
 @cache
 def release_compiler() -> None:
-    """Give the memory of the compiler's code back to the system, once in a process.
+    """Return the memory pages of the compiler's machine code to the system. Later calls in a process do nothing.
 
-    This code has 50 MiB, and most of it is needed only to load kernels.
-
-    The code is pages of a file that are never written to. A page that is needed again comes back from the page cache.
+    The code takes 50 MiB, and most of it is needed only to load kernels. The pages are from a file and are never
+    written to, so a page that is needed again comes back from the page cache.
     """
     with suppress(AttributeError, OSError):  # no Linux, or no glibc
         advise = CDLL(None).madvise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import header, kernels
 from tiered_stream.records.arrow import RecordBuffers, record_schema
 from tiered_stream.records.codecs import Buffer, DecompressedRecords
-from tiered_stream.records.legacy import decode_messages, locate_messages
+from tiered_stream.records.legacy import locate_messages
 from tiered_stream.records.memory import allocate
 from tiered_stream.records.part_bounds import PartBounds
 
@@ -37,7 +37,7 @@ ONE_RECORD = bytes.fromhex(
 """Bytes of a record batch that has one record, at offset 0."""
 
 _FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
-"""Assumed share of keys in records' bytes before any is measured, and the factor that is applied to measured shares."""
+"""Fraction of the records' bytes that is reserved for keys at first, and later the factor on the measured fraction."""
 _LEAST_KEY_BYTES = 1 << 20
 """Minimum number of bytes reserved for keys: to save less is not worth another Arrow batch."""
 
@@ -45,10 +45,11 @@ Table = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class RecordBatchDecoder:
-    """Decoder of one partition's log to Arrow batches, which is fed with the log's bytes from the start of a batch on.
+    """Decoder of one partition's log to Arrow batches. `feed` takes the log's bytes, from the start of a batch on.
 
-    It drops records outside `[start_offset, end_offset)`, control records, and records of `aborted` transactions.
-    `bounds` are checked if they are given. `columns` are the columns of the Arrow batches; None means all.
+    The decoder drops records outside `[start_offset, end_offset)`, control records, and records of `aborted`
+    transactions. It checks the offsets of batches against `bounds`, unless these are None. `columns` are the columns of
+    the Arrow batches; None means all.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class RecordBatchDecoder:
 
     @property
     def next_offset(self) -> int:
-        """Return the offset after the last whole batch that was fed, 0 before the first."""
+        """Return the offset after the last whole batch that was fed, or 0 if none was fed."""
         return int(self._state[kernels.NEXT_OFFSET])
 
     def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
@@ -85,9 +86,9 @@ class RecordBatchDecoder:
         An Arrow batch has at most `max_rows` rows. A record batch that is cut off waits for the next call.
 
         Raises:
-            CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it lies outside `bounds`; names partition
-                and offset.
-            DataLimitError: a batch exceeds one of the limits; names partition and offset.
+            CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it lies outside `bounds`. The message names
+                partition and offset.
+            DataLimitError: a batch exceeds one of the limits. The message names partition and offset.
             UnsupportedDataError: a batch has an unknown codec.
         """
         view = memoryview(data)
@@ -105,9 +106,9 @@ class RecordBatchDecoder:
             yield from self._feed(view)
 
     def _bytes_missing(self, data: memoryview) -> int:
-        """Return how many of the bytes that follow the pending batch complete it; they may be more than `data` has.
+        """Return the number of bytes that the pending batch lacks, which may be more than `data` has.
 
-        Returns `len(data)` if the batch's size is not known yet, or is invalid.
+        Returns `len(data)` if the bytes so far do not state the batch's size, or if that size is invalid.
         """
         head = self._pending[: header.LENGTH_END] + bytes(data[: header.LENGTH_END])
         if len(head) < header.LENGTH_END:
@@ -141,10 +142,10 @@ class RecordBatchDecoder:
         self._pending += data
 
     def finish(self) -> None:
-        """Check that the log ended with a whole batch, after the caller has fed its last byte.
+        """Check that the last bytes that were fed end a whole batch. The caller must have fed all bytes.
 
         Raises:
-            CorruptDataError: the last batch is cut off, or the part does not end where `bounds` say.
+            CorruptDataError: the last batch is cut off, or ends at an offset that `bounds` do not allow.
         """
         if self._pending:
             at = self.next_offset
@@ -176,7 +177,6 @@ class RecordBatchDecoder:
         if self._check_crcs and not legacy:
             kernels.check_crcs(raw, batches, self._state)
             self._raise_error(data)
-        decode = decode_messages if legacy else kernels.decode_records
         while len(batches):
             unpacked = DecompressedRecords(min(8 * len(data), TARGET_BYTES), self._limits.decompressed_batch)
             if legacy:
@@ -186,15 +186,16 @@ class RecordBatchDecoder:
             self._state[kernels.BATCH] = self._state[kernels.RECORD] = 0
             more = True
             while more:
-                yield from self._decode_unit(decode, data, raw, unpacked.data(), located)
+                yield from self._decode_unit(data, raw, unpacked.data(), located)
                 more = self._state[kernels.ERROR] == kernels.MORE
             batches = batches[len(located) :]
             del unpacked
 
     def _locate_records(self, view: memoryview, batches: Table, unpacked: DecompressedRecords) -> int:
-        """Write the positions of the records into the table `batches`, for up to `TARGET_BYTES` of records.
+        """Locate the records of the first batches in `batches`; return the number of these batches.
 
-        Returns the number of batches for which it did so.
+        Compressed batches are decompressed into `unpacked`. The start and end of each batch's records are written into
+        the table `batches`. It stops when the located records have `TARGET_BYTES`, or when `unpacked` is full.
         """
         located, missing = 0, TARGET_BYTES
         for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & header.CODEC_MASK != 0):
@@ -211,7 +212,11 @@ class RecordBatchDecoder:
         return located
 
     def _check_counts(self, located: Table) -> None:
-        """Check the record counts of batches whose records are located, against their sizes and the limit."""
+        """Check the record counts of batches whose records are located, against the records' bytes and the limit.
+
+        Raises CorruptDataError if a batch has too few bytes for its count, and DataLimitError if a count exceeds
+        `limits.batch_records`.
+        """
         counts, sizes = located[:, kernels.COUNT], located[:, kernels.RECORDS_END] - located[:, kernels.RECORDS_START]
         wrong = (counts * header.SMALLEST_RECORD > sizes) | (counts > self._limits.batch_records.maximum)
         for at in np.flatnonzero(wrong).tolist():
@@ -223,8 +228,8 @@ class RecordBatchDecoder:
     def _unpack(self, view: memoryview, batches: Table, unpacked: DecompressedRecords, target_bytes: int) -> int:
         """Decompress batches into `unpacked`, and write the positions of their records into the table `batches`.
 
-        Stops after `target_bytes`, or when `unpacked` has no room for the next batch. Returns the number of batches
-        that were decompressed.
+        Stops after `target_bytes` of decompressed records, or when `unpacked` has no room for the next batch. Returns
+        the number of batches that were decompressed.
         """
         places: list[tuple[int, int, bool]] = []
         offset = -1
@@ -246,9 +251,10 @@ class RecordBatchDecoder:
         return len(places)
 
     def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: DecompressedRecords) -> int:
-        """Write the positions of the messages of legacy sets into the table `batches`; return the number of sets.
+        """Locate the messages of the first sets in `batches`, which are legacy message sets; return how many sets.
 
-        Stops after `TARGET_BYTES`, or when `unpacked` has no room for the next set.
+        Compressed sets are decompressed into `unpacked`. The start and end of each set's messages are written into the
+        table `batches`. It stops after `TARGET_BYTES` of messages, or when `unpacked` has no room for the next set.
         """
         total = 0
         for located, batch in enumerate(batches):
@@ -260,17 +266,19 @@ class RecordBatchDecoder:
                 return located + 1
         return len(batches)
 
-    def _decode_unit(
-        self, decode: Callable[..., int], data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the next records of `batches`, as many as one unit holds (`UNIT_ROWS`, `UNIT_BYTES`)."""
+    def _decode_unit(self, data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table) -> Iterator[pa.RecordBatch]:
+        """Yield the next records of `batches` as Arrow batches, at most `UNIT_ROWS` records and `UNIT_BYTES` bytes.
+
+        The number of headers is also limited (`UNIT_HEADERS`). The first record may exceed the limits. `self._state`
+        names the first record. Afterwards, it names the record after the last.
+        """
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)
         rows = min(int(rest[:, kernels.COUNT].sum()), kernels.UNIT_ROWS)
         max_headers = self._limits.record_headers.maximum if "headers" in self._schema.names else None
         headers = -1 if max_headers is None else min(size // 2, kernels.UNIT_HEADERS + max_headers)
         buffers = RecordBuffers.allocate(rows, size, self._key_size(size), headers)
-        rows = decode(
+        rows = kernels.decode_records(
             raw, unpacked, batches, self._start_offset, self._end_offset, buffers.columns(), max_headers, self._state
         )
         self._raise_error(data)
@@ -279,7 +287,7 @@ class RecordBatchDecoder:
             yield from buffers.record_batches(self._topic, self._partition, rows, self._schema, self._max_rows)
 
     def _key_size(self, size: int) -> int:
-        """Return how many bytes to reserve for keys of records that take `size` bytes in total.
+        """Return the number of bytes to reserve for the keys of records that take `size` bytes in total.
 
         A record may consist of its key alone, but most have a short key or none. Room for the longest possible keys
         would leave half of the rows' memory empty.
@@ -287,7 +295,10 @@ class RecordBatchDecoder:
         return min(size, max(int(self._key_share * size), _LEAST_KEY_BYTES))
 
     def _learn_key_share(self, key_bytes: int, rows: int) -> None:
-        """Set the key share from the last decoded records: `rows` records with `key_bytes` bytes of keys."""
+        """Set the fraction of bytes to reserve for keys, from the last `rows` decoded records with `key_bytes` of keys.
+
+        The fraction becomes 1 if no record was decoded because the first key had no room.
+        """
         if rows:
             self._key_share = _KEY_MARGIN * key_bytes / max(int(self._state[kernels.USED]), 1)
         elif self._state[kernels.ERROR] == kernels.MORE:
@@ -295,7 +306,10 @@ class RecordBatchDecoder:
 
 
 def compile_kernels(more: bytes = b"") -> pa.RecordBatch:
-    """Compile or load the kernels by decoding `ONE_RECORD` and then `more`; return the first Arrow batch."""
+    """Compile or load the kernels by decoding `ONE_RECORD` and the record batches in `more`.
+
+    Returns the first Arrow batch, without the column `headers`.
+    """
     for include_headers in (True, False):
         decoder = RecordBatchDecoder("", 0, 0, 2, include_headers=include_headers)
         row, *_ = decoder.feed(ONE_RECORD + more)

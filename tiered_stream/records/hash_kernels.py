@@ -1,8 +1,8 @@
 """Compiled half of the row hash: Spark's `xxhash64` (Spark: `XXH64`, `XxHash64Function`) over Arrow's buffers.
 
-A row's values are hashed one after the other. The hash of the values before is the seed of the next; the first seed is
-42. A null leaves the hash unchanged (Spark: `HashExpression`). Integers are little-endian, like the machines that run
-this code.
+A row's values are hashed one after the other. The hash of the values so far is the seed for the next value. The seed
+for the first value is 42. A null leaves the hash unchanged (Spark: `HashExpression`). Integers are little-endian, like
+the machines that run this code.
 
 A column of bytes is the tuple (ends, first row, bytes, validity bits, first bit). It has Arrow's buffers unchanged,
 with the row and the bit at which the array's slice begins. A column without nulls has no validity bits.
@@ -63,7 +63,7 @@ def _hash_long(number: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_int(number: Int, seed: Any) -> Any:
-    """Hash a 32-bit integer, or a boolean, which is 0 or 1."""
+    """Return the hash of a 32-bit integer, or of a boolean, which is 0 or 1."""
     return _mixed(_with_half(seed + _P5 + np.uint64(4), np.uint64(number)))
 
 
@@ -79,7 +79,7 @@ def _merged(value: Any, lane: Any) -> Any:
 
 @kernel
 def _stripes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
-    """Hash the whole stripes of 32 bytes between `at` and `stop`, at least one."""
+    """Return the hash state after all whole stripes of 32 bytes between `at` and `stop`. There must be at least one."""
     one, two, three, four = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
     while stop - at >= 32:
         one, two = _round(one, load_uint64_le(data, at)), _round(two, load_uint64_le(data, at + 8))
@@ -135,14 +135,14 @@ def _hash_cell(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
-    """Hash whether the row's value is null (as the integer 1 or 0), and then the value."""
+    """Return the hash of the integer 1 if the row's value is null, else of 0, and then of the value."""
     _, _, _, bits, first_bit = column
     return _hash_cell(column, row, _hash_int(np.int64(_is_null(bits, first_bit + row)), seed))
 
 
 @kernel
 def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
-    """Hash a row's headers; return the hash, and whether all of the row's data lies within the buffers.
+    """Return the hash of a row's headers, and whether all of the row's headers lie within the buffers.
 
     A column of headers is the tuple (lists, keys, values).
     """
@@ -161,8 +161,8 @@ def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
 def hash_rows(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any, columns: Int, hashes: Any) -> Int:
     """Write a hash (int64) for each of `offsets` into `hashes`; return the number of rows that were hashed.
 
-    Hashing stops at a row that exceeds a buffer. `columns` has a bit for each column that is hashed after the offset.
-    Before each key, value and header value, a 1 is hashed if it is null, else a 0.
+    Hashing stops at a row whose data is not within the buffers. `columns` has a bit for each column that is hashed
+    after the offset. Before each key, value and header value, a 1 is hashed if it is null, else a 0.
     """
     for row in range(offsets.shape[0]):
         value = _hash_long(offsets[row], _SEED)

@@ -41,9 +41,9 @@ SMALLEST_RECORD = 7
 """Size of the smallest possible record of magic 2 in bytes: seven fields of one byte each."""
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-"""All fields of the header."""
+"""Structure of the whole header, with all its fields."""
 START = struct.Struct(">qi4xb")
-"""Base offset, length and magic, which all formats have in the same places."""
+"""Structure of the header's start: base offset, length and magic, which all formats have at the same positions."""
 LAST_OFFSET_DELTA = struct.Struct(f">{LAST_OFFSET_DELTA_AT}xi")
 
 
@@ -54,10 +54,10 @@ def crc_is_right(batch: Any) -> bool:
 
 
 def whole_batches(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """Yield position, base offset and magic of each whole batch; the last batch may be cut off.
+    """Yield position, base offset and magic of each whole batch in `data`. A last batch that is cut off is left out.
 
     Raises:
-        CorruptDataError: the bytes are not a sequence of batches; names the position.
+        CorruptDataError: the bytes are not a sequence of batches. The message names the position.
     """
     at = 0
     while len(data) - at >= START.size:

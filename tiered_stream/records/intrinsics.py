@@ -20,9 +20,9 @@ llvmlite.binding.add_symbol(_CRC_FUNCTION, cast(getattr(CDLL(_crc32c.__file__), 
 
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any, array: int, bits: int = 8) -> Any:
-    """Emit the address within a byte array, as a pointer to integers of `bits` bits.
+    """Emit code for the address of a position in a byte array; return it as a pointer to integers of `bits` bits.
 
-    `array` is the index of the array among the arguments; the next argument is the position.
+    `array` is the index of the byte array in `arguments`. The next argument is the position.
     """
     data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
     return cgutils.pointer_add(builder, data, arguments[array + 1], ir.IntType(bits).as_pointer())
@@ -45,7 +45,10 @@ def crc32c(typing_context: Any, data: Any, at: Any, end: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def copy_bytes(typing_context: Any, to: Any, to_position: Any, source: Any, position: Any, size: Any) -> Any:
-    """Copy `size` bytes between byte arrays by memcpy: a slice assignment would be a loop that compiles for seconds."""
+    """Copy `size` bytes from `source` at `position` to `to` at `to_position`, by memcpy. The caller checks bounds.
+
+    A slice assignment would become a loop that compiles for seconds.
+    """
     signature = numba_types.void(to, to_position, source, position, size)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -57,7 +60,7 @@ def copy_bytes(typing_context: Any, to: Any, to_position: Any, source: Any, posi
 
 
 def _load(bits: int, byte_order: str, *, signed: bool) -> Any:
-    """Return a compiled function (byte array, position) that loads a number of `bits` bits in a byte order.
+    """Return a compiled function (byte array, position) that loads a number of `bits` bits in the order `byte_order`.
 
     A signed number is returned as an int64, an unsigned number as a uint64.
     """
@@ -95,7 +98,7 @@ def _count_zeros(instruction: str) -> Any:
 
 
 trailing_zeros, leading_zeros = _count_zeros("cttz"), _count_zeros("ctlz")
-"""Compiled functions that count the lowest, or the highest, bits of a uint64 that are zero. It must not be zero."""
+"""Compiled functions that count the zero bits below the lowest, or above the highest, set bit of a nonzero uint64."""
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]

@@ -1,4 +1,6 @@
-"""Compiled half of the decoder, which writes the records of batches (magic 2) into Arrow's buffers.
+"""Compiled half of the decoder, which writes the records of batches into Arrow's buffers.
+
+`legacy.py` has the layout of messages before Kafka 0.11 (magic 0 and 1). The rest is about magic 2.
 
 `header.py` has the layout of a batch's header. This is the layout of a record (Kafka: `DefaultRecord`); varints are
 zigzag, and a length of -1 means null:
@@ -21,10 +23,11 @@ from tiered_stream.records.intrinsics import copy_bytes, crc32c, load_int16, loa
 
 SMALLEST_BATCH = min(header.SMALLEST.values())
 
-# Columns of the table that `scan_batches` fills, a row for each batch that has records to give.
+# Columns of the table that `scan_batches` fills, which has a row for each batch with records to return.
 POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, MAGIC = range(9)
-# Lowest offset that a legacy message set may hold. The set's own offset is the offset of its last message.
-LOWEST_OFFSET = LAST_OFFSET_DELTA
+# Columns with other values for a legacy message set: the lowest offset that it may hold (its own offset is that of its
+# last message), the number that is added to the offsets of its messages, and its timestamp.
+LOWEST_OFFSET, ADDED_OFFSET, SET_TIMESTAMP = LAST_OFFSET_DELTA, MAX_TIMESTAMP, BASE_TIMESTAMP
 # Where the records begin and end, and whether in `unpacked` or in the raw data. The caller fills these columns for
 # compressed batches and legacy message sets.
 RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
@@ -45,10 +48,10 @@ ERROR_TEXTS = {
     BAD_CRC: "the batch's CRC-32C is wrong",
 }
 
-# Places in `state`, by which the kernels return results.
+# Indexes in `state` of the results that kernels return.
 ERROR, ERROR_POSITION, ERROR_VALUE, CONSUMED, NEXT_OFFSET = range(5)
-# Places in `state` for the next record: its batch, its byte, the number of records before it in the batch. USED counts
-# the bytes of records in the unit.
+# Indexes in `state` of the next record: its batch, its first byte, and its index in the batch. USED is the number of
+# bytes of the records in the unit.
 BATCH, AT, RECORD, USED = range(5, 9)
 STATE_SIZE = 9
 
@@ -58,6 +61,9 @@ NO_ROOM = -2
 # Maximum rows, bytes and headers of one unit. Only the first record of a unit may exceed them.
 UNIT_ROWS, UNIT_BYTES, UNIT_HEADERS = 1 << 18, 32 << 20, 1 << 18
 LARGEST_RECORD = 2**31 - 1
+
+MESSAGE_TIMESTAMP_AT, MESSAGE_KEY_AT = 18, (18, 26)
+"""Position of the timestamp in a legacy message of magic 1, and positions of the key length by magic."""
 
 MAX_MILLISECONDS = (2**63 - 1) // 1000
 MAX_OFFSET = 2**62
@@ -104,7 +110,10 @@ def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
 
 @inlined
 def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
-    """Return the size of the batch at `at`; 0 if it is not whole, -1 with an error in `state` if it is malformed."""
+    """Return the size in bytes of the batch at `at`, or 0 if `data` ends within the batch.
+
+    If the batch is malformed, or larger than `max_batch_size`, the result is -1 and `state` has the error.
+    """
     base_offset, length = load_int64(data, at), load_int32(data, at + header.LENGTH_AT)
     magic = np.int64(data[at + header.MAGIC_AT])
     smallest = header.HEADER_SIZE if magic == 2 else SMALLEST_BATCH
@@ -132,13 +141,14 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 def scan_batches(
     data: Any, start_offset: Int, end_offset: Int, max_batch_size: Int, aborted: Any, batches: Any, state: Any
 ) -> Int:
-    """Write into `batches` the batches in `data` that have records to return; return the number of these batches.
+    """Fill the table `batches` with the batches in `data` that have wanted records; return their number.
 
-    Scanning stops at a batch that is cut off or malformed, and when the table is full.
+    The table does not get control batches, batches without records, batches outside [start_offset, end_offset), and
+    transactional batches that `aborted` covers.
 
-    Not listed are control batches, batches outside [start_offset, end_offset), and transactional batches that `aborted`
-    covers. `state[NEXT_OFFSET]` is the lowest base offset that the next batch may have. `state[CONSUMED]` is the
-    position after the last batch that was scanned.
+    Scanning stops at a batch that is cut off or malformed, and when the table is full. `state[ERROR]` is OK or the
+    error of the malformed batch. `state[NEXT_OFFSET]` is the lowest base offset that the next batch may have.
+    `state[CONSUMED]` is the position after the last batch that was scanned.
     """
     at, count = np.int64(0), 0
     state[ERROR] = OK
@@ -181,7 +191,10 @@ def crc_is_right(data: Any, at: Int, end: Int) -> Any:
 
 @kernel
 def check_crcs(data: Any, batches: Any, state: Any) -> None:
-    """Check the CRC-32C of `batches`, all of magic 2; set BAD_CRC in `state` and stop at the first wrong one."""
+    """Check the CRC-32C of `batches`, which are all of magic 2. At the first wrong one, stop and set BAD_CRC.
+
+    `state[ERROR]` becomes BAD_CRC, with the batch's position in `state[ERROR_POSITION]`, or OK.
+    """
     state[ERROR] = OK
     for index in range(batches.shape[0]):
         at = batches[index, POSITION]
@@ -192,11 +205,11 @@ def check_crcs(data: Any, batches: Any, state: Any) -> None:
 
 @inlined
 def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: Int) -> Int:
-    """Append the `size` bytes at `at` to a column, or null if `size` is -1; return the position after them.
+    """Append the `size` bytes at `at` to a column as value `index`, or null if `size` is -1.
 
-    Returns -1 if the bytes do not end before `stop`, and NO_ROOM if the column has not enough room; then nothing is
-    appended. A column is (ends, bytes, validity bits, [number of nulls]): Arrow's buffers. `ends[index]` is already
-    set.
+    Returns the position after the bytes. If the bytes end after `stop`, `at` is negative or `size` is below -1, it
+    returns -1 and appends nothing. If the column has no room for the bytes, it returns NO_ROOM and appends nothing. A
+    column is Arrow's buffers: (ends, bytes, validity bits, [number of nulls]). `ends[index]` must be set.
     """
     ends, values, bits, nulls = column
     if at < 0 or size < -1 or size > stop - at:
@@ -216,7 +229,7 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Read a varint length at `at`, and append the bytes after it as `append_bytes` does; return the same."""
+    """Read a varint length at `at`, and append the bytes after it; return the result of `append_bytes`."""
     size, at = varint(data, at, stop)
     return append_bytes(column, index, data, at, size, stop)
 
@@ -248,7 +261,10 @@ def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int
 
 @kernel
 def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_headers: Int, state: Any) -> Int:
-    """Append the record between `at` (its key) and `stop`; return OK, MORE if its key has no room, or an error."""
+    """Append key, value and headers of a record; return OK, MORE if the key has no room, or an error.
+
+    The record's key begins at `at`, and the record ends at `stop`. Headers are skipped if `max_headers` is None.
+    """
     _, _, _, keys, values, headers = columns
     at = _append(keys, row, data, at, stop)
     if at == NO_ROOM:
@@ -314,23 +330,79 @@ def _decode_batch(
 
 
 @kernel
+def _append_sized(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
+    """Append the bytes whose length (int32) is at `at` to a column, as `append_bytes` does."""
+    if at < 0 or stop - at < 4:
+        return np.int64(-1)
+    return append_bytes(column, row, data, at + 4, load_int32(data, at), stop)
+
+
+@kernel
+def _decode_set(
+    batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, max_headers: Int, state: Any
+) -> Any:
+    """Append a legacy set's messages with offsets in [start_offset, end_offset), as `_decode_batch` does for records.
+
+    `legacy.locate_messages` has checked their sizes.
+    """
+    offsets, timestamps, timestamp_types, keys, values, headers = columns
+    at = batch[RECORDS_START] if state[RECORD] == 0 else state[AT]
+    appended = batch[MAGIC] == 1 and (batch[ATTRIBUTES] & header.TIMESTAMP_TYPE_BIT) != 0
+    used = state[USED]
+    for number in range(state[RECORD], batch[COUNT]):
+        stop = at + header.LENGTH_END + load_int32(data, at + header.LENGTH_AT)
+        offset = load_int64(data, at) + batch[ADDED_OFFSET]
+        if start_offset <= offset < end_offset:
+            full = row == offsets.shape[0] or (used + stop - at > UNIT_BYTES and row > 0)
+            if full:
+                state[AT], state[RECORD], state[USED] = at, number, used
+                return row, MORE
+            timestamp, kind, magic = np.int64(-1), np.int64(-1), data[at + header.MAGIC_AT]
+            if magic == 1:
+                timestamp = batch[SET_TIMESTAMP] if appended else load_int64(data, at + MESSAGE_TIMESTAMP_AT)
+                kind = np.int64(appended)
+            if timestamp > MAX_MILLISECONDS or timestamp < -MAX_MILLISECONDS:
+                return row, BAD_TIMESTAMP
+            end = _append_sized(keys, row, data, at + MESSAGE_KEY_AT[magic], stop)
+            if end == NO_ROOM:
+                state[AT], state[RECORD], state[USED] = at, number, used
+                return row, MORE
+            if _append_sized(values, row, data, end, stop) < 0:
+                return row, BAD_RECORD
+            used += stop - at
+            offsets[row], timestamps[row], timestamp_types[row] = offset, timestamp * 1000, kind
+            if max_headers is not None:
+                headers[0][row + 1] = 0
+                headers[2][0] += 1
+            row += 1
+        at = stop
+    state[RECORD], state[USED] = 0, used
+    return row, OK
+
+
+@kernel
 def decode_records(
     raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, max_headers: Int,
     state: Any,
 ) -> Int:  # fmt: skip
     """Write records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; return their number.
 
-    Decoding begins at the record that `state` names. It ends when all records are written (`state[ERROR]` is OK), when
-    a unit is full or the next key does not fit (MORE), or at an error, which `state` holds with the batch. `columns` is
-    (offsets, timestamps in microseconds, timestamp types, keys, values, headers). On entry all bits are zero and the
-    first end of each column is 0. Values and headers have room for all records. If `max_headers` is None, headers are
-    left out: numba compiles a separate function for that, which is twice as fast.
+    Decoding begins at the record that `state` names. `state[ERROR]` then is OK if all records are written, or MORE if a
+    unit is full or the next key has no room. Otherwise it is an error, and `state` has the position of the batch.
+
+    `columns` is (offsets, timestamps in microseconds, timestamp types, keys, values, headers). On entry, all bits must
+    be zero, and the first end of each column must be 0. Values and headers must have room for all records. If
+    `max_headers` is None, headers are left out: numba compiles a separate function for that, which is twice as fast.
+    Messages of legacy sets count as records.
     """
     row, error, state[USED] = np.int64(0), OK, 0
     for index in range(state[BATCH], batches.shape[0]):
         batch = batches[index]
         data = unpacked if batch[UNPACKED] else raw
-        row, error = _decode_batch(batch, data, start_offset, end_offset, columns, row, max_headers, state)
+        if batch[MAGIC] < 2:
+            row, error = _decode_set(batch, data, start_offset, end_offset, columns, row, max_headers, state)
+        else:
+            row, error = _decode_batch(batch, data, start_offset, end_offset, columns, row, max_headers, state)
         if error != OK:
             state[BATCH], state[ERROR_POSITION] = index, batch[POSITION]
             break

@@ -1,4 +1,4 @@
-"""Decoder of message sets from before Kafka 0.11 (Kafka: `AbstractLegacyRecordBatch`, `LegacyRecord`), big-endian:
+"""Message sets from before Kafka 0.11 (Kafka: `AbstractLegacyRecordBatch`, `LegacyRecord`), big-endian:
 
     0  offset         int64   of the last message, if this is a compressed set
     8  size           int32   bytes after this field
@@ -27,17 +27,11 @@ from tiered_stream.records import header, kernels
 from tiered_stream.records.codecs import Buffer, DecompressedRecords
 from tiered_stream.records.compiled import Int, kernel
 from tiered_stream.records.intrinsics import load_int32, load_int64
-from tiered_stream.records.kernels import append_bytes
 
-_CRC_AT, _ATTRIBUTES_AT, _TIMESTAMP_AT = 12, 17, 18
-_KEY_AT = (18, 26)
-"""Position of the key length in a message, by magic."""
+_CRC_AT, _ATTRIBUTES_AT = 12, 17
 _SMALLEST = (header.SMALLEST[0], header.SMALLEST[1])
 _LZ4 = 3
 _SIZE = struct.Struct(">i")
-
-# Columns of the table of batches that message sets have no use for, and that hold other values here.
-_ADDED_OFFSET, _SET_TIMESTAMP = kernels.MAX_TIMESTAMP, kernels.BASE_TIMESTAMP
 
 
 def locate_messages(
@@ -50,10 +44,11 @@ def locate_messages(
 ) -> bool:
     """Write the positions of the messages of one set into `batch`, its row of the table.
 
-    If the set is compressed, its messages are decompressed into `unpacked`. Returns False if it has no room for them.
+    `view` and `raw` are the log's bytes, as a memoryview and as an array. If the set is compressed, its messages are
+    decompressed into `unpacked`. Returns False, without changing `batch`, if `unpacked` has no room for the messages.
 
     Raises:
-        CorruptDataError: the bytes are not a message set.
+        CorruptDataError: the bytes are not a message set, or the CRC is wrong and `check_crc` is True.
         DataLimitError: the set decompresses to more than the limit, or has more than `max_messages` messages.
         UnsupportedDataError: the set has an unknown codec.
     """
@@ -79,14 +74,18 @@ def locate_messages(
         raise CorruptDataError("its messages do not fit into the set, or their offsets not between those around it")
     max_messages.check(count, "the messages of a set")
     batch[kernels.RECORDS_START :] = start, end, codec != 0
-    batch[kernels.ATTRIBUTES], batch[kernels.COUNT], batch[_ADDED_OFFSET] = attributes, count, added
-    batch[_SET_TIMESTAMP] = int.from_bytes(message[_TIMESTAMP_AT : _KEY_AT[1]], "big", signed=True) if magic else -1
+    batch[kernels.ATTRIBUTES], batch[kernels.COUNT], batch[kernels.ADDED_OFFSET] = attributes, count, added
+    timestamp = message[kernels.MESSAGE_TIMESTAMP_AT : kernels.MESSAGE_KEY_AT[1]]
+    batch[kernels.SET_TIMESTAMP] = int.from_bytes(timestamp, "big", signed=True) if magic else -1
     return True
 
 
 def _compressed(message: memoryview, magic: int, codec: int) -> memoryview:
-    """Return the value of a message that is a compressed set."""
-    at = _KEY_AT[magic]
+    """Return the compressed bytes of a set: the value of `message`, for lz4 of magic 0 with a corrected checksum.
+
+    Raises CorruptDataError if the key or the value does not fit into the message.
+    """
+    at = kernels.MESSAGE_KEY_AT[magic]
     (key_size,) = _SIZE.unpack_from(message, at)
     at += _SIZE.size + max(key_size, 0)
     if at + _SIZE.size > len(message):
@@ -112,7 +111,8 @@ def _with_right_checksum(frame: memoryview) -> memoryview:
 def _measure(data: Any, start: Int, end: Int, compressed: bool) -> Any:
     """Return the number of messages between `start` and `end`, and the offsets of the first and the last message.
 
-    The number is 0 if the bytes are not valid messages.
+    The number is 0 if the bytes are not whole messages with ascending offsets, or if a message in a compressed set is
+    compressed itself.
     """
     at, count, first, last = np.int64(start), np.int64(0), np.int64(0), np.int64(-1)
     while at < end:
@@ -129,70 +129,3 @@ def _measure(data: Any, start: Int, end: Int, compressed: bool) -> Any:
         count += 1
         at += size
     return count, first, last
-
-
-@kernel
-def _append(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
-    if at < 0 or stop - at < 4:
-        return np.int64(-1)
-    return append_bytes(column, row, data, at + 4, load_int32(data, at), stop)
-
-
-@kernel
-def _decode_set(
-    batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, with_headers: bool, state: Any
-) -> Any:
-    offsets, timestamps, timestamp_types, keys, values, headers = columns
-    at = batch[kernels.RECORDS_START] if state[kernels.RECORD] == 0 else state[kernels.AT]
-    appended = batch[kernels.MAGIC] == 1 and (batch[kernels.ATTRIBUTES] & header.TIMESTAMP_TYPE_BIT) != 0
-    used = state[kernels.USED]
-    for number in range(state[kernels.RECORD], batch[kernels.COUNT]):
-        stop = at + header.LENGTH_END + load_int32(data, at + header.LENGTH_AT)
-        offset = load_int64(data, at) + batch[_ADDED_OFFSET]
-        if start_offset <= offset < end_offset:
-            full = row == offsets.shape[0] or (used + stop - at > kernels.UNIT_BYTES and row > 0)
-            if full:
-                state[kernels.AT], state[kernels.RECORD], state[kernels.USED] = at, number, used
-                return row, kernels.MORE
-            timestamp, kind, magic = np.int64(-1), np.int64(-1), data[at + header.MAGIC_AT]
-            if magic == 1:
-                timestamp = batch[_SET_TIMESTAMP] if appended else load_int64(data, at + _TIMESTAMP_AT)
-                kind = np.int64(appended)
-            if timestamp > kernels.MAX_MILLISECONDS or timestamp < -kernels.MAX_MILLISECONDS:
-                return row, kernels.BAD_TIMESTAMP
-            end = _append(keys, row, data, at + _KEY_AT[magic], stop)
-            if end == kernels.NO_ROOM:
-                state[kernels.AT], state[kernels.RECORD], state[kernels.USED] = at, number, used
-                return row, kernels.MORE
-            if _append(values, row, data, end, stop) < 0:
-                return row, kernels.BAD_RECORD
-            used += stop - at
-            offsets[row], timestamps[row], timestamp_types[row] = offset, timestamp * 1000, kind
-            if with_headers:
-                headers[0][row + 1] = 0
-                headers[2][0] += 1
-            row += 1
-        at = stop
-    state[kernels.RECORD], state[kernels.USED] = 0, used
-    return row, kernels.OK
-
-
-@kernel
-def decode_messages(
-    raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, max_headers: Int,
-    state: Any,
-) -> Int:  # fmt: skip
-    """Write messages of sets into Arrow's buffers, as `kernels.decode_records` does for records.
-
-    `locate_messages` has filled the rows of `batches`.
-    """
-    row, error, state[kernels.USED] = np.int64(0), kernels.OK, 0
-    for index in range(state[kernels.BATCH], batches.shape[0]):
-        batch = batches[index]
-        data = unpacked if batch[kernels.UNPACKED] else raw
-        row, error = _decode_set(batch, data, start_offset, end_offset, columns, row, max_headers is not None, state)
-        if error != kernels.OK:
-            state[kernels.BATCH], state[kernels.ERROR_POSITION] = index, batch[kernels.POSITION]
-            break
-    state[kernels.ERROR] = error
-    return row

@@ -14,9 +14,9 @@ _IDLE = 4
 def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> np.ndarray[Any, Any]:
     """Return an uninitialized array of `rows` numbers, or of shape (`rows`, `columns`).
 
-    The memory is from Arrow's pool, which reuses what was freed (`process.share_heap_with_arrow`). With plain malloc,
-    most arrays are so large that each gets fresh pages, which the kernel clears first. In both cases, fresh pages that
-    are never written take no memory.
+    The memory is from Arrow's pool, which reuses freed memory (`heap_and_gc.share_heap_with_arrow`). With plain malloc,
+    most arrays are so large that each one gets fresh pages, which the operating system clears first. In both cases,
+    fresh pages that are never written take no memory.
     """
     count = rows * (1 if columns is None else columns)
     array = np.frombuffer(pa.allocate_buffer(max(1, count) * np.dtype(kind).itemsize), kind)[:count]
@@ -24,7 +24,7 @@ def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> n
 
 
 def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a read-only view of an array, for a kernel, which would be compiled again for writable arrays."""
+    """Return a read-only view of an array. A kernel takes read-only arrays, and would be compiled again for others."""
     view = array.view()
     view.flags.writeable = False
     return view

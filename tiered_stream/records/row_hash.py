@@ -1,8 +1,9 @@
-"""64-bit hashes of rows, of an Arrow batch and as an expression of Spark SQL, which gives the same hashes.
+"""64-bit hashes of rows, computed from an Arrow batch, or by a Spark SQL expression that returns the same hashes.
 
-A row's hash is `xxhash64` over its offset and then the `HASHED` columns in this order. `xxhash64` skips nulls, so a key
-with a null value would have the hash of a null key with a value of the same bytes. A null mark before key and value
-tells the two apart. Null headers and an empty list of headers have the same hash, because they are the same in Kafka.
+A row's hash is `xxhash64` over its offset and then the columns in `HASHED`, in this order. `xxhash64` skips nulls, so a
+key with a null value would have the hash of a null key with a value of the same bytes. To tell these rows apart,
+whether key and value are null is hashed, too. Null headers and an empty list of headers have the same hash, because
+they are the same in Kafka.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _NO_HEADERS = ((_NO_ENDS, 0, _NO_ENDS, _NO_BYTES, 0), _NOTHING, _NOTHING)
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_ROWS = 131_072
-"""Number of rows in one Arrow batch that is hashed."""
+"""Maximum number of rows in an Arrow batch that callers read to hash it."""
 
 
 def row_hash_sql(columns: Collection[str]) -> str:
@@ -46,9 +47,9 @@ def row_hash_sql(columns: Collection[str]) -> str:
 
 
 def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
-    """Return the hash of each row over its offset and the columns of `HASHED` that are in `columns`.
+    """Return the hash of each row over its offset and then `columns`, in the order of `HASHED`.
 
-    `rows` has the columns of `records.arrow.record_schema`.
+    All `columns` must be in `HASHED`. `rows` has the columns of `records.arrow.record_schema`.
 
     Raises:
         CorruptDataError: a column's buffers do not hold all its rows.
@@ -71,11 +72,11 @@ def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
 
 
 def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
-    """Return four arrays with one entry for each bucket that has rows.
+    """Return four arrays, which have one entry for each bucket that has rows.
 
-    They are the bucket's number, its number of rows, the sum of the upper 32 bits of its rows' hashes, and the sum of
-    the lower 32 bits. The rows must be in offset order. The sums do not overflow, and may be added up in any order.
-    Unlike an exclusive or, they show that a row occurs three times.
+    The first two have the bucket's number and its number of rows. The third has the sum of the upper 32 bits of the
+    rows' hashes, and the fourth the sum of the lower 32 bits. `offsets` must be ascending. The sums do not overflow,
+    and may be added up in any order. Unlike an exclusive or, the sums show that a row occurs three times.
     """
     if not len(offsets):
         return offsets, offsets, offsets, offsets
@@ -87,7 +88,7 @@ def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
 
 
 def numbers(column: pa.Array) -> Numbers:
-    """Return a column of 64-bit numbers or timestamps without nulls as an array over the column's own memory."""
+    """Return a column of 64-bit numbers or timestamps, without nulls, as a read-only array over the column's memory."""
     assert column.type.bit_width == 64
     assert not column.null_count
     return read_only(np.frombuffer(column.buffers()[1], np.int64))[column.offset : column.offset + len(column)]

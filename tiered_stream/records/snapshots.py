@@ -95,7 +95,7 @@ def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:
     """Return the producers that were active at the segment's end.
 
     Raises:
-        CorruptDataError: the checksum, the size or an offset is wrong.
+        CorruptDataError: the checksum, the size or the first offset of a transaction is wrong.
         UnsupportedDataError: the version is not 1.
     """
     if len(data) < _HEADER.size:

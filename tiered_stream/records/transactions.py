@@ -12,11 +12,11 @@ from tiered_stream.records.header import CONTROL_BIT, HEADER, MAGIC, whole_batch
 def aborted_in_fetched(
     data: bytes | memoryview, aborted: Collection[tuple[int, int]], end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
-    """Return offset intervals of the aborted transactions that a Fetch response lists as (producer id, first offset).
+    """Return the aborted transactions of a Fetch response, with their first and last offsets.
 
-    `data` are the response's record batches; the last batch may be cut off. A transaction ends at the producer's next
-    marker, which is a control batch. If `data` has no marker for it, the transaction lasts beyond `data`, to
-    `end_offset`.
+    `data` are the response's record batches; the last batch may be cut off. `aborted` are the transactions that the
+    response lists, as (producer id, first offset). A transaction ends at the producer's next marker, which is a control
+    batch. If `data` has no such marker, the last offset is `end_offset`.
 
     Raises:
         CorruptDataError: the bytes are not a sequence of batches.
@@ -39,7 +39,7 @@ def _next_marker(markers: Sequence[int], first: int, end_offset: int) -> int:
 
 
 def control_batches(data: bytes | memoryview) -> Iterator[tuple[int, int]]:
-    """Yield base offset and producer id of each whole control batch.
+    """Yield base offset and producer id of each control batch in `data`, except a last batch that is cut off.
 
     Raises:
         CorruptDataError: the bytes are not a sequence of batches.

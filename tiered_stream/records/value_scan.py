@@ -1,10 +1,11 @@
 """Compiled reader of `__remote_log_metadata` that returns only values that may be about wanted topics.
 
-A value begins with three varints of one byte each (frame version, record type, version), the topic's name (compact
-string) and id (16 bytes), the partition (int32) and its tagged fields. Values of snapshot records are left out. Another
-value is left out only if all of these fields are valid and the topic's id is not wanted. Values with invalid fields are
-returned, so that the caller decides about them. Batches that are compressed or invalid are read by
-`values.read_values`.
+A value begins with three varints of one byte each: frame version, record type and version. Then come the topic's name
+(compact string) and id (16 bytes), the partition (int32) and tagged fields.
+
+Values of snapshot records are left out. Any other value is left out only if all of these fields are valid and the
+topic's id is not wanted. Values with invalid fields are returned, so that the caller decides about them. Batches that
+are compressed, have headers or are invalid are read by `values.read_values`.
 
 Importing this module takes half a second, so `read_values` is faster for a few thousand records.
 """
@@ -30,9 +31,9 @@ _LISTED_VALUES = 1 << 14
 
 @kernel
 def _is_wanted(data: Any, at: Int, stop: Int, topic_ids: Any) -> Any:
-    """Return whether the value between `at` and `stop` may be about one of the topics.
+    """Return whether the value between `at` and `stop` may be about one of the topics `topic_ids`.
 
-    `topic_ids` are the topics' ids, each as two int64, sorted.
+    `topic_ids` are sorted, and each id is two int64.
     """
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return True
@@ -71,11 +72,10 @@ def _short_varint(data: Any, at: Int, stop: Int) -> Any:
 
 @kernel
 def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count: Int) -> Int:
-    """Append the batch's values that may be about the topics to `places`; return the new number of rows in `places`.
+    """Append the values of a batch that may be about the topics to `places`, which has `count` rows already.
 
-    A row of `places` is (offset of the record, position of its value, size of its value).
-
-    Returns -1 if the batch must be read by `read_values`.
+    A row of `places` is (offset of the record, position of its value, size of its value). Returns the new number of
+    rows, or -1 if the batch must be read by `read_values`.
     """
     base_offset, last_delta = load_int64(data, at), load_int32(data, at + header.LAST_OFFSET_DELTA_AT)
     attributes, records = data[at + header.ATTRIBUTES_AT + 1], load_int32(data, at + header.COUNT_AT)
@@ -109,9 +109,10 @@ def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count
 
 @kernel
 def _scan(data: Any, at: Int, topic_ids: Any, max_batch: Int, places: Any) -> Any:
-    """Scan whole batches from `at` on, up to a batch that is cut off or must be read by `read_values`.
+    """Scan whole batches from `at` on; write a row into `places` for each value that may be about the topics.
 
-    Returns the position after the batches, the offset after them, and the number of rows in `places`.
+    The scan stops at a batch that is cut off or must be read by `read_values`. Returns the position and the offset
+    after the scanned batches, and the number of rows in `places`. If no batch was scanned, the offset is 0.
     """
     at, next_offset, count = np.int64(at), np.int64(0), np.int64(0)
     while data.shape[0] - at >= header.HEADER_SIZE:
@@ -131,9 +132,10 @@ def _scan(data: Any, at: Int, topic_ids: Any, max_batch: Int, places: Any) -> An
 def scan_values(
     data: bytes | memoryview, topic_ids: Collection[bytes], limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[tuple[int, Iterator[Value]]]:
-    """Yield what `read_values` yields, several batches at a time, without values that are surely about other topics.
+    """Yield, for several batches at a time, the offset after them and an iterator of (offset, value) pairs.
 
-    `topic_ids` are the ids of the wanted topics. Raises the errors of `read_values`.
+    Values that are surely about other topics than `topic_ids` are left out, except in batches that `read_values` must
+    read. Raises the errors of `read_values`.
     """
     pairs = sorted(np.frombuffer(topic_id, ">i8").tolist() for topic_id in topic_ids)
     sorted_ids = np.array(pairs, np.int64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Reader of offsets and values in an internal topic, for a few small records, without the compiled kernels.
+"""Reader of the offsets and values of records in an internal topic. It uses no kernels, and is for few small records.
 
 Loading the kernels takes half a second in each process that plans a query. kafka-python parses the records of a batch
 once the batch is known to be whole, valid and within the limits.
@@ -22,10 +22,11 @@ Value = tuple[int, bytes | None]
 def read_values(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[int, Iterator[Value]]]:
     """Yield, for each whole batch at the start of `data`, the offset after it and an iterator of (offset, value) pairs.
 
-    Read a batch's pairs before asking for the next batch. A control batch has no pairs.
+    The caller must read a batch's pairs before it asks for the next batch. A control batch has no pairs. The iterators
+    of pairs raise CorruptDataError, too.
 
     Raises:
-        CorruptDataError: a batch is malformed, or its CRC-32C is wrong; names the batch's base offset.
+        CorruptDataError: a batch is malformed, or its CRC-32C is wrong. The message names the batch's base offset.
         DataLimitError: a batch exceeds one of the limits.
         UnsupportedDataError: a batch has a format before Kafka 0.11, or an unknown codec.
     """

@@ -18,7 +18,7 @@ from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, add_up, render_cost
+from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, render_cost, total_costs
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.replay.replay_plan import ReplayPlan
@@ -98,7 +98,7 @@ def estimate(
         costs = {partition: PartitionEstimate.of(partition, offsets) for partition, offsets in plan.ranges.items()}
         for partition, after_end in _after_end(plan, source.offset_reader).items():
             costs[partition].after_end = after_end
-        partitions = add_up(costs, _splits(options, source), options, source)
+        partitions = total_costs(costs, _splits(options, source), options, source)
     return Estimate(
         plan=plan, partitions=partitions, tasks=tasks, max_bytes_per_second=max_bytes_per_second, prices=prices
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -231,6 +232,20 @@ def replaced(landed: Landed, name: str) -> None:
         landed.spark, options=options, from_time="2000-01-01T00:00:00Z", into=str(landed.landed), name=name,
         checkpoint=str(landed.folder / name), replace=True,
     )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_a_clustered_tables_dead_letters_are_not_clustered(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    landed = Landed(spark, tmp_path, way)
+    shutil.rmtree(landed.landed)
+    landed.land(**{"ingest.clusterBy": "id"})
+    assert landed.offsets == (list(IDS), [GARBAGE])
+    clustered = {
+        folder.name: list(spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").collect()[0].clusteringColumns)
+        for folder in (landed.landed, landed.dead)
+    }
+    assert clustered == {"orders": ["id"], "dead": []}
 
 
 @pytest.mark.slow

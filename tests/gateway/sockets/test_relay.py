@@ -38,7 +38,7 @@ from tiered_stream.gateway.protocol.frames import (
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, location_request
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError
 from tiered_stream.gateway.sockets.relay import Relay, RelayServices
-from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
+from tiered_stream.gateway.sockets.streams import Streams, accept_streams
 from tiered_stream.options.parsing import StorageOptions
 
 T = TypeVar("T")
@@ -108,8 +108,7 @@ async def received(streams: Streams) -> bytes:
 async def pair() -> tuple[Streams, Streams]:
     """Both ends of a connection, as the gateway has them."""
     near, far = socket.socketpair()
-    opener = StreamOpener(SETTINGS.unread_bytes)
-    return await opener.accept(near, None, 1), await opener.accept(far, None, 1)
+    return await accept_streams(near, None, SETTINGS), await accept_streams(far, None, SETTINGS)
 
 
 def gateway(node_id: int, own: Address) -> Address:

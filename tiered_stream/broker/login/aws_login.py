@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from botocore.session import Session
 
 _LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
-"""Loggers to mute: at DEBUG, botocore logs requests and responses of STS, with keys and web-identity tokens."""
+"""Names of loggers to mute: at DEBUG, they log requests and responses of STS, with keys and web-identity tokens."""
 _REFRESH = Refresh(factor=0.8, jitter=0.05, min_period=60, buffer=300)
 _CHAIN_INTERVAL_SECONDS = 300.0
-"""Seconds between requests to botocore, which renews credentials of its chain 10 to 15 minutes before they expire."""
+"""Seconds between two requests to botocore for the credentials of AWS's chain.
+
+botocore itself renews them 10 to 15 minutes before they expire.
+"""
 _FIRST_WAIT_SECONDS = 0.5
 _STS_SECONDS = 10
 _REGION = re.compile(
@@ -45,26 +48,35 @@ _REGION = re.compile(
 _RETRIABLE_CODES = re.compile(
     r"Throttl|RequestLimit|ServiceUnavailable|InternalError|InternalFailure|IDPCommunicationError|5\d\d"
 )
-"""AWS error codes after which the same request may succeed."""
+"""Parts of the AWS error codes after which the same request may succeed."""
 _CONNECTION_ERRORS = (aws.HTTPClientError, aws.ConnectionError, aws.EndpointConnectionError)
 _PROVIDER_ERRORS = (
     aws.CredentialRetrievalError, aws.TokenRetrievalError, aws.MetadataRetrievalError, aws.SSOError,
     aws.NoAuthTokenError, ResponseParserError,
 )  # fmt: skip
-"""Errors of providers that may succeed later. Their texts may repeat the output of a program."""
+"""Errors of botocore's credential providers after which the same provider may succeed.
+
+Their texts may repeat the output of a program.
+"""
 _ERRORS_WITHOUT_SECRETS = (
     aws.ProfileNotFound, aws.ConfigNotFound, aws.ConfigParseError, aws.InvalidConfigError, aws.InfiniteLoopConfigError,
     aws.PartialCredentialsError, aws.UnknownCredentialError, aws.InvalidRegionError,
 )  # fmt: skip
-"""Errors whose texts we may show: they name settings and no secret. Other texts may contain a part of a response."""
+"""Errors of botocore whose texts we may show: they name settings and no secret.
+
+Texts of other errors may contain a part of a response.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AssumedRole:
-    """Role to log in as.
+    """IAM role to log in as.
 
-    `keys` are the access key id, the secret access key and the session token that assume the role; None: those that
-    AWS's chain finds. `sts_region` is the region of STS's endpoint; None: the global endpoint.
+    Args:
+        sts_region: the region of the STS endpoint; None: the global endpoint.
+        fips: true if STS's FIPS endpoint is used.
+        keys: access key id, secret access key and session token of the user who assumes the role; None: AWS's chain
+            finds the user's credentials.
     """
 
     arn: str
@@ -79,7 +91,8 @@ class AssumedRole:
 class AwsIdentity:
     """AWS identity to log in as: a profile or a role; if both are None, the identity that AWS's chain finds.
 
-    A failed request for credentials is repeated up to `retries` times, after at most `max_wait` seconds each.
+    A failed request for credentials is repeated up to `retries` times, each time after a wait of at most `max_wait`
+    seconds.
     """
 
     profile: str | None = None
@@ -95,9 +108,10 @@ class AwsIdentity:
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """AWS credentials, and the region that the environment or the profile names.
+    """AWS credentials, and the region that the environment or the profile names (None: neither does).
 
-    `expires_at` is in seconds since the epoch; None: unknown.
+    `expires_at` is in seconds since the epoch; None: unknown. For credentials of AWS's chain it is 300 s after they
+    were requested, because botocore renews them by itself.
     """
 
     access_key: str = field(repr=False)
@@ -108,7 +122,7 @@ class AwsCredentials:
 
 
 class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
-    """Source of login messages for the AWS_MSK_IAM logins of one client."""
+    """Source of the messages of one client's AWS_MSK_IAM logins, made from credentials that are renewed in time."""
 
     kind, source = "credentials", "services that hand out AWS credentials"
 
@@ -120,7 +134,7 @@ class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
 
         Raises:
             BrokerUnavailableError: there are no credentials, or they have expired.
-            ConfigurationError: neither the host's name nor the environment names the host's AWS region.
+            ConfigurationError: neither the host's name nor the environment or the profile names an AWS region.
         """
         credentials = self.current()
         region = region_of(host) or credentials.region
@@ -139,14 +153,20 @@ def region_of(host: str) -> str | None:
 
 
 class AwsCredentialSource:
-    """Source of credentials for one identity. It asks AWS only if the last credentials are about to expire."""
+    """Source of credentials for one identity.
+
+    A role is assumed at each request. Without a role, botocore's credentials are kept from request to request if
+    botocore renews them by itself.
+    """
 
     def __init__(self, identity: AwsIdentity) -> None:
         self._identity = identity
         self._session: Session | None = None
 
     def obtain(self) -> AwsCredentials:
-        """Return current credentials. Failed requests are repeated `retries` times, with waits that double.
+        """Request credentials, and return them. Repeat a failed request up to `retries` times, after waits that grow.
+
+        A wait is random. Its maximum starts at 0.5 s, and is twice as long each time, up to `max_wait`.
 
         Raises:
             BrokerAuthorizationError: AWS refuses the credentials or the role.
@@ -171,13 +191,17 @@ class AwsCredentialSource:
                 return _with_expiry(credentials, session, time.time() + _CHAIN_INTERVAL_SECONDS)
         except TieredStreamError:
             raise
-        except Exception as error:  # noqa: BLE001 - botocore raises what it likes
+        except Exception as error:  # noqa: BLE001 - botocore may raise any exception
             raise _fault(str(self._identity), error) from None  # the error's text may contain secrets
 
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
-        """Return a session and the credentials that AWS's chain finds for a profile (None: the default one).
+        """Return a session and the credentials that AWS's chain finds for `profile` (None: the default one).
 
-        Credentials that botocore renews by itself are kept for the next call; others are searched for again.
+        Credentials that botocore renews by itself are kept with their session for the next call. Other credentials are
+        searched for again at each call.
+
+        Raises:
+            _NoCredentialsError: AWS's chain finds no credentials.
         """
         session = self._session or _open_session(profile)
         credentials = session.get_credentials()  # a session searches only once
@@ -215,7 +239,10 @@ class AwsCredentialSource:
 
 
 class _NoCredentialsError(ConfigurationError):
-    """Missing credentials; retried, because botocore does not distinguish a silent service from a missing one."""
+    """Error for missing credentials.
+
+    The request is repeated, because botocore does not distinguish a service that does not respond from a missing one.
+    """
 
 
 _NO_CREDENTIALS = (
@@ -239,7 +266,10 @@ def _with_expiry(credentials: ReadOnlyCredentials, session: Session, expires_at:
 
 
 def _fault(origin: str, error: Exception) -> TieredStreamError:
-    """Return the package's error for an error of botocore, without secrets; `origin` names the setting."""
+    """Return the package's error for an error of botocore, without secrets; `origin` names the setting in the message.
+
+    The result is BrokerUnavailableError if the same request may succeed later.
+    """
     if isinstance(error, aws.ClientError):
         code, call = str(error.response.get("Error", {}).get("Code", "")), error.operation_name
         if _RETRIABLE_CODES.search(code):

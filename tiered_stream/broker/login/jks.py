@@ -36,7 +36,10 @@ _KEY_PROTECTOR = bytes.fromhex("300e060a2b060104012a021101010500")
 
 @dataclass(frozen=True, slots=True)
 class JksKey:
-    """Private key of a JKS store, still encrypted, and its certificate chain (DER), the key's own certificate first."""
+    """Private key of a JKS store, still encrypted, and its certificate chain.
+
+    `alias` is the key's name in the store. `chain` has certificates (DER), the key's own certificate first.
+    """
 
     alias: str
     encrypted: bytes = field(repr=False)
@@ -62,14 +65,14 @@ class JksKey:
 
 @dataclass(frozen=True, slots=True)
 class JksStore:
-    """Content of a JKS store: private keys, and trusted certificates (DER)."""
+    """Content of a JKS store: private keys with their certificate chains, and trusted certificates (DER)."""
 
     keys: tuple[JksKey, ...]
     certificates: tuple[bytes, ...]
 
 
 def read_jks(data: bytes, password: str | None) -> JksStore:
-    """Decode a JKS store, and check its digest if a password is given. As in Java, there is no check without one.
+    """Decode a JKS store. Check its digest with `password`; None: without a check, as in Java.
 
     Raises:
         ConfigurationError: the bytes are not a JKS store, or the password is wrong.
@@ -132,7 +135,7 @@ def _encrypted_key(info: bytes) -> bytes:
 
 
 def _der(reader: Reader, tag: int) -> Reader:
-    """Return a reader of the next DER value's content. Raises ValueError if the value does not have this tag."""
+    """Read the next DER value, and return a reader of its content. Raises ValueError if its tag is not `tag`."""
     actual_tag, length = reader.take(2)
     if actual_tag != tag:
         raise ValueError(f"DER has the tag {actual_tag} where {tag} belongs")

@@ -1,4 +1,4 @@
-"""Reading of key and trust stores in files (Kafka: `DefaultSslEngineFactory.FileBasedStore`): PEM, PKCS12 and JKS."""
+"""Reader of files with key and trust stores in PEM, PKCS12 or JKS (Kafka: `DefaultSslEngineFactory.FileBasedStore`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _PEM_MARK = b"-----BEGIN"
 
 
 class StoreType(StrEnum):
-    """Type of a key or trust store. Settings may name a JKS store PKCS12, or the reverse (`keystore.type.compat`)."""
+    """Type of a key or trust store. As in Java's `keystore.type.compat`, the settings may name a JKS store PKCS12.
+
+    The reverse is accepted, too.
+    """
 
     PEM = "PEM"
     PKCS12 = "PKCS12"
@@ -30,7 +33,11 @@ class StoreType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:
-    """Content of a key or trust store's file. `name` is `keystore` or `truststore`."""
+    """Content of a key or trust store's file.
+
+    `name` is `keystore` or `truststore`. `kind` is the type that the content shows. `password` is None for PEM, or if
+    no password is given.
+    """
 
     name: str
     location: str
@@ -39,17 +46,18 @@ class StoreFile:
     password: str | None = field(repr=False)
 
     def fault(self, why: str) -> ConfigurationError:
-        """Return an error that names the store's file and its type; `why` says why the store cannot be used."""
+        """Return an error that names the store's file and type; `why` is the reason why the store cannot be used."""
         return ConfigurationError(f"kafka.ssl.{self.name}.location = {self.location!r} ({self.kind}): {why}")
 
 
 def store_file(values: ConfigValues, name: str) -> StoreFile | None:
-    """Read the store that `ssl.NAME.location` names, and find its type from its content; None: no store is given.
+    """Read the file that `ssl.NAME.location` names, and find the store's type from the content.
 
-    `name` is `keystore` or `truststore`.
+    `name` stands for NAME: `keystore` or `truststore`. The result is None if the location is not given.
 
     Raises:
-        ConfigurationError: the file cannot be read, or does not have the type in `ssl.NAME.type`.
+        ConfigurationError: the file cannot be read, is larger than 16 MiB, or does not have the type in
+            `ssl.NAME.type`.
     """
     location, declared = values.text(f"ssl.{name}.location"), values.text(f"ssl.{name}.type").upper()
     if not location:
@@ -100,7 +108,7 @@ def trusted_certificates(store: StoreFile) -> str:
 
 
 def private_key(store: StoreFile, values: ConfigValues) -> tuple[str, str]:
-    """Return the private key and its certificate chain (PEM, not encrypted) of a JKS or PKCS12 key store.
+    """Return the private key, not encrypted, and its certificate chain of a JKS or PKCS12 key store, both in PEM.
 
     Raises:
         ConfigurationError: the store cannot be opened, or does not have exactly one private key.

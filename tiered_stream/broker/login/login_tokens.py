@@ -21,14 +21,16 @@ _MAX_CHARACTERS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """OAuth token of a login. `expires_at` is in seconds since the epoch; None: unknown."""
+    """OAuth token of a login. `expires_at` is its expiry time in seconds since the epoch; None: unknown."""
 
     text: str = field(repr=False)
     expires_at: float | None
 
 
 def read_token(origin: str, text: str, expires_at: float | None = None) -> Token:
-    """Check a token's text and return the token. The claim `exp` of a JWT takes precedence over `expires_at`.
+    """Check a token's text, and return the token with its expiry time.
+
+    The expiry time is the claim `exp` if the token is a JWT that has one, and otherwise `expires_at`.
 
     Raises:
         ConfigurationError: the text cannot be a token. The message contains `origin`, the setting that names the
@@ -60,7 +62,9 @@ class LoginTokens(RenewedLogin[Token], AbstractTokenProvider):  # type: ignore[m
     Args:
         origin: the setting that names the source of tokens, for errors.
         obtain: requests a new token, and may wait; raises an error of `tiered_stream.errors`.
+        refresh: the rule for the time of the next renewal.
         extensions: SASL extensions to send with each token (KIP-342).
+        clock: returns a monotonic time in seconds.
     """
 
     kind, source = "token", "token endpoint"

@@ -1,7 +1,7 @@
-"""Options of `IAMLoginModule` (aws-msk-iam-auth): each is honoured, warned of as without effect, or refused.
+"""Options of `IAMLoginModule` (aws-msk-iam-auth), and the AWS identity that they name.
 
-The options choose the identity that logs in. So an unknown option is an error: without it, another identity than the
-intended one might log in.
+An option is honoured, has no effect and is warned of, or is refused. The options choose the identity that logs in. So
+an unknown option is an error: without it, another identity than the intended one might log in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _log = logging.getLogger(__name__)
 
 _JAAS = "kafka.sasl.jaas.config"
 _SESSION_NAME = "aws-msk-iam-auth"
-"""Default session name of Java's module. It is fixed: brokers refuse another principal when a session is renewed."""
+"""Default session name of Java's module.
+
+It is the same for each session, because brokers refuse another principal when a session is renewed.
+"""
 _ROLE_OPTIONS = (
     "awsRoleSessionName", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken",
     "awsStsRegion", "awsShouldUseFips",
@@ -36,12 +39,12 @@ _KNOWN = (
     _ADD_DEFAULT_PROVIDERS.name, "awsMskRegionProvider", *_NO_EFFECT,
 )  # fmt: skip
 _SESSION_NAME_RULE, _MAX_EXTERNAL_ID_LENGTH = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII), 1224
-"""STS's rules for a role session's name and for the length of an external id."""
+"""Rules of STS for a role session's name, and for the length of an external id."""
 _ARN = re.compile(r"arn:[a-z-]+:iam::\d+:role/.+")
 
 
 def aws_login(options: Mapping[str, str]) -> AwsLogin:
-    """Return the source of logins for the AWS identity that the login module's options name.
+    """Return the source of login messages for the AWS identity that `options`, the login module's options, name.
 
     Raises:
         ConfigurationError: an option is unknown, malformed, not supported, or contradicts another.

@@ -32,7 +32,7 @@ _CREDENTIALS = {
     "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
     "scope": "sasl.oauthbearer.scope",
 }
-"""Options in `sasl.jaas.config`, each with the property of Kafka 4.1 that takes precedence over it."""
+"""Properties of Kafka 4.1 that take precedence over an option in `sasl.jaas.config`, by that option."""
 _EXTENSION = "extension_"
 _EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"(?!auth$)[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
 _FILE_BYTES = 1 << 20
@@ -69,7 +69,11 @@ def _check_options(options: Mapping[str, str]) -> None:
 
 
 def _source(values: ConfigValues, options: Mapping[str, str]) -> tuple[str, Callable[[], Token]]:
-    """Return the setting that names the source of tokens, for errors, and a function that requests a new token."""
+    """Return the setting that names the source of tokens, for errors, and a function that requests a new token.
+
+    Raises:
+        ConfigurationError: no setting names a source, or a setting is malformed or not supported.
+    """
     retriever = values.text("sasl.oauthbearer.jwt.retriever.class")
     if retriever.rpartition(".")[2] not in _RETRIEVERS:
         raise ConfigurationError(
@@ -91,12 +95,13 @@ def _source(values: ConfigValues, options: Mapping[str, str]) -> tuple[str, Call
 
 
 def _checked_url(url: str) -> tuple[str, str]:
-    """Check the token endpoint's URL. Return the setting for errors, without a query, and the URL's scheme.
+    """Check the token endpoint's URL, and return the setting with its value, for errors, and the URL's scheme.
 
-    A query may be a secret.
+    The returned setting is without the URL's query, because a query may be a secret.
 
     Raises:
-        ConfigurationError: the URL is malformed, contains a user or a password, or has another scheme.
+        ConfigurationError: the URL is malformed, contains a user or a password, or has another scheme than http, https
+            and file.
     """
     try:
         parts = urlsplit(url)
@@ -138,9 +143,12 @@ def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url
 
 
 def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the token endpoint's TLS context, from the login module's `ssl.*` options (Kafka: `JaasOptionsUtils`).
+    """Return the TLS context for the token endpoint, from the login module's `ssl.*` options.
 
-    The `ssl.*` client properties, which are for brokers, do not count here.
+    The `ssl.*` client properties are for brokers, and have no effect on this context. (Kafka: `JaasOptionsUtils`.)
+
+    Raises:
+        ConfigurationError: as `tls_context`.
     """
     try:
         return tls_context(ConfigValues({name: value for name, value in options.items() if name.startswith("ssl.")}))
@@ -173,7 +181,9 @@ def _callable(origin: str, name: str) -> Callable[[], Any]:
 
 
 def _from_callable(origin: str, function: Callable[[], Any]) -> Token:
-    """Call the user's function and return its token. The text of its exceptions is not shown: it may hold a secret.
+    """Call the user's function, and return its token.
+
+    Errors do not show the text of the function's exceptions, which may contain a secret.
 
     Raises:
         BrokerUnavailableError: the function raised an OSError.

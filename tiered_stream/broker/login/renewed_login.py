@@ -20,7 +20,7 @@ from tiered_stream.errors import BrokerUnavailableError, TieredStreamError
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 120.0
-"""Seconds after which a renewal counts as hung. Every source of tokens in this package gives up earlier."""
+"""Seconds after which a renewal is taken as hung. Every source of tokens in this package gives up earlier."""
 
 
 class Expiring(Protocol):
@@ -37,8 +37,9 @@ T = TypeVar("T", bound=Expiring)
 class Refresh:
     """Rule for the time of the next renewal (Kafka: `ExpiringCredentialRefreshingLogin.refreshMs`).
 
-    A token is renewed after the part `factor` of its lifetime, plus a random part of up to `jitter`. If the lifetime
-    allows it, that is at least `min_period` seconds after it came, and at least `buffer` seconds before its end.
+    A token is renewed when the fraction `factor` of its lifetime has passed, plus a random fraction of up to `jitter`.
+    If the lifetime is longer than `min_period` and `buffer` (seconds) together, two bounds hold: the renewal is at
+    least `min_period` after the token came, and at least `buffer` before it expires.
     """
 
     factor: float
@@ -49,7 +50,7 @@ class Refresh:
     def after(self, lifetime: float, chance: float) -> float:
         """Return the seconds from a token's arrival to its renewal.
 
-        `lifetime` is the token's, in seconds; `chance` is a random number from 0 to 1.
+        `lifetime` is the token's lifetime in seconds from its arrival. `chance` is a random number from 0 to 1.
         """
         proposed = lifetime * (self.factor + self.jitter * chance)
         if self.min_period + self.buffer >= lifetime:
@@ -59,7 +60,10 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class _Current(Generic[T]):
-    """Token or credentials in use; `renew_at` and `ends_at` are times of the monotonic clock, in seconds."""
+    """Token or credentials in use, with the times of their renewal and their expiry.
+
+    `renew_at` and `ends_at` are in seconds of the monotonic clock.
+    """
 
     value: T = field(repr=False)
     renew_at: float
@@ -72,6 +76,8 @@ class RenewedLogin(Generic[T]):
     Args:
         origin: the setting that names the source, for errors.
         obtain: requests a new token or new credentials, and may wait; raises an error of `tiered_stream.errors`.
+        refresh: the rule for the time of the next renewal.
+        clock: returns a monotonic time in seconds.
     """
 
     kind = "login"
@@ -91,7 +97,7 @@ class RenewedLogin(Generic[T]):
 
     @property
     def usable(self) -> bool:
-        """Whether there is a token (or credentials) that has not expired."""
+        """True if there is a token, or credentials, that have not expired."""
         current = self._current
         return current is not None and self._clock() < current.ends_at
 
@@ -111,8 +117,11 @@ class RenewedLogin(Generic[T]):
     def renewal(self) -> Future[None]:
         """Start a thread that requests a new token or new credentials, and return a future of its end or error.
 
-        If a renewal is running, return its future. But if it has hung for 120 s (a user's function, a file on a dead
-        server), start another one, and wait twice as long before the next, so that few threads hang.
+        If a renewal is running, return its future, and start no thread. If the running renewal has hung for 120 s (a
+        user's function, a file on a dead server), start another one. The new renewal has twice as much time, so that
+        few threads hang.
+
+        If the request fails while the last token is still valid, that token stays in use, and the future has no error.
         """
         with self._lock:
             running = self._renewal
@@ -132,7 +141,7 @@ class RenewedLogin(Generic[T]):
     def _renew(self, renewal: Future[None]) -> None:
         try:
             self._current, self._patience = self._as_current(self._obtain()), _PATIENCE
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as error:  # noqa: BLE001 - the future passes it to its callers
             current = self._current
             if current is not None and self.usable and isinstance(error, TieredStreamError):
                 _log.warning("no new %s, the one before is used until its end: %s", self.kind, error)

@@ -30,7 +30,7 @@ _LOGIN_MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
         "OAuthBearerLoginModule", ("clientId", "clientSecret", "scope", "extension_", "ssl.", "unsecuredLogin")
     ),
 }  # fmt: skip
-"""Login module of each SASL mechanism, and the prefixes of the names of its options that have an effect."""
+"""Login module of each SASL mechanism, and the prefixes of the module's options that have an effect."""
 _REPLACED_KERBEROS_OPTIONS = {
     "principal": "get a ticket for it (kinit), and set KRB5CCNAME to where it is",
     "keyTab": "set KRB5_CLIENT_KTNAME to the file",
@@ -48,14 +48,17 @@ _TOKEN = re.compile(
     r"""(?>(?:\s+|//[^\n\r]*|/\*.*?\*/)*)(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+)|\Z)""",
     re.DOTALL,
 )
-"""One token, after blanks and comments: a quoted word, a mark, an unquoted word, or the end of the text."""
+"""Pattern of one token and the blanks and comments before it.
+
+The token is a quoted word, one of the marks `=` and `;`, an unquoted word, or the end of the text.
+"""
 _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """JAAS entry: a login module's class and options. The options may hold a password, so they are not in the repr."""
+    """JAAS entry: a login module's class, and its options, which may hold a password and so are not in the repr."""
 
     login_module: str
     options: dict[str, str] = field(repr=False)
@@ -63,6 +66,8 @@ class JaasEntry:
 
 def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
     """Return KafkaConnectionManager's settings for the mechanism in `sasl.mechanism` (Kafka's default: GSSAPI).
+
+    `protocol` is the security protocol.
 
     Raises:
         ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or does not fit it.
@@ -94,9 +99,12 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
 
 
 def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
-    """Check that a callback handler in the properties is a class that this package replaces, else ConfigurationError.
+    """Check that each callback handler in the properties is a class that this package replaces for `mechanism`.
 
-    Only the last part of a class name counts, because the classes have moved between packages.
+    Only the last part of a class name is compared, because the classes have moved between packages.
+
+    Raises:
+        ConfigurationError: a property names another class.
     """
     for name, replaced in _CALLBACK_HANDLERS.items():
         handler = values.text(name)
@@ -108,7 +116,7 @@ def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
 
 
 def credentials(values: ConfigValues, mechanism: str) -> tuple[str, str]:
-    """Return the user's name and password for PLAIN or SCRAM from `sasl.jaas.config`.
+    """Return the user's name and password in `sasl.jaas.config`, for the mechanism PLAIN or SCRAM.
 
     Raises:
         ConfigurationError: the property is missing, is for another mechanism, or lacks the name or the password.
@@ -144,7 +152,11 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Split a JAAS entry into words and the marks `=` and `;`, each with whether it is a mark (outside of quotes)."""
+    """Split a JAAS entry into tokens: pairs of a text, and true if the text is the mark `=` or `;` outside of quotes.
+
+    Raises:
+        ConfigurationError: a quote is not closed.
+    """
     tokens, position = [], 0
     while match := _TOKEN.match(text, position):
         position = match.end()
@@ -170,7 +182,13 @@ def _malformed(why: str) -> ConfigurationError:
 
 
 def _jaas_options(values: ConfigValues, mechanism: str) -> dict[str, str]:
-    """Return the login module's options in `sasl.jaas.config`; none if the mechanism can do without the property."""
+    """Return the login module's options in `sasl.jaas.config`.
+
+    The result is empty if the property is missing and the mechanism does not need it.
+
+    Raises:
+        ConfigurationError: the property is missing, malformed, for another mechanism, or has an unsupported option.
+    """
     text = values.secret("sasl.jaas.config")
     login_module, effective_options = _LOGIN_MODULES[mechanism]
     if not text:

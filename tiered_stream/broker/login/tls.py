@@ -27,7 +27,7 @@ _PEM_BLOCK = re.compile(r"(-----BEGIN ([A-Z0-9 ]+)-----)([A-Za-z0-9+/=\s]+)(----
 
 
 def tls_context(values: ConfigValues) -> ssl.SSLContext:
-    """Return the TLS context for connections to brokers: TLS 1.2 or newer, certificates always verified.
+    """Return the TLS context that the `ssl.*` properties describe: TLS 1.2 or newer, certificates always verified.
 
     Raises:
         ConfigurationError: a store is missing or does not load, or Python's OpenSSL does not support a property's
@@ -56,7 +56,12 @@ def _limit_versions(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
-    """Apply `ssl.cipher.suites`. Python cannot choose suites of TLS 1.3: it offers all of them, or no TLS 1.3."""
+    """Apply `ssl.cipher.suites`. Python cannot choose suites of TLS 1.3: it offers all of them, or no TLS 1.3.
+
+    Raises:
+        ConfigurationError: a suite is unknown, some but not all suites of TLS 1.3 are named, or no suite is of an
+            enabled TLS version.
+    """
     listed = values.text("ssl.cipher.suites")
     names = {name.strip() for name in listed.split(",") if name.strip()}
     if not names:
@@ -84,9 +89,9 @@ def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def _openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a cipher suite (ECDHE-RSA-AES128-GCM-SHA256) for its name in Java and the RFCs.
+    """Return OpenSSL's name of the cipher suite that Java and the RFCs call `suite`.
 
-    The name of this suite in Java and the RFCs is TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256.
+    For example, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256.
 
     Raises:
         ConfigurationError: the suite is unknown.
@@ -102,6 +107,8 @@ def _openssl_name(suite: str) -> str:
 
 def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
     """Let the context trust the certificates in `ssl.truststore.*`, or the system's authorities if none are given.
+
+    As in Java, a certificate in the trust store is trusted even if it is not a root.
 
     Raises:
         ConfigurationError: the trust store cannot be read, or is given both as a file and as PEM text.
@@ -149,7 +156,7 @@ def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def inline_identity(values: ConfigValues) -> tuple[str, str] | None:
-    """Return the private key and certificate chain that the settings contain as PEM texts; None: there are none.
+    """Return the private key and the certificate chain that the settings contain as PEM texts; None: they have neither.
 
     Raises:
         ConfigurationError: only one of them is given, or `ssl.keystore.type` is not PEM.
@@ -164,9 +171,9 @@ def inline_identity(values: ConfigValues) -> tuple[str, str] | None:
 
 
 def check_is_pem(values: ConfigValues, name: str) -> None:
-    """Check the type of a store whose content is in the settings themselves: only PEM can be there.
+    """Check that the type of a store whose content is in the settings themselves is PEM, or is not given.
 
-    `name` is `keystore` or `truststore`.
+    `name` stands for NAME: `keystore` or `truststore`.
 
     Raises:
         ConfigurationError: `ssl.NAME.type` is another type.
@@ -178,7 +185,10 @@ def check_is_pem(values: ConfigValues, name: str) -> None:
 
 @contextmanager
 def _file_of(secret: bytes) -> Iterator[str]:
-    """Yield a path to a temporary file with the secret for OpenSSL, in memory or readable only by us."""
+    """Yield the path of a temporary file with the secret, for OpenSSL, and remove the file at the end of the block.
+
+    If the system supports it, the file is in memory. Otherwise it is on a disk, and only this user can read it.
+    """
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("tiered-stream"), "wb") as file:
             file.write(secret)
@@ -196,7 +206,7 @@ def _both_given(first: str, second: str) -> ConfigurationError:
 
 
 def with_line_ends(pem: str) -> str:
-    """Return PEM blocks with lines of 64 characters, as OpenSSL requires; Kafka also accepts blocks on one line."""
+    """Return PEM blocks with lines of 64 characters, as OpenSSL requires. Kafka also accepts blocks on one line."""
 
     def block(match: re.Match[str]) -> str:
         body = "".join(match[3].split())

@@ -24,11 +24,17 @@ _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """A token endpoint and the request to send to it.
+    """OAuth 2 token endpoint, and the request to send to it.
 
-    `origin` names the setting of the endpoint, for errors. `authorization` is the header's value, `body` the request's
-    body. `connect_seconds` and `read_seconds` limit one attempt. A failed request is repeated
-    for `retry_seconds`, the first time after `backoff_seconds`.
+    Args:
+        origin: the setting that names the endpoint, for errors.
+        authorization: the value of the request's header `Authorization`.
+        body: the request's body.
+        connect_seconds: the time limit of one connection attempt.
+        read_seconds: the time limit of one response.
+        backoff_seconds: the wait before the first repetition of a failed request; later waits are longer.
+        retry_seconds: the time after which a failed request is not repeated any more.
+        tls: the context for https; None for http.
     """
 
     origin: str
@@ -42,7 +48,7 @@ class TokenEndpoint:
     tls: ssl.SSLContext | None = field(repr=False)
 
     def obtain(self) -> Token:
-        """Request a new token. A failed request is repeated for `retry_seconds`, after waits that double.
+        """Request a new token, and return it. Repeat a failed request for `retry_seconds`, after waits that double.
 
         Raises:
             BrokerAuthorizationError: the endpoint refused the client.

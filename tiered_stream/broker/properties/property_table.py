@@ -1,6 +1,6 @@
-"""All properties of Kafka's Java consumer and admin client (4.3): honoured, without effect, or refused.
+"""Properties of Kafka's Java consumer and admin client (4.3), all of them: honoured, without effect, or refused.
 
-Names, defaults, bounds and meanings are those of Kafka's `ConsumerConfig`, `AdminClientConfig`, `SaslConfigs` and
+Names, defaults, bounds and meanings are as in Kafka's `ConsumerConfig`, `AdminClientConfig`, `SaslConfigs` and
 `SslConfigs`. Honoured properties are declared as options. Three of them are options of the source, too.
 """
 
@@ -25,14 +25,14 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "AWS_MSK_IAM"
 
 
 class DnsLookup(StrEnum):
-    """`client.dns.lookup`: the addresses of a host name that are tried."""
+    """`client.dns.lookup`: all addresses of a host name, or the canonical names of the bootstrap servers."""
 
     ALL = "use_all_dns_ips"
     CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
 
 def _milliseconds(minimum: int) -> Callable[[str], int]:
-    """Return a parser of milliseconds. Kafka takes 64 bits; the parser returns at most `INT_MAX` (24 days)."""
+    """Return a parser of milliseconds from `minimum` on. Kafka takes 64 bits; the parser returns at most `INT_MAX`."""
     parse = types.integer(minimum)
     return lambda value: min(INT_MAX, parse(value))
 
@@ -73,7 +73,7 @@ INTEGERS = {
          "Shortest time between a request and the token's end. Both times hold if the lifetime is long enough."),
     )
 }  # fmt: skip
-"""Honoured properties that are whole numbers: their options by name, without the `kafka.` prefix."""
+"""Honoured properties that are whole numbers: their options, by name without the `kafka.` prefix."""
 
 CLIENT_DNS_LOOKUP = option(
     "kafka.client.dns.lookup", types.word(DnsLookup, any_case=False), DnsLookup.ALL,
@@ -145,7 +145,7 @@ _TEXTS = {
     "Password of a JKS or PKCS12 trust store. As in Java, a JKS store is not checked without it.",
     "ssl.truststore.certificates": "The trusted certificates themselves, in PEM.",
 }  # fmt: skip
-"""Honoured properties that are texts without a default: their documentation by name."""
+"""Honoured properties that are texts without a default: their descriptions in the documentation, by name."""
 _NO_EFFECT = {
     "no consumer group is joined": """
         auto.commit.interval.ms group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
@@ -203,11 +203,13 @@ CLIENT_PROPERTIES = {
         *properties_of(Use.REFUSED, _REFUSED),
     )
 }
-"""All client properties by name, without the `kafka.` prefix."""
+"""Declarations of all client properties, by name without the `kafka.` prefix."""
 
 
 def check_names(properties: Mapping[str, str]) -> None:
-    """Log a warning for each property that is unknown or has no effect; an unknown one may be for a Java plug-in.
+    """Check the names of client properties, which are without the `kafka.` prefix.
+
+    Log a warning for each property that is unknown or has no effect. An unknown property may be for a Java plug-in.
 
     Raises:
         ConfigurationError: a property is not supported here.
@@ -225,7 +227,10 @@ def check_names(properties: Mapping[str, str]) -> None:
 
 
 def warn_of_unread(names: Collection[str], names_read: Collection[str], security: str) -> None:
-    """Log a warning for each honoured property that was not read, such as `ssl.*` without TLS: it has no effect."""
+    """Log a warning for each honoured property among `names` that is not among `names_read`, because it has no effect.
+
+    An example are `ssl.*` properties without TLS. `security` are the security settings, for the message.
+    """
     for name in sorted(set(names).difference(names_read)):
         known = CLIENT_PROPERTIES.get(name)
         if known is not None and known.use is Use.HONOURED:

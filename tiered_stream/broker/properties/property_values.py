@@ -1,4 +1,4 @@
-"""Reading of the Kafka client properties that a user gives, by their declarations in `property_table`."""
+"""Reader of the Kafka client properties that a user gives, by their declarations in `property_table`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ConfigValues:
         return name in self._properties
 
     def secret(self, name: str) -> str | None:
-        """Return the property's value unchanged, or None if it is not given. Callers must never show it."""
+        """Return the property's value unchanged; None: it is not given. Callers must never show the value."""
         self.names_read.add(name)
         return self._properties.get(name)
 
@@ -35,7 +35,9 @@ class ConfigValues:
         return trimmed(self.secret(name) or "")
 
     def read(self, option: Option[T]) -> T:
-        """Return the parsed value of the property that `option` declares, or its default if it is not given.
+        """Return the parsed value of the property that `option` declares, or the option's default if it is not given.
+
+        Blanks around the value are removed.
 
         Raises:
             ConfigurationError: the value is malformed. The message names the property, its value and the right form.

@@ -23,7 +23,9 @@ _NO_UUID = bytes(16)
 
 
 class Reader:
-    """Decoder of bytes, from `position` on. It allocates nothing for a length or a count beyond the available bytes.
+    """Decoder of `data`, from `position` on. Each method decodes a value there, and moves `position` past the value.
+
+    A length or a count beyond the available bytes is an error before anything is allocated for it.
 
     Raises (all methods):
         ValueError: the bytes end too early or are malformed.
@@ -34,7 +36,7 @@ class Reader:
         self.position = position
 
     def take(self, size: int, what: str = "a field") -> bytes:
-        """Read the next `size` bytes; `what` names them in an error."""
+        """Read the next `size` bytes, and return them; `what` names them in an error."""
         start = self.position
         self.skip(size, what)
         return self.data[start : self.position]
@@ -46,7 +48,7 @@ class Reader:
         self.position += size
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
-        """Read fields of fixed size, as `layout` describes them."""
+        """Read fields of fixed size, as `layout` describes them, and return their values."""
         try:
             fields = layout.unpack_from(self.data, self.position)
         except struct.error as error:
@@ -88,13 +90,17 @@ class Reader:
         return None if value == _NO_UUID else UUID(bytes=value)
 
     def array(self, min_item_bytes: int, read: Callable[[Reader], T]) -> list[T]:
-        """Read a compact array whose items have at least `min_item_bytes` each; a null array gives an empty list."""
+        """Read a compact array, and return its items, each read by `read`; a null array gives an empty list.
+
+        An item has at least `min_item_bytes` bytes, so an array with more items than the available bytes can hold is an
+        error.
+        """
         return [read(self) for _ in range(self._count(min_item_bytes))]
 
     def structs(self, layout: Struct) -> Iterable[tuple[Any, ...]]:
-        """Read a compact array of structs of fixed size, and skip their tagged fields.
+        """Read a compact array of structs of fixed size, skip their tagged fields, and return each struct's values.
 
-        `layout` ends with `x`, the byte of a struct without tagged fields.
+        `layout` must end with `x` (one byte), because a struct without tagged fields ends with one zero byte.
         """
         count = self._count(layout.size)
         if not count:
@@ -119,7 +125,7 @@ class Reader:
         return size and size - 1
 
     def tags(self) -> dict[int, bytes]:
-        """Read a section of tagged fields, and return the bytes of each field by tag."""
+        """Read a section of tagged fields, and return the encoded value of each field by tag."""
         if self.data[self.position : self.position + 1] == NO_TAGS:  # almost always true
             self.position += 1
             return {}
@@ -150,12 +156,12 @@ def compact_string(value: str | None) -> bytes:
 
 
 def compact_array(items: Collection[bytes]) -> bytes:
-    """Return a compact array of items that are encoded already."""
+    """Return the encoded compact array of `items`, which are encoded already."""
     return array_length(items) + b"".join(items)
 
 
 def array_length(items: Sized) -> bytes:
-    """Return the encoded length of a compact array, which precedes its items."""
+    """Return the encoded number of `items` in a compact array, which precedes the encoded items."""
     return uvarint(len(items) + 1)
 
 

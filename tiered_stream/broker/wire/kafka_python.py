@@ -1,4 +1,4 @@
-"""Parts of kafka-python that we use beyond its public interface: its network layer and its connections.
+"""Use of kafka-python's network layer and connections beyond its public interface.
 
 kafka-python's generated decoders take time that grows with the square of the length of an overlong varint. They also
 copy the rest of the message for each section of tagged fields: a response of 600 KB took half a minute. Our connections
@@ -49,15 +49,18 @@ _HEAD = Struct(">hhi")  # API key, version, correlation id
 _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
 _LARGE = 64 << 10
-"""Size in bytes from which a field or a read is not copied; a TLS record is smaller."""
+"""Smallest size in bytes of a field or a read that is not copied. A TLS record is smaller."""
 _CACHE_BYTES = 4 << 20
 
 ResponseCache = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
-"""Cache of decoded responses, by version and encoded bytes. A value is the number of bytes and the decoded response."""
+"""Cache of decoded responses, by version and encoded bytes.
+
+A value is the number of encoded bytes, and the decoded response.
+"""
 
 
 class OwnRequest(ABC):
-    """Base of requests that we encode and decode ourselves, and that kafka-python's connections send like any other.
+    """Base of requests that we encode and decode ourselves, and that kafka-python's connections send like their own.
 
     kafka-python's connections choose the version (`BrokerVersionData.api_version`), ask the request for its bytes
     (`KafkaProtocol.send_request`), and decode the response by the request's header (`KafkaProtocol.receive_bytes`).
@@ -79,7 +82,7 @@ class OwnRequest(ABC):
 
     @abstractmethod
     def decode_response(self, body: Reader) -> Any:
-        """Decode the response's body, which starts after the header. The result has a `throttle_time_ms`.
+        """Decode the response's body, which starts after the header. The result has an attribute `throttle_time_ms`.
 
         Raises:
             ValueError: the bytes are not a response to this request.
@@ -105,7 +108,7 @@ class OwnRequest(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """Header of an `OwnRequest`, in place of kafka-python's `RequestHeader`, its response class and response header."""
+    """Header of an `OwnRequest`. It also stands for kafka-python's response class and for the response's header."""
 
     request: OwnRequest
     correlation_id: int
@@ -115,7 +118,7 @@ class _Header:
         return self
 
     def parse_header(self, buffer: KafkaBytes) -> _Header:
-        """Read the response's correlation id, and return a header with that id."""
+        """Read the response's correlation id, and return a copy of this header with that id."""
         return replace(self, correlation_id=int.from_bytes(buffer.read(_CORRELATION_ID_BYTES), "big", signed=True))
 
     def decode(self, buffer: KafkaBytes) -> Any:
@@ -134,7 +137,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         return connection
 
     def is_open(self, node_id: Any) -> bool:
-        """Return whether the node has a connection that is set up, login included."""
+        """Return whether there is a connection to the node that is set up, login included."""
         connection = self._conns.get(node_id)
         return connection is not None and connection.connected
 
@@ -150,10 +153,12 @@ class _Connection(KafkaConnection):  # type: ignore[misc]
 
 
 def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes, Any]:
-    """Read from a connection's socket, and return the bytes for its protocol, and an error or None.
+    """Read from a connection's socket, and return bytes for the connection's protocol, and an error or None.
 
-    This function replaces the read of kafka-python's transport.
-    Most of a large response is received straight into the protocol's buffer, and is not among the returned bytes.
+    This function replaces the read of kafka-python's transport. The bytes are empty if nothing has arrived, or after an
+    error. Most of a large response is received straight into the protocol's buffer, and is not among the returned
+    bytes.
+
     kafka-python's own read takes 4 KiB at a time and copies the bytes three times. It also drops bytes that arrive
     together with the end of the connection. A broker that refuses a login responds and closes, so the reason would be
     lost whenever this side is slower.
@@ -170,11 +175,11 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
 
 
 class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
-    """Kafka protocol that reads responses with kafka-python's plain decoders, and caches Metadata responses.
+    """Protocol of a connection: reads responses with kafka-python's plain decoders, and caches Metadata responses.
 
-    To decode Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
-    response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time:
-    `offset_messages` decodes them.
+    Decoding the Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
+    response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time,
+    so `offset_messages` decodes them.
     """
 
     def __init__(self, **config: Any) -> None:
@@ -182,11 +187,14 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
         self._responses: ResponseCache = SingleFlightCache(_CACHE_BYTES, size_of=itemgetter(0))
 
     def room(self) -> memoryview:
-        """Return the buffer for the missing bytes of the response being received, except the last byte."""
+        """Return the part of the buffer for the missing bytes of the response being received, except the last byte.
+
+        It is empty if no response is being received.
+        """
         return memoryview(self._rbuffer)[self._rbuffer.tell() : -1] if self._receiving else memoryview(b"")
 
     def fill(self, size: int) -> None:
-        """Count `size` bytes as received into the buffer that `room` returned."""
+        """Mark the first `size` bytes of the buffer that `room` returned as received."""
         self._rbuffer.seek(self._rbuffer.tell() + size)
 
     def send_request(self, request: Any, correlation_id: int | None = None) -> int:
@@ -203,7 +211,7 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
 class _PlainHeader:
     """Header of a kafka-python request whose response is decoded with plain decoders.
 
-    It stands for the response class, too.
+    It also stands for kafka-python's class of the response.
     """
 
     header: Any
@@ -219,7 +227,7 @@ class _PlainHeader:
         return self.header.get_response_class().parse_header(buffer)
 
     def decode(self, buffer: KafkaBytes) -> Any:
-        """Decode the response's body; a Metadata response may come from the cache, and must not be changed.
+        """Decode the response's body. A Metadata response may come from the cache, and must not be changed.
 
         Raises:
             ValueError: the bytes are not a response to this request.
@@ -265,7 +273,10 @@ def api_name(api_key: int) -> str:
 
 
 class AbstractHostLogin(ABC):
-    """Source of AWS_MSK_IAM login messages, in place of a token provider: the message depends on the broker's host."""
+    """Source of the messages of AWS_MSK_IAM logins. It takes the place of a token provider in kafka-python's settings.
+
+    Unlike a token, the message depends on the broker's host.
+    """
 
     @abstractmethod
     def message(self, host: str) -> bytes:
@@ -273,7 +284,10 @@ class AbstractHostLogin(ABC):
 
 
 class _MskIam(SaslMechanism):  # type: ignore[misc]
-    """AWS_MSK_IAM login with ready credentials. kafka-python's own asks AWS on the network thread at each login."""
+    """AWS_MSK_IAM login that takes its message from `login`, which does not wait.
+
+    kafka-python's own mechanism requests credentials from AWS on the network thread at each login.
+    """
 
     def __init__(self, login: AbstractHostLogin, host: str) -> None:
         self._login, self._host = login, host
@@ -293,12 +307,18 @@ class _MskIam(SaslMechanism):  # type: ignore[misc]
 
 
 def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, token: str | None) -> bytes:
-    """Return a login message for `host`, signed now. It contains the session token, but not the secret key."""
+    """Return an AWS_MSK_IAM login message for `host`, signed now.
+
+    It contains the session token, but not the secret key.
+    """
     return bytes(AwsMskIamClient(host, access_key, secret_key, region, token).first_message())
 
 
 def _msk_iam_mechanism(**config: Any) -> SaslMechanism:
-    """Return a connection's SASL mechanism: ours, or kafka-python's for the user's other clients in this process."""
+    """Return a connection's SASL mechanism: `_MskIam` for an `AbstractHostLogin`, otherwise kafka-python's.
+
+    The user's other clients in this process need kafka-python's.
+    """
     login = config.get("sasl_oauth_token_provider")
     return _MskIam(login, config["host"]) if isinstance(login, AbstractHostLogin) else SaslMechanismAwsMskIam(**config)
 

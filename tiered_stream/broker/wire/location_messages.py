@@ -48,7 +48,7 @@ from tiered_stream.broker.wire.kafka_python import OwnRequest
 from tiered_stream.model import AbortedTransaction, LeaderEpoch
 
 LOCATION_FEATURE = "remote.log.segment.location"
-"""Feature in ApiVersions that shows that a broker answers with segment locations."""
+"""Feature in ApiVersions that a broker has if it responds with segment locations."""
 
 LOCATIONS, SIGNED_LOCATIONS = 1, 2
 """Versions of the feature: 1 names segment locations, 2 also signs them."""
@@ -96,11 +96,12 @@ _MIN_SEGMENT_BYTES = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(NO_TAGS)
 
 
 class RemoteLogSegmentLocation(NamedTuple):
-    """Segment part in a location response: where the bytes of an offset range are.
+    """Part of a segment in a location response: an offset range, and the byte range that holds its records.
 
-    `base_offset` to `last_offset` (inclusive) are the segment's offsets. `start_offset` to `end_offset` (exclusive) are
-    the part's offsets, `start_position` to `end_position` (exclusive) its bytes. The batch after the part begins at an
-    offset from `following_offset_min` to `following_offset_max` (both inclusive); -1: unknown.
+    `base_offset` to `last_offset` (inclusive) are the segment's offsets, and `size_in_bytes` is the segment's size.
+    `start_offset` to `end_offset` (exclusive) are the part's offsets, `start_position` to `end_position` (exclusive)
+    the part's bytes. The batch after the part begins at an offset from `following_offset_min` to `following_offset_max`
+    (both inclusive); -1: unknown.
 
     A tuple, because a frozen dataclass takes eight times as long to make, and there may be 100,000 of them.
     """
@@ -132,7 +133,7 @@ _location = partial(tuple.__new__, RemoteLogSegmentLocation)
 
 
 def encode_segments(segments: Sequence[RemoteLogSegmentLocation]) -> bytes:
-    """Encode segments as the value of tagged field 1248 of a partition in the response."""
+    """Encode segments as the value of tagged field 1248 of a partition in a Fetch response."""
     return compact_array([_encode_segment(segment) for segment in segments])
 
 
@@ -153,7 +154,7 @@ def _encode_segment(segment: RemoteLogSegmentLocation) -> bytes:
 
 
 def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
-    """Decode the segments in tagged field 1248 of a partition in the response. Inverse of `encode_segments`.
+    """Decode the value of tagged field 1248 of a partition in a Fetch response. Inverse of `encode_segments`.
 
     Raises:
         ValueError: the bytes are malformed.
@@ -189,7 +190,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class FetchTopic(Generic[P]):
-    """Partitions of one topic, in a request or a response. `topic_id` None stands for an id of all zeros."""
+    """Partitions of one topic in a Fetch request or response. `topic_id` None stands for an id of all zeros."""
 
     topic_id: UUID | None
     partitions: Sequence[P]
@@ -197,7 +198,10 @@ class FetchTopic(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class FetchPartition:
-    """Partition in a location request: asks for offsets from `fetch_offset` to the end offset (exclusive)."""
+    """Partition in a request for the locations of the offsets from `fetch_offset` to an end offset (exclusive).
+
+    The end offset is `remote_log_segment_end_offset`; by default there is none.
+    """
 
     partition: int
     current_leader_epoch: int
@@ -222,7 +226,10 @@ class FetchPartition:
 
 @dataclass(kw_only=True)
 class LocationFetchRequest(OwnRequest):
-    """Fetch request for at most one record batch per response, without waiting, and for segment locations if wanted."""
+    """Fetch request for segment locations, and for at most one record batch, without waiting.
+
+    If `remote_log_segment_location_requested` is false, no locations are requested.
+    """
 
     API_KEY = 1
     name = "FetchRequest"
@@ -258,7 +265,7 @@ class LocationFetchRequest(OwnRequest):
 
     @classmethod
     def decode_body(cls, version: int, body: Reader) -> LocationFetchRequest:
-        """Decode a Fetch request of any client; keep only fields that matter for locations.
+        """Decode the body of any client's Fetch request of this version. Keep only fields that matter for locations.
 
         Raises:
             ValueError: the bytes are not a Fetch request of this version.
@@ -286,10 +293,11 @@ class LocationFetchRequest(OwnRequest):
 
 @dataclass(frozen=True, slots=True)
 class LocatedPartition:
-    """Partition in a response. `remote_log_segments` are encoded, for `decode_segments`; empty: there are none.
+    """Partition in a Fetch response with segment locations.
 
-    All segments below offset `located_end_offset` (exclusive) are in the response; -1: the broker names no segments.
-    `kafka_tags` are the values of Kafka's own tagged fields, still encoded, by tag.
+    `remote_log_segments` are the segments, encoded for `decode_segments`; empty: there are none. They are all segments
+    of the requested range below offset `located_end_offset` (exclusive); -1: the broker names no segments. `kafka_tags`
+    are the encoded values of Kafka's own tagged fields, by tag.
     """
 
     partition_index: int
@@ -302,7 +310,7 @@ class LocatedPartition:
     located_end_offset: int = _NOT_LOCATED
 
     def pieces(self) -> tuple[bytes, ...]:
-        """Return the encoded partition in pieces, so that its segments (many KB) are not copied."""
+        """Return the encoded partition in several pieces, so that its segments (many KB) are not copied."""
         tags = dict(self.kafka_tags)
         if self.remote_log_segments:
             tags[LOCATION_TAG] = self.remote_log_segments
@@ -343,17 +351,17 @@ class LocationFetchResponse:
     responses: Sequence[FetchTopic[LocatedPartition]]
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the encoded body in pieces, so that its segments (many MB) are not copied."""
+        """Yield the encoded body in several pieces, so that its segments (many MB) are not copied."""
         yield _RESPONSE.pack(self.throttle_time_ms, self.error_code, self.session_id)
         yield from _encoded_topics(self.responses)
         yield NO_TAGS
 
     @classmethod
     def decode_body(cls, body: Reader) -> LocationFetchResponse:
-        """Decode a Fetch response of version 13 or newer, and skip its records.
+        """Decode the body of a Fetch response of version 13 or newer, and skip its records.
 
         Raises:
-            ValueError: the bytes are not such a response.
+            ValueError: the bytes are not the body of a Fetch response.
         """
         throttle_time_ms, error_code, session_id = body.unpack(_RESPONSE)
         topics = _decode_topics(body, LocatedPartition.decode)

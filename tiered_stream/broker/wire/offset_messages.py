@@ -1,16 +1,17 @@
 """ListOffsets requests and responses for very many partitions, encoded and decoded by structs of fixed size.
 
-request     replica int32 (-1: a consumer), isolation level int8, array of topics, from version 10 on timeout int32 (ms)
-topic       name compact string, array of partitions
-partition   number int32, leader epoch int32, timestamp int64
+    request     replica int32 (-1: a consumer), isolation level int8, array of topics,
+                from version 10 on timeout int32 (ms)
+    topic       name compact string, array of partitions
+    partition   number int32, leader epoch int32, timestamp int64
 
-response    throttle time int32 (ms), array of topics
-topic       name compact string, array of partitions
-partition   number int32, error code int16, timestamp int64, offset int64, leader epoch int32
+    response    throttle time int32 (ms), array of topics
+    topic       name compact string, array of partitions
+    partition   number int32, error code int16, timestamp int64, offset int64, leader epoch int32
 
 Request, response, topics and partitions each end with tagged fields. (Kafka: `ListOffsetsRequest.json`,
-`ListOffsetsResponse.json`, flexible versions.) Fields are named as in kafka-python's classes. Those classes are slower:
-for 10,000 partitions, plain Python takes 100 ms of a quiet core.
+`ListOffsetsResponse.json`, flexible versions.) Fields are named as in kafka-python's classes. Those classes are slower,
+because they are plain Python: for 10,000 partitions, they take 100 ms of an idle core.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MIN_TOPIC_BYTES = 3
 
 
 class ListOffsetsPartition(NamedTuple):
-    """One partition in a request. `timestamp` is in milliseconds, or one of Kafka's special negative numbers."""
+    """Partition in a ListOffsets request. `timestamp` is in milliseconds, or a special negative number of Kafka."""
 
     partition_index: int
     current_leader_epoch: int
@@ -52,7 +53,7 @@ class ListOffsetsTopic(NamedTuple):
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """One partition in a response. `offset` is -1 if no record has a timestamp at or after the requested one."""
+    """Partition in a ListOffsets response. `offset` is -1 if no record's timestamp is at or after the requested one."""
 
     partition_index: int
     error_code: int
@@ -70,7 +71,7 @@ class ListOffsetsTopicResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedOffsets:
-    """ListOffsets response: the topics with the offsets of their partitions, and the throttle time in milliseconds."""
+    """ListOffsets response: the offsets by topic and partition, and the throttle time in milliseconds."""
 
     throttle_time_ms: int
     topics: list[ListOffsetsTopicResponse]
@@ -78,7 +79,11 @@ class ListedOffsets:
 
 @dataclass(kw_only=True)
 class ListOffsetsRequest(OwnRequest):
-    """ListOffsets request. `min_version` is the first version that supports the timestamps in the request."""
+    """ListOffsets request.
+
+    `min_version` is the first version that supports the timestamps in the request. `timeout_ms` is sent from version 10
+    on.
+    """
 
     API_KEY = 2
     name = "ListOffsetsRequest"

@@ -21,7 +21,10 @@ from tiered_stream.spark.session import is_connect
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """Address of a table: the user's `path` or `name`, and the URI of the table's folder (None: no folder yet)."""
+    """Address of a table: the path or the catalog name that the user gave, and the URI of the table's folder.
+
+    One of `path` and `name` is None. `uri` is None if Spark's catalog has no table of this name yet.
+    """
 
     path: str | None
     name: str | None
@@ -31,21 +34,24 @@ class TableAddress:
         return self.path or self.name or ""
 
     def sql_path(self, spark: SparkSession) -> str:
-        """Return the table's name in SQL by its folder, as in delta.`s3a://lake/orders`.
+        """Return the SQL text that names the table by its folder `uri`, such as delta.`s3a://lake/orders`.
 
-        The table needs no entry in the catalog.
+        The SQL text is also valid if the catalog does not have the table.
         """
         folder = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
         return f"delta.`{folder}`"
 
     @property
     def sql_name(self) -> str:
-        """The table's name in SQL: its name in the catalog, or delta.`path` if the user named a path."""
+        """SQL text that names the table: `name`, or delta.`path` if the user gave a path."""
         return self.name or f"delta.`{spark_path(self)}`"
 
 
 def find_address(spark: SparkSession, table: str) -> TableAddress:
     """Return the address of a table; `table` is a path if it contains a slash, otherwise a name in Spark's catalog.
+
+    For a name, the address has the URI of the table's folder, or None if the catalog has no table of this name. For a
+    path, the function does not check whether there is a table.
 
     Raises:
         ConfigurationError: the name belongs to something other than a Delta table, or `normal_path` refuses the path.
@@ -63,14 +69,18 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
 
 
 def path_address(path: str, uri: str) -> TableAddress:
-    """Return the address of a table that is named by a path. Raises ConfigurationError if `normal_path` refuses it."""
+    """Return the address of a table that the user named by `path`; `uri` is the URI of this path.
+
+    Raises:
+        ConfigurationError: `normal_path` refuses the path.
+    """
     return TableAddress(normal_path(path), None, uri)
 
 
 def table_location(spark: SparkSession, address: TableAddress) -> str:
-    """Return the folder of an existing table as a path for Hadoop's file systems.
+    """Return the path of an existing table's folder, in the form that Hadoop's file systems take.
 
-    Spark looks up a table that is named in the catalog.
+    If the user gave a name, Spark's catalog has the path.
     """
     if address.path is not None:
         return spark_path(address)
@@ -82,6 +92,9 @@ def table_location(spark: SparkSession, address: TableAddress) -> str:
 def table_uri(spark: SparkSession, path: str) -> str:
     """Return a path's URI: `file:///folder`, `s3://bucket/prefix`, or the URI of another scheme.
 
+    A path without a scheme belongs to Hadoop's default file system (`fs.defaultFS`). With Spark Connect, such a path is
+    returned unchanged.
+
     Raises:
         ConfigurationError: `normal_path` refuses the path.
     """
@@ -91,7 +104,10 @@ def table_uri(spark: SparkSession, path: str) -> str:
 
 
 def path_uri(path: str, default_fs: Callable[[], str]) -> str:
-    """Return a path's URI; if the path has no scheme, `default_fs` returns Hadoop's `fs.defaultFS` for it.
+    """Return a path's URI.
+
+    A path without a scheme belongs to the file system whose URI `default_fs` returns (Hadoop's `fs.defaultFS`).
+    `default_fs` is called only for such a path.
 
     Raises:
         ConfigurationError: `normal_path` refuses the path.
@@ -103,7 +119,9 @@ def path_uri(path: str, default_fs: Callable[[], str]) -> str:
 
 
 def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:
-    """Let Spark create the table if it does not exist (`CREATE TABLE IF NOT EXISTS`).
+    """Let Spark create the table at `address` if it does not exist (`CREATE TABLE IF NOT EXISTS`).
+
+    `target` has the table's columns, its day column or clustering columns, and its properties.
 
     Raises:
         ConfigurationError: the session lacks Delta or the table's file system, or Delta refuses a field of the schema.
@@ -124,7 +142,9 @@ def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTar
 
 
 def set_properties(spark: SparkSession, address: TableAddress, properties: Mapping[str, str]) -> None:
-    """Set properties of a table (`ALTER TABLE`), named by its folder, because the catalog may not have the table yet.
+    """Set properties of a table (`ALTER TABLE … SET TBLPROPERTIES`).
+
+    The SQL names the table by its folder, because the catalog has no entry of a table that is being created.
 
     Raises:
         TableError: Spark cannot set the properties.
@@ -134,7 +154,9 @@ def set_properties(spark: SparkSession, address: TableAddress, properties: Mappi
 
 
 def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[str]) -> None:
-    """Set a table's clustering columns (`ALTER TABLE … CLUSTER BY`); the table is named by its folder.
+    """Set a table's clustering columns (`ALTER TABLE … CLUSTER BY`).
+
+    The SQL names the table by its folder, because the catalog has no entry of a table that is being created.
 
     Raises:
         TableError: Spark cannot change the clustering.
@@ -144,7 +166,9 @@ def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[
 
 
 def register_table(spark: SparkSession, address: TableAddress) -> None:
-    """Register the table's folder in the catalog under the table's name, unless the catalog has that name.
+    """Register the folder `address.uri` in Spark's catalog as the table `address.name`.
+
+    If the catalog already has a table of this name, that table is kept.
 
     Raises:
         TableError: Spark cannot register the table.
@@ -155,7 +179,11 @@ def register_table(spark: SparkSession, address: TableAddress) -> None:
 
 
 def known_scheme(spark: SparkSession, path: str) -> str:
-    """Return the path with `s3a://` in place of `s3://` or `s3n://`, unless the session has a file system for these."""
+    """Return the path with `s3a://` in place of `s3://` or `s3n://`.
+
+    The path is returned unchanged if it has another scheme, or if the session has a file system for its scheme
+    (`fs.s3.impl`, `fs.s3n.impl`).
+    """
     scheme, _, folder = path.partition("://")
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
     return f"s3a://{folder}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
@@ -164,7 +192,7 @@ def known_scheme(spark: SparkSession, path: str) -> str:
 def spark_path(address: TableAddress) -> str:
     """Return the path of a table that the user named by a path, in the form that Spark takes.
 
-    A local path is absolute.
+    A local path without a scheme becomes absolute. Any other path is returned unchanged.
     """
     uri = address.uri or ""
     local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
@@ -172,7 +200,7 @@ def spark_path(address: TableAddress) -> str:
 
 
 def _columns(names: Sequence[str]) -> str:
-    """Return a quoted SQL list of columns; a dot in a name separates a column from its field."""
+    """Return the names as a list in SQL, each name quoted; a dot in a name separates a column from its nested field."""
     return ", ".join(sql_name(name.split(".")) for name in names)
 
 

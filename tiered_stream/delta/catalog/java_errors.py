@@ -1,8 +1,7 @@
-"""Errors of the JVM, whichever Python class they have.
+"""Inspection and translation of the JVM's errors, which reach Python in two classes.
 
-py4j raises `Py4JJavaError`. PySpark turns the errors that it knows into a `CapturedException`. After an import of
-`delta.tables` anywhere in the process, for example by a user's program, Delta's conflicts become a `CapturedException`
-too.
+py4j raises `Py4JJavaError`. PySpark turns the errors that it knows into `CapturedException`. If any code in the process
+has imported `delta.tables`, such as a user's program, Delta's conflicts become `CapturedException` too.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ def java_exception(error: Py4JJavaError | CapturedException) -> Any:
 
 
 def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
-    """Return the names of the Java classes of the error and of its causes, with all their superclasses."""
+    """Return the names of the Java classes of the error and of its causes, with all their superclasses.
+
+    The set is empty if the Python error has no Java exception.
+    """
     names: set[str] = set()
     exception = java_exception(error)
     while exception is not None:
@@ -42,14 +44,17 @@ def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
 
 
 def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
-    """Return whether Delta refused a commit because another commit came first: another attempt may succeed."""
+    """Return whether Delta refused a commit because another commit came first, so that another attempt may succeed."""
     # delta-spark's own Python classes of conflicts do not keep the Java exception.
     return type(error).__module__.startswith(_CONFLICTS_IN_PYTHON) or _CONFLICT in java_classes(error)
 
 
 @contextmanager
 def spark_errors(table: str, done: str) -> Iterator[None]:
-    """Turn errors of Spark and of the JVM in the `with` block into TableError; `done` says what failed: "opened"."""
+    """Turn errors of Spark and of the JVM in the `with` block into TableError.
+
+    The error's text is "the table {table} cannot be {done} by Spark", so `done` is a participle such as "opened".
+    """
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:

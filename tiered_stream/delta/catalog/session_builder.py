@@ -1,4 +1,4 @@
-"""Builder of the Spark session for a command: spark-submit's session, or else a local one with Delta."""
+"""Builder of a command's Spark session: spark-submit's session or, without spark-submit, a local session with Delta."""
 
 from __future__ import annotations
 
@@ -24,11 +24,18 @@ _LOCAL = {
 def session_builder(
     name: str, properties_file: Path | None = None, spark_conf: Sequence[str] | None = None
 ) -> SparkSession.Builder:
-    """Return the builder of a session; `spark_conf` are `name=value` texts, which override the file.
+    """Return the builder of spark-submit's session, or of a local session if spark-submit has not started the process.
+
+    A local session gets Delta's jars, unless the settings have `spark.jars` or `spark.jars.packages`.
+
+    Args:
+        name: the application's name in Spark.
+        properties_file: a file of Spark's settings, only for a local session.
+        spark_conf: settings as `name=value` texts, which override the settings in the file.
 
     Raises:
-        ConfigurationError: a local session is needed, but Delta for Spark is not installed; or the file of Spark's
-            settings cannot be read, or is given although spark-submit has already started the JVM without it.
+        ConfigurationError: a local session is needed, but Delta for Spark is not installed. Or the file of Spark's
+            settings cannot be read. Or the file is given, but spark-submit has already started the JVM without it.
     """
     from_file = read_spark_properties(properties_file) if properties_file else {}
     conf = {**from_file, **parse_assignments(spark_conf, "--spark-conf")}

@@ -27,6 +27,8 @@ _LISTED = "spark.jars.packages (where --packages is on the command line, it repl
 def check_table(spark: SparkSession, path: str | None) -> None:
     """Check that Spark itself can write the table; `path` is its folder, or None for a table in the catalog.
 
+    With Spark Connect, nothing is checked.
+
     Raises:
         ConfigurationError: the session lacks Delta, or a file system for the table; the error says what to add.
     """
@@ -36,10 +38,13 @@ def check_table(spark: SparkSession, path: str | None) -> None:
 
 
 def check_file_system(spark: SparkSession, what: str, path: str) -> None:
-    """Check that Spark has a file system for `path` (Hadoop: `FileSystem.getFileSystemClass`).
+    """Check that Spark has a file system for the scheme of `path` (Hadoop: `FileSystem.getFileSystemClass`).
+
+    Nothing is checked for a path without a scheme, or with Spark Connect. `what` says in the error what the path is
+    for, such as "the checkpoint".
 
     Raises:
-        ConfigurationError: the session has no such file system; the error names `what` and the package to add.
+        ConfigurationError: the session has no such file system; the error says what to add or to write.
     """
     scheme = urlsplit(path).scheme
     if not scheme or is_connect(spark):
@@ -67,7 +72,7 @@ def _missing(scheme: str, hadoop_version: str) -> str:
 
 
 def check_delta(spark: SparkSession) -> None:
-    """Check that the session can write Delta tables.
+    """Check that the session can write Delta tables; with Spark Connect, nothing is checked.
 
     Raises:
         ConfigurationError: the session lacks Delta's jar, extension or catalog; the error says what to set.

@@ -1,6 +1,6 @@
-"""Files of this package in a checkpoint's folder, wherever Spark can keep it: accessed by Hadoop's file systems.
+"""Access to the files in a checkpoint's folder through Spark's JVM, on any file system that Hadoop supports.
 
-A file is written as Spark writes its own offset log (`CheckpointFileManager`): completely or not at all.
+A file is written completely or not at all, in the same way as Spark's own offset log (`CheckpointFileManager`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tiered_stream.errors import TableError
 class CheckpointFolder:
     """A checkpoint's folder, whose files are listed, read, written and deleted through Spark's JVM.
 
-    The constructor raises ConfigurationError if Spark has no file system for the folder. The methods raise TableError
-    if the folder cannot be reached.
+    Methods take the names of files and subfolders relative to the folder. The constructor raises ConfigurationError if
+    Spark has no file system for the folder. The methods raise TableError if the folder cannot be reached.
     """
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
@@ -36,14 +36,21 @@ class CheckpointFolder:
         self._made: set[str] = set()
 
     def entries(self, name: str = "") -> list[str]:
-        """Return the names in the folder, or in its subfolder `name`; an empty list if the folder does not exist."""
+        """Return the names of the files and subfolders in the folder, or in its subfolder `name`.
+
+        The list is empty if the folder or the subfolder does not exist.
+        """
         path = self._child(name) if name else self._path
         with self._errors("read"):
             files = self._files
             return [status.getPath().getName() for status in files.list(path)] if files.exists(path) else []
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes; None if there is no file. Raises CorruptDataError if it has over `MAX_FILE_BYTES`."""
+        """Return the bytes of the file `name`; None: there is no such file.
+
+        Raises:
+            CorruptDataError: the file has more than `MAX_FILE_BYTES`.
+        """
         path = self._child(name)
         with self._errors("read"):
             files = self._files
@@ -56,7 +63,10 @@ class CheckpointFolder:
         return text
 
     def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
-        """Write a file atomically; an existing file is kept unless `replace` is true."""
+        """Write `text` to the file `name` atomically, and create the file's folder if it is missing.
+
+        An existing file is kept unless `replace` is true.
+        """
         path = self._child(name)
         with self._errors("written to"):
             files = self._files
@@ -73,7 +83,7 @@ class CheckpointFolder:
                     raise
 
     def delete(self, name: str) -> None:
-        """Delete a file; a missing file is no error."""
+        """Delete the file `name`; a missing file is no error."""
         with self._errors("written to"):
             self._files.delete(self._child(name))
 

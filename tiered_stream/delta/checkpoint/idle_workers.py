@@ -1,8 +1,8 @@
-"""Queries without Spark's idle limit, which would kill the direct lane's tasks while they write files.
+"""Removal of Spark's time limit for idle Python workers, which would kill tasks of the direct lane while they write.
 
-Spark counts a Python worker as idle while it sends no bytes (Spark: `BasePythonRunner.ReaderInputStream`). A direct
-lane's task writes files and sends its rows only at its end. A Python source cannot show in another way that it is
-alive, because each byte that it sends is part of a row. So our own queries run without the limit.
+Spark counts a Python worker as idle while the worker sends no bytes (Spark: `BasePythonRunner.ReaderInputStream`). A
+task of the direct lane writes files, and sends its rows only at its end. A Python source cannot show in another way
+that it is alive, because each byte that it sends is part of a row. So queries of the direct lane run without the limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _starting = Lock()
 def started_without_idle_limit(spark: SparkSession) -> Iterator[None]:
     """Remove the session's idle limit inside the `with` block, in which the caller starts a streaming query.
 
-    The query copies the session when it starts, so the query has no limit. The session gets its limit back afterwards.
+    The query copies the session when it starts, so the query has no limit. The session gets its limit back at the end
+    of the block. If Spark kills no idle workers, the session is not changed.
     """
     if not _kills_idle(spark):
         yield

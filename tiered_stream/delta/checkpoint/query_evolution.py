@@ -1,7 +1,7 @@
 """Names of a query's source and sink, for sessions that require them (`spark.sql.streaming.queryEvolution.*`).
 
 Spark finds a named source's offsets in the checkpoint by the source's name. A source with a different name starts again
-from the beginning, without an error. So our source takes the name that is in the checkpoint.
+from the beginning, without an error. So a source of this package takes the name that is in the checkpoint.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ _NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 def stream_of(spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str) -> DataFrame:
-    """Return a streaming DataFrame of one of our sources, for the query that uses the checkpoint.
+    """Return a streaming DataFrame of the data source `source`, for the query that uses the checkpoint.
+
+    If the session requires names of sources (`spark.sql.streaming.queryEvolution.enableSourceEvolution`), the source
+    gets its name from the checkpoint. Its name is `NAME` if the checkpoint has no name yet, or with Spark Connect.
+    Without this requirement, the checkpoint is not read.
 
     Raises:
-        ConfigurationError: the checkpoint has offsets of several sources.
+        ConfigurationError: the checkpoint has offsets of several sources, or Spark has no file system for it.
         TableError, CorruptDataError, UnsupportedDataError: the checkpoint cannot be read.
     """
     reader = spark.readStream.format(source).options(**options)
@@ -37,9 +41,9 @@ def stream_of(spark: SparkSession, source: str, options: Mapping[str, str], chec
 
 
 def with_named_sink(writer: DataStreamWriter) -> DataStreamWriter:
-    """Return the writer with a name for its sink, which Spark uses only if the session requires names.
+    """Name the writer's sink `NAME` and return the writer; Spark uses the name only if the session requires names.
 
-    Spark Connect has no way to name a sink, so Spark refuses the query there if the session requires a name.
+    Spark Connect has no way to name a sink. If the session requires a name there, Spark refuses the query.
     """
     private: Any = writer  # Python's DataStreamWriter has no name() in Spark 4.2.
     if hasattr(private, "_jwrite"):

@@ -1,4 +1,4 @@
-"""Trigger, name and checkpoint of a streaming query, and settings of bounded runs."""
+"""Start of a streaming query with its trigger, name and checkpoint, and settings of a run that has an end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,21 @@ _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.fact
 class BoundedRun:
     """Settings of a run that has an end, such as a replay.
 
-    `transaction_id` replaces the query's id in the application transaction, because a new checkpoint changes that id.
+    The application transactions of the run have `transaction_id` in place of the query's id. A new checkpoint changes
+    the query's id, but not `transaction_id`.
     """
 
     transaction_id: str
     replace_where: str | None = None
-    """Condition on rows to remove in the same commit; the run is then one micro-batch in the Spark lane."""
+    """SQL condition on the table's rows that the run removes in the commit that adds its rows; None: no rows.
+
+    With a condition, the run is one micro-batch in the Spark lane.
+    """
     replaced_records: str | None = None
-    """Condition on Kafka's columns for the records of the removed rows; selects the dead letters to replace."""
+    """SQL condition on Kafka's columns that selects the records of the removed rows; None: there are none.
+
+    The older dead letters of these records are removed, too.
+    """
     tasks: int | None = None
     """Maximum number of tasks at once; None: as many as Spark runs."""
 
@@ -43,7 +50,10 @@ class BoundedRun:
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """Checkpoint, trigger and name of a streaming query, independent of its sink."""
+    """Checkpoint, trigger and name of a streaming query, whichever sink it has.
+
+    `trigger` is `AVAILABLE_NOW`, or an interval such as `10 seconds`. `name` is None if the query has no name.
+    """
 
     checkpoint: str
     trigger: str
@@ -56,11 +66,14 @@ class QueryRun:
 
     @property
     def goes_on(self) -> bool:
-        """True if the query keeps waiting for new records, instead of ending after the available ones."""
+        """True if the query keeps waiting for new records; false if it ends after the available records."""
         return self.trigger != AVAILABLE_NOW
 
     def started_interpreted(self, spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
-        """Start a query of few rows with Spark's code generation off, because compiling takes a new JVM 0.6 s."""
+        """Start the query of `writer`, without Spark's code generation and without its limit for idle Python workers.
+
+        The query is meant to bring Spark only few rows, and compiling code for it would take 0.6 s in a new JVM.
+        """
         with started_without_idle_limit(spark):
             query = self.configured(writer).start()
         with suppress(Py4JError, TypeError):  # no public interface of Spark, and the query also works without it
@@ -72,7 +85,7 @@ class QueryRun:
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """Return the id of the streaming query to which the micro-batch belongs."""
+    """Return the id of the streaming query that runs the micro-batch `batch` in this thread."""
     query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     assert query_id
     return query_id

@@ -1,9 +1,9 @@
-"""State of a query that writes many tables, kept in the checkpoint: each table's newest batch, and what it lacks.
+"""State of a query that writes many tables, kept in the checkpoint: each table's newest batch, and the parked tables.
 
 A table without rows in a batch gets no commit, so its log does not show if a commit is missing. The file `tables/N` in
 the checkpoint has the state after batch N, and is written before Spark counts batch N as done. A repeated batch begins
-with the state before that batch. If a table cannot be written, it is parked: the state then has the offset ranges of
-the rows that the table still has to get.
+with the state before that batch. If a table cannot be written, it is parked. The state of a parked table has the offset
+ranges of the rows that the table lacks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 FOLDER = "tables"
 _VERSION = 1
 _FILES_KEPT = 2
-"""Number of files that are kept: the newest, and the one before it, for a repeat of the newest file's batch."""
+"""Number of files `tables/N` that are kept: the newest file, and the file before it.
+
+If the newest file's batch is repeated, it begins with the state in the file before.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Newest micro-batch of a query that a table has (-1: none), in `version` of its log or in a later version."""
+    """Newest micro-batch of the query in a table: its id (`batch`), or -1 if the table has no micro-batch of the query.
+
+    The micro-batch's commit is in `version` of the table's log, or in a later version.
+    """
 
     batch: int = -1
     version: int = 0
@@ -34,18 +40,19 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Offset ranges of all rows that a table lacks up to the micro-batch `batch`.
+    """Offset ranges (`ranges`) that hold every row that a table lacks up to the micro-batch `batch`.
 
-    The ranges hold no row that the table has.
+    The ranges hold no row that the table already has.
     """
 
     batch: int
     ranges: PartitionRanges
 
     def joined(self, later: Held) -> Held:
-        """Return the offset ranges of `self` and of the later batches `later`, joined to one range for each partition.
+        """Return offset ranges that cover the ranges of `self` and of `later`, with one range for each partition.
 
-        The offsets between the two ranges of a partition hold no rows for the table.
+        `later` belongs to later batches, and its batch id is the result's. The offsets between the two ranges of a
+        partition hold no rows for the table.
         """
         ranges = {**self.ranges, **later.ranges}
         for partition in self.ranges.keys() & later.ranges.keys():
@@ -56,10 +63,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Table that could not be written: the name that the user gave it, the reason, and the offset ranges it lacks.
+    """Table that could not be written: its name, as the user wrote it, the reason, and the offset ranges that it lacks.
 
-    A commit of `tried` was attempted, and may be in the table, because a response can be lost. `since` has later
-    ranges, whose commit was never attempted.
+    The rows of `tried` may be in the table, because the response to a failed commit can be lost. `since` has the ranges
+    of later batches, for which no commit was attempted; None: there are none.
     """
 
     name: str
@@ -68,18 +75,21 @@ class Parked:
     since: Held | None = None
 
     def holding(self, later: Held) -> Parked:
-        """Return the parked table with a later batch's offset ranges added to the ranges that it lacks."""
+        """Return the parked table with the offset ranges of the later batch `later` added to `since`."""
         return replace(self, since=later if self.since is None else self.since.joined(later))
 
     @property
     def newest(self) -> Held:
-        """The later one of the two sets of offset ranges: `since`, or `tried` if there is no `since`."""
+        """Offset ranges with the newest batch id: `since`, or `tried` if `since` is None."""
         return self.since or self.tried
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTables:
-    """Newest micro-batch of each table of a query (`landed`), and the parked tables (`parked`), by table key."""
+    """State of a query's tables: the newest micro-batch of each table (`landed`), and the parked tables (`parked`).
+
+    Both mappings are by table key (`TableTarget.key`).
+    """
 
     landed: Mapping[str, Landed] = field(default_factory=dict)
     parked: Mapping[str, Parked] = field(default_factory=dict)
@@ -97,7 +107,7 @@ class QueryTables:
 
 
 def query_tables_of(text: bytes) -> QueryTables:
-    """Parse the JSON of `QueryTables.to_json`.
+    """Restore the state from the JSON `text` that `QueryTables.to_json` has written.
 
     Raises:
         CorruptDataError: the text is malformed, or has an unknown version.
@@ -155,21 +165,21 @@ def _whole_number(number: object, minimum: int = 0) -> int:
 
 
 class Folder(ReadableFolder, Protocol):
-    """Files of a checkpoint's folder that can also be changed (implemented by `checkpoint_folder.CheckpointFolder`)."""
+    """Checkpoint's folder that can also be written to (implemented by `checkpoint_folder.CheckpointFolder`)."""
 
     def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
-        """Write a file atomically; an existing file is kept unless `replace` is true."""
+        """Write `text` to the file `name` atomically; an existing file is kept unless `replace` is true."""
         ...
 
     def delete(self, name: str) -> None:
-        """Delete a file; a missing file is no error."""
+        """Delete the file `name`; a missing file is no error."""
         ...
 
 
 class QueryTablesLog:
     """Reader and writer of the files `tables/N` in a checkpoint, for one run of a query.
 
-    Methods raise the folder's errors.
+    Methods raise the errors of `folder`.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -179,10 +189,12 @@ class QueryTablesLog:
         """Batch ids of all files, ascending; None: not listed yet."""
 
     def before(self, batch_id: int) -> QueryTables:
-        """Return the state of the query's tables before the micro-batch, from the newest file of an earlier one.
+        """Return the state of the query's tables before the micro-batch `batch_id`.
+
+        The state is in the newest file of an earlier micro-batch. If there is no such file, the state is empty.
 
         Raises:
-            CorruptDataError: a file is damaged.
+            CorruptDataError: the file is damaged.
         """
         newest = next((batch for batch in reversed(self._listed()) if batch < batch_id), -1)
         if self._known is None or self._known[0] != newest:
@@ -190,7 +202,11 @@ class QueryTablesLog:
         return self._known[1]
 
     def after(self, batch_id: int, tables: QueryTables) -> None:
-        """Write the file with the state after the micro-batch, unless the state is unchanged, and delete old files."""
+        """Write `tables` as the state after the micro-batch `batch_id`, and delete old files.
+
+        The newest `_FILES_KEPT` files up to `batch_id` are kept. If the micro-batch has not changed the state, nothing
+        is written or deleted. But if an earlier attempt at the micro-batch has written a file, the file is replaced.
+        """
         if self.before(batch_id) == tables and batch_id not in self._listed():
             return
         self._folder.write(f"{FOLDER}/{batch_id}", tables.to_json(), replace=True)

@@ -1,9 +1,9 @@
-"""Spark's own files in a query's checkpoint: the query's id, which micro-batches are committed, and where they end.
+"""Reader of Spark's own files in a query's checkpoint: the query's id, its committed micro-batches, and end offsets.
 
 Spark writes a micro-batch's end offsets as `offsets/N` before the micro-batch runs, and `commits/N` when it is done
 (Spark: `OffsetSeqLog`, `CommitLog`). A file in `offsets` has a line with its version, a line with settings, and a line
-for each source. Version 1 has the offset alone, version 2 the source's id and the offset: `0:{"orders":{"0":6}}`.
-An offset is JSON, or `-` where the source has none yet.
+for each source. In version 1, the line has the offset. In version 2, the line has the source's id and the offset, such
+as `0:{"orders":{"0":6}}`. An offset is JSON, or `-` if the source has no offset yet.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_OFFSET = b"-"
 
 
 def too_large(folder: str, name: str) -> CorruptDataError:
-    """Return the error for a file beyond `MAX_FILE_BYTES`."""
+    """Return the error for the file `name` in the checkpoint `folder`, which has more than `MAX_FILE_BYTES`."""
     return CorruptDataError(
         f"the checkpoint {folder}, {name}: it has more than {MAX_FILE_BYTES >> 20} MiB, and is not read. See what has "
         "written it"
@@ -36,24 +36,32 @@ def too_large(folder: str, name: str) -> CorruptDataError:
 
 
 class ReadableFolder(Protocol):
-    """Files of a checkpoint's folder; each implementation raises its own errors."""
+    """Checkpoint's folder that can be read; each implementation raises its own errors."""
 
     folder: str
 
     def entries(self, name: str = "") -> list[str]:
-        """Return the names in the checkpoint's folder, or in its subfolder `name`; empty if there is no such folder."""
+        """Return the names of the files and subfolders in the checkpoint's folder, or in its subfolder `name`.
+
+        The list is empty if there is no such folder.
+        """
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes; None: there is no such file. Raise CorruptDataError if it exceeds `MAX_FILE_BYTES`."""
+        """Return the bytes of the file `name`; None: there is no such file.
+
+        Raises:
+            CorruptDataError: the file has more than `MAX_FILE_BYTES`.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BatchEnds:
-    """End of a micro-batch: each source's offset as JSON, by the source's id; None: the source has no offset yet.
+    """End offsets of a micro-batch: each source's offset as JSON, by the source's id; None: there is no offset yet.
 
-    `has_ids` says whether the file has ids. If it has none, a source's id is its position in the query.
+    `has_ids` is true if the checkpoint's file has the sources' ids. If it is false, a source's id is its position in
+    the query, from `0`.
     """
 
     by_source: Mapping[str, str | None]
@@ -63,7 +71,8 @@ class BatchEnds:
     def positions(self) -> dict[TopicPartition, int]:
         """Next offset to read, by partition; the lower offset if two sources read the same partition.
 
-        Empty: no source reads topics.
+        A source is left out if its offset is not in the form of Kafka's offsets. The mapping is empty if no source is
+        left.
         """
         positions: dict[TopicPartition, int] = {}
         for text in self.by_source.values():
@@ -80,7 +89,7 @@ def _positions(text: str | None) -> dict[TopicPartition, int]:
 
 
 def batch_ends(text: bytes) -> BatchEnds:
-    """Parse a file of the checkpoint's folder `offsets`.
+    """Parse `text`, the bytes of a file in the checkpoint's folder `offsets`.
 
     Raises:
         UnsupportedDataError: the file has an unknown version.
@@ -119,13 +128,13 @@ def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None
 
 
 class SparkCheckpoint:
-    """Reader of a query's checkpoint; methods also raise the errors of the folder."""
+    """Reader of Spark's files in a query's checkpoint; all methods also raise the errors of `folder`."""
 
     def __init__(self, folder: ReadableFolder) -> None:
         self._folder = folder
 
     def query_id(self) -> str | None:
-        """Return the query's id; None before its first start (Spark: `StreamMetadata`).
+        """Return the query's id from the file `metadata` (Spark: `StreamMetadata`); None before its first start.
 
         Raises:
             CorruptDataError: the file is damaged.
@@ -149,7 +158,7 @@ class SparkCheckpoint:
         """Return the id and the end offsets of the last micro-batch that Spark has committed; None: there is none.
 
         Raises:
-            UnsupportedDataError: the file with its end has a version that is not known here.
+            UnsupportedDataError: the micro-batch's file in `offsets` has an unknown version.
             CorruptDataError: the file is missing, damaged, or too large.
         """
         batch = self.last_committed()
@@ -171,10 +180,10 @@ class SparkCheckpoint:
         return self._last(_OFFSETS)
 
     def last_ends(self) -> tuple[int, BatchEnds] | None:
-        """Return the last committed micro-batch's id and where it ends; None: no micro-batch is committed.
+        """Return the id and the end offsets of the last committed micro-batch; None: no micro-batch is committed.
 
         Raises:
-            UnsupportedDataError: the file has a version that is not known here.
+            UnsupportedDataError: the micro-batch's file in `offsets` has an unknown version.
             CorruptDataError: the file is damaged, too large, or missing.
         """
         batch_id = self.last_committed()
@@ -192,7 +201,7 @@ class SparkCheckpoint:
         """Return the end offsets of a micro-batch; None: Spark has deleted their file, or has not written it yet.
 
         Raises:
-            UnsupportedDataError: the file has a version that is not known here.
+            UnsupportedDataError: the file has an unknown version.
             CorruptDataError: the file is damaged, or too large.
         """
         text = self._folder.read(f"{_OFFSETS}/{batch_id}")
@@ -202,7 +211,10 @@ class SparkCheckpoint:
             return batch_ends(text)
 
     def _last(self, log: str) -> int | None:
-        """Return the highest micro-batch id among the file names in the folder `log`; None: there is none."""
+        """Return the highest micro-batch id among the file names in the folder `log` (`offsets` or `commits`).
+
+        None: no file name is a micro-batch id.
+        """
         numbers = [int(name) for name in self._folder.entries(log) if name.isascii() and name.isdecimal()]
         return max((number for number in numbers if number <= LONG_MAX), default=None)
 

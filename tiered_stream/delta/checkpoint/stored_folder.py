@@ -11,21 +11,27 @@ from tiered_stream.errors import CorruptDataError
 
 
 class StoredFolder:
-    """Checkpoint folder at `uri` (from `file_systems.uri_of`); errors call it `folder`. Methods raise OSError."""
+    """Checkpoint's folder at `uri` (from `file_systems.uri_of`), read without Spark; errors call it `folder`.
+
+    `storage` has the settings for access to S3. Methods raise OSError if the folder cannot be read.
+    """
 
     def __init__(self, folder: str, uri: str, storage: TableStorage) -> None:
         self.folder = folder
         self._files = open_folder(uri, storage)
 
     def entries(self, name: str = "") -> list[str]:
-        """Return the names in the checkpoint's folder, or in its subfolder `name`; empty if there is no such folder."""
+        """Return the names of the files and subfolders in the checkpoint's folder, or in its subfolder `name`.
+
+        The list is empty if there is no such folder.
+        """
         return [info.base_name for info in self._files.get_file_info(fs.FileSelector(name, allow_not_found=True))]
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes; None: there is no such file.
+        """Return the bytes of the file `name`; None: there is no such file.
 
         Raises:
-            CorruptDataError: the file has more than `MAX_FILE_BYTES`, or `name` is not a file.
+            CorruptDataError: the file has more than `MAX_FILE_BYTES`, or `name` is a folder.
         """
         info = self._files.get_file_info(name)
         if info.type is fs.FileType.NotFound:

@@ -1,12 +1,13 @@
 """The driver's commits into one table: all files of a micro-batch in one transaction, exactly once.
 
 A commit carries the same application transaction that Spark's Delta sink writes (Delta: `DeltaSink`): the query's id as
-name, the batch's id as version. Each batch is a commit, even a batch without rows, as in Delta's sink. A repeated batch
-is found in the table by its transaction, whichever lane committed it. The batch before it has to be there too. If a
-query writes many tables, a batch is committed only to the tables for which it has rows (`many_tables.py`).
+name, the batch's id as version. Each batch is committed, even a batch without rows, as in Delta's sink. The transaction
+in the table shows whether a batch is already committed, by either lane, and whether the batch before it is missing. If
+a query writes many tables, a batch is committed only to the tables for which it has files (`many_tables.py`).
 
-Writers of a table do not always exclude each other: some of Delta's log stores check and then write, without regard to
-other processes. So an acknowledged commit can be overwritten, and each commit first looks for the query's last one.
+Writers of a table do not always exclude each other. Some of Delta's log stores check whether a version exists and then
+write it, without regard to other processes. So an acknowledged commit can be overwritten. Each commit first checks that
+the query's last commit is still in the log.
 """
 
 from __future__ import annotations
@@ -42,25 +43,36 @@ from tiered_stream.plan.partitions import check_topic_ids
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 10
-"""Maximum number of attempts at one commit; within an attempt, deltalake itself tries 15 times to find a version."""
+"""Maximum number of attempts at one commit; within each attempt, deltalake itself tries up to 15 version numbers."""
 MAX_LOG_FILES = 100
-"""Maximum number of log files to scan for the query's last batch; beyond it, reading the table's state is faster."""
+"""Maximum number of log files to scan for the query's last batch, or for topic ids.
+
+If the last batch could be in more log files, the table's state is read instead, because that is faster.
+"""
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
-"""First and longest wait between attempts, in seconds; the wait doubles, and is shortened at random by up to half."""
+"""First and longest wait between attempts at a commit, in seconds.
+
+The wait doubles with each attempt. A random factor from 0.5 to 1 shortens it.
+"""
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 _MAX_SHOWN = 10_000
-"""Maximum length of offsets in an error, in characters; for longer ones, the error names the checkpoint's file."""
+"""Maximum length of offsets in an error, in characters; for longer offsets, the error names the checkpoint's file."""
 
 OnGap = Callable[[int | None, int], None]
-"""Function that handles batches missing in the table: it raises an error, or returns if the query may go on.
+"""Function that is called if a table lacks batches; it raises TableError, or returns if the query may go on.
 
-Arguments are the query's last batch in the table (None: no batch) and the last batch that Spark counts as done.
+The arguments are two batch ids: the query's newest batch in the table (None: there is none), and the newest batch that
+the table must have.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class LandingTable:
-    """The table that the query was planned for; each commit checks that the table still has this id and still fits."""
+    """Table as it was when the query was planned.
+
+    Each commit checks that the table still has the id `table_id` and accepts the files. `schema` has the columns of the
+    planned rows.
+    """
 
     files: TableFiles
     schema: StructType
@@ -74,12 +86,19 @@ class LandingTable:
     """Function that adds or widens columns of the table so that the files fit; None: the columns never change."""
     compaction: Compaction | None = None
     rules_by_file: bool = False
-    """True if each file names the rules by which its rows were checked (`DataFile.rules`)."""
+    """True if each file names the rules by which its rows were checked (`DataFile.rules`).
+
+    A commit then checks that the files name exactly the rules in `rules`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class _LastCommit:
-    """The query's newest batch, in the table's log at `version` or above; `files` if this process committed it."""
+    """Newest batch of the query in the table: its id, or -1 if there is none.
+
+    If this process committed the batch, `files` are its files, and its commit is in `version` of the log or above. If
+    not, `files` is None, and a newer batch can only be in `version` or above.
+    """
 
     version: int
     batch_id: int
@@ -87,7 +106,7 @@ class _LastCommit:
 
 
 class TableCommits:
-    """Commits of one query into one table, one at a time."""
+    """Commits of one query into one table, one batch at a time."""
 
     def __init__(
         self,
@@ -98,7 +117,11 @@ class TableCommits:
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`landed` is the last batch that the table must have; None: the batch before, because every batch commits."""
+        """`landed` is the newest batch that the table must have, and a version of the log at or below its commit.
+
+        If `landed` is None, every batch is committed to the table. The table must then have the batch before the first
+        one that is asked for. `on_gap` is called if the table lacks the batch that it must have.
+        """
         self._table = table
         self._planned = planned
         self._name = f"the table {planned.files.uri}"
@@ -113,7 +136,8 @@ class TableCommits:
         """Return whether the table has the batch already; the first call also checks that no earlier batch is missing.
 
         Raises:
-            TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
+            TableError: the table cannot be read, or was replaced by another table. Or a batch is missing, and `on_gap`
+                raises the error.
         """
         return self._last_commit(query_id, batch_id).batch_id >= batch_id
 
@@ -123,20 +147,23 @@ class TableCommits:
         return self._planned.table_id
 
     def last_batch(self, query_id: str, batch_id: int) -> int:
-        """Return the query's newest batch in the table, or -1; `batch_id` is the batch about to be committed.
+        """Return the id of the query's newest batch in the table; -1: there is none.
+
+        `batch_id` is the batch about to be committed. The first call also checks that no earlier batch is missing.
 
         Raises:
-            TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
+            TableError: the table cannot be read, or was replaced by another table. Or a batch is missing, and `on_gap`
+                raises the error.
         """
         return self._last_commit(query_id, batch_id).batch_id
 
     def check(self, files: Sequence[DataFile]) -> None:
-        """Check that the table would accept the files now; columns that the files need are added or widened first.
+        """Check that the table would accept the files now, and start to read the table's state for their commit.
 
-        The table's state for the commit that follows is read in the background.
+        Before the check, columns that the files need are added to the table or widened, if `LandingTable.grow` is set.
 
         Raises:
-            TableError: the table was replaced by another, or no longer fits the direct lane or the files.
+            TableError: the table was replaced by another table, or no longer suits the direct lane or the files.
         """
         self._begin_fitting(self._begin(), files)
         self._table.prepare()
@@ -149,13 +176,15 @@ class TableCommits:
         """Commit the files of a batch to the table, unless the table has the batch already.
 
         Returns:
-            A version of the log at or below the version that has the batch; None: the table had the batch already.
+            A version of the table's log; the batch is in this version or in a later one. None: the table had the batch
+            already.
 
         Raises:
-            TableError: the table was replaced by another, or no longer fits the direct lane or the files, or the
-                query's last commit is gone from the log, or no attempt succeeded.
+            TableError: the table was replaced by another table, or no longer suits the direct lane or the files. Or the
+                query's last commit is gone from the log, or no attempt succeeded. Or an earlier batch is missing, and
+                `on_gap` raises the error.
             DataLossError: a topic was deleted and created again since the query's last commit, and
-                `fail_on_data_loss` is true.
+                `LandingTable.fail_on_data_loss` is true.
         """
         last = self._last_commit(query_id, batch_id)
         self._check_topics(query_id, last, files)
@@ -163,7 +192,13 @@ class TableCommits:
         return self._until_committed(last, BatchCommit(query_id, batch_id, files, day_column, topic_ids))
 
     def _check_topics(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> None:
-        """Check that topics in `files` have the ids that the query's last commit recorded: none was recreated."""
+        """Check that each topic in `files` has the id that the query's last commit recorded.
+
+        A topic with another id was deleted and created again. Topics without a recorded id pass.
+
+        Raises:
+            DataLossError: a topic has another id, and `LandingTable.fail_on_data_loss` is true.
+        """
         if self._topic_ids is None:
             version = last.version - 1
             first = max(self._landed.version if self._landed else 0, version - MAX_LOG_FILES)
@@ -173,9 +208,10 @@ class TableCommits:
         self._topic_ids |= now
 
     def _last_commit(self, query_id: str, batch_id: int) -> _LastCommit:
-        """Return the query's last batch in the table.
+        """Return the query's newest batch in the table.
 
-        The first call reads the table, and later calls return a cached value.
+        The first call reads the table, and calls `on_gap` if the table lacks a batch that it must have. Later calls
+        return a cached value.
         """
         if self._last is None:
             transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
@@ -211,10 +247,13 @@ class TableCommits:
         raise AssertionError("the last attempt has returned or raised")
 
     def _begin_fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
-        """Add or widen columns for the files, check that the table accepts the files, and return a transaction for it.
+        """Add or widen columns that the files need, and check that the table accepts the files.
+
+        Returns:
+            `transaction`, or a new transaction if columns were added or widened.
 
         Raises:
-            TableError: the table was replaced by another, or no longer fits the direct lane or the files.
+            TableError: the table was replaced by another table, or no longer suits the direct lane or the files.
         """
         if self._grow(transaction.state.description, files):
             transaction = self._begin()
@@ -222,7 +261,10 @@ class TableCommits:
         return transaction
 
     def _grow(self, description: TableDescription, files: Sequence[DataFile]) -> bool:
-        """Add or widen columns for the files; return whether the table changed, which calls for a new transaction."""
+        """Add or widen columns that the files need; return whether the table changed.
+
+        After a change, the commit needs a new transaction.
+        """
         if self._planned.grow is None:
             return False
         # The schemas are joined, because each file may have columns that other files lack.
@@ -244,9 +286,10 @@ class TableCommits:
         return transaction
 
     def _newest_since(self, first: int, query_id: str, transaction: DeltaTransaction) -> int | None:
-        """Return the query's newest batch: -1 if there is none, None if the table may have dropped its transaction.
+        """Return the id of the query's newest batch in versions of the table from `first` on; -1: there is none.
 
-        The batch can only be in version `first` or above. Scanning these log files is faster than reading the state.
+        None: no batch is found, but the table may have dropped the batch's transaction. The log files from `first` on
+        are scanned. If there are too many of them, or one is missing, the table's state is read, which is slower.
         """
         version = transaction.state.version
         newest = self._log.newest_batch(query_id, first, version) if version - first < MAX_LOG_FILES else None
@@ -273,7 +316,10 @@ class TableCommits:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
     def _overwritten(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> TableError:
-        """Return the error that another writer has overwritten the query's last commit, which added `files`."""
+        """Return the error that another writer has overwritten the query's last commit.
+
+        `last` describes the overwritten commit, and `files` are the files that this commit added.
+        """
         offsets = BatchCommit(query_id, last.batch_id, files).offsets()
         return TableError(
             f"{self._name}: the commit of batch {last.batch_id}, which brought {offsets}, is no longer in the log, "
@@ -285,7 +331,10 @@ class TableCommits:
 
 
 def _schemas(files: Sequence[DataFile]) -> list[StructType]:
-    """Return the distinct row schemas of the files; only a file whose schema has outgrown the target's carries one."""
+    """Return the distinct schemas that the files carry (`DataFile.schema`).
+
+    Only a file with more or wider columns than planned carries a schema, so the list may be empty.
+    """
     texts = dict.fromkeys(file.schema for file in files if file.schema)
     return [StructType.fromJson(orjson.loads(text)) for text in texts]
 
@@ -296,7 +345,10 @@ def drops_transactions(transaction: DeltaTransaction) -> bool:
 
 
 def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> OnGap:
-    """Return a function that reports batches missing in the table: by a TableError if `fail`, else by a warning."""
+    """Return an `OnGap` for the table: the function raises TableError if `fail` is true, and otherwise logs a warning.
+
+    The error or warning names the missing batches, and their offsets as far as the checkpoint has them.
+    """
 
     def report(last: int | None, done: int) -> None:
         first = 0 if last is None else last + 1
@@ -317,9 +369,9 @@ def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> O
 
 
 def report_gap(gap: str, advice: str, *, fail: bool) -> None:
-    """Report batches that a table lacks: raise TableError if `fail` is true, else log a warning.
+    """Report batches that a table lacks: raise TableError if `fail` is true, and otherwise log a warning.
 
-    `gap` names the batches.
+    `gap` is a text that names the table and the batches. `advice` says what the user can do; only the error has it.
     """
     if fail:
         raise TableError(f"{gap}. {advice}")

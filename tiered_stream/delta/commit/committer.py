@@ -40,13 +40,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """The library that commits (`by`: `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`), and the reason in one line."""
+    """Library that commits to a table (`by`: `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`), and why, in one line."""
 
     by: str
     reason: str
 
     def why_not_direct(self, description: TableDescription) -> str | None:
-        """Return why this committer cannot write the table, with the table's requirements that it lacks, or None."""
+        """Return why this committer cannot commit to the table, or None if it can.
+
+        The text names the requirements of the table that only delta-spark meets.
+        """
         if self.by == COMMIT_BY_DELTALAKE and (names := _requirements_for_spark(description)):
             return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         return None
@@ -63,16 +66,17 @@ class Committer:
 def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableFiles) -> Lock:
     """Return the lock that deltalake holds during its commits, so that the session's delta-spark cannot overwrite them.
 
-    Where delta-spark cannot be locked out (`excluded_delta_spark`), the lock does nothing.
+    If `excluded_delta_spark` returns None, the lock does nothing.
     """
     excluded = excluded_delta_spark(spark, address, files)
     return excluded.lock if excluded else nullcontext
 
 
 def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaSparkTable | None:
-    """Return the table as delta-spark opens it, if a lock can exclude delta-spark from deltalake's commits, else None.
+    """Return the table as delta-spark opens it, whose lock excludes delta-spark while deltalake commits.
 
-    A lock is possible for a local folder, in a session with delta-spark.
+    None: there is no such lock. The lock exists only for a table in a local folder, if the session has delta-spark and
+    each Python thread has its own JVM thread.
     """
     # Java's lock belongs to a thread, so each Python thread needs its own JVM thread (pinned threads, Spark's default).
     lockable = isinstance(spark.sparkContext._gateway, ClientServer) and _is_local(files) and has_delta_spark(spark)
@@ -80,7 +84,7 @@ def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: Tabl
 
 
 def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
-    """Return the lock that deltalake holds while it creates a table, against the session's delta-spark."""
+    """Return the lock of `lock_for_deltalake` for a table that deltalake is about to create at `files.uri`."""
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 
@@ -92,12 +96,21 @@ def choose_committer(
     *,
     has_delta: Callable[[SparkSession], bool] = has_delta_spark,
 ) -> Committer:
-    """Return the committer that `setting` (`ingest.commit`) names, or for `auto` one that suits session and table.
+    """Return the committer that `setting`, the value of `ingest.commit`, names.
 
-    With `auto`, the committer excludes the other queries of the session.
+    For `auto`, return a committer that suits the session and the table. Its commits exclude commits of the session's
+    other queries.
+
+    Args:
+        spark: the session.
+        setting: value of `ingest.commit`.
+        files: location of the table, and access to its storage.
+        description: the table's metadata and protocol.
+        has_delta: function that returns whether the session has delta-spark.
 
     Raises:
-        ConfigurationError: the session cannot commit in the way that the settings ask for.
+        ConfigurationError: `setting` asks for delta-spark, but the session has no delta-spark or no access to S3. Or
+            deltalake is to commit, but an ACL or a storage class is set.
     """
     why_not_spark = _why_not_spark(spark, files, has_delta)
     if setting == COMMIT_BY_SPARK and why_not_spark:
@@ -121,9 +134,9 @@ def choose_committer(
 
 
 def _check_object_settings(storage: TableStorage, why: str) -> None:
-    """Raise ConfigurationError if an ACL or a storage class is set, which deltalake does not give to its objects.
+    """Raise ConfigurationError if an ACL or a storage class is set, because deltalake's objects do not get them.
 
-    `why` says why deltalake commits.
+    `why` says in the error why deltalake commits.
     """
     for name, value in ((ACL, storage.acl), (STORAGE_CLASS, storage.storage_class)):
         if value:

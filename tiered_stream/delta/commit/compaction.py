@@ -1,9 +1,9 @@
 """Compaction of a table's small files into larger ones, in the background, every `ingest.compactEvery` versions.
 
 Compaction does not change rows: its commit has `dataChange=false` and no application transaction. So readers of changes
-ignore it, and so does the query when it looks for its batches. A compaction that conflicts with another commit is given
-up; the next one runs when it is due. Batches never wait for a compaction. All tables of a process share one thread, so
-that memory is bounded.
+ignore the commit, and so does the query when it looks for its batches. If a compaction conflicts with another commit,
+it is given up, and the next compaction runs when it is due. Batches never wait for a compaction. All tables of a
+process share one thread for compaction, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ Delta: `OptimizeTableCommand`.
 def compaction_of(
     spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer
 ) -> Compaction | None:
-    """Return the table's background compaction by the committer's library, or None if `ingest.compactEvery` is not set.
+    """Return the table's background compaction; None: `ingest.compactEvery` is not set.
 
-    Using the committer's library makes compaction and commits exclude each other.
+    delta-spark compacts a table to which it commits. For a table to which deltalake commits, `_compact` chooses the
+    library. So compactions and commits exclude each other.
     """
     if files.compact_every is None:
         return None
@@ -47,7 +48,7 @@ def compaction_of(
 
 
 class Compaction:
-    """Background compaction of one table; its methods are called by one thread."""
+    """Background compaction of one table, due every `every` versions; its methods are called by one thread."""
 
     def __init__(self, table: str, every: int, compact: Compact) -> None:
         self._table = table
@@ -56,7 +57,11 @@ class Compaction:
         self._running: Future[None] | None = None
 
     def after(self, before: int, version: int) -> None:
-        """Start a compaction if versions `before` to `version` pass a multiple of `every`, and none is running."""
+        """Start a compaction after a commit, if one is due and no compaction of this table is waiting or running.
+
+        A compaction is due if a multiple of `every` is above `before` and not above `version`. `before` is the table's
+        version before the commit.
+        """
         due = before // self._every != version // self._every
         if due and (self._running is None or self._running.done()):
             self._running = _thread().submit(self._run)
@@ -80,10 +85,11 @@ def _thread() -> ThreadPoolExecutor:
 
 
 def _compact(spark: SparkSession, address: TableAddress, files: TableFiles) -> None:
-    """Compact the table with deltalake, or with delta-spark if the session's delta-spark has opened the table.
+    """Compact the table, to which deltalake commits, if one of its partitions has many small files.
 
-    With the table open in delta-spark, deltalake would need delta-spark's lock. deltalake compacts and commits in one
-    call, so batches would wait for the lock during the whole compaction.
+    deltalake compacts the table, unless the session's delta-spark has opened it. In that case deltalake would need
+    delta-spark's lock. Because deltalake compacts and commits in one call, batches would wait for the lock during the
+    whole compaction. So delta-spark compacts the table.
     """
     from tiered_stream.delta.commit.deltalake_compaction import compact_crowded, is_crowded
 
@@ -95,7 +101,10 @@ def _compact(spark: SparkSession, address: TableAddress, files: TableFiles) -> N
 
 
 def _optimize(spark: SparkSession, address: TableAddress, target_bytes: int) -> None:
-    """Compact the table with Delta's `OPTIMIZE`, in a new session so that its settings affect nothing else."""
+    """Rewrite the table's files below `target_bytes` into files of about this size, with Delta's `OPTIMIZE`.
+
+    `OPTIMIZE` runs in a new session, so that its settings affect no other query.
+    """
     session = spark.newSession()
     for name in (_MIN_FILE_SIZE, _MAX_FILE_SIZE):
         session.conf.set(name, str(target_bytes))

@@ -1,9 +1,9 @@
-"""Dead letters of a query, committed exactly once with the batch of the table that their records were for.
+"""Commits of a query's dead letters, exactly once for each batch of the table that their records were meant for.
 
-Two tables cannot be committed to at once. So a batch's dead letters are committed first, and the table's rows after
+One transaction cannot commit to two tables. So a batch's dead letters are committed first, and the table's rows after
 them. If the table has the batch, both tables are complete. If a batch fails between the two commits, its repetition may
 sort records differently, because the schema or a constraint has changed. So each dead letter names its table, query and
-batch. Before a repeated batch commits its dead letters, the old dead letters of a batch that the table lacks are
+batch. Before a repeated batch commits its dead letters, the old dead letters of batches that the table lacks are
 removed.
 """
 
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
 
 Unfinished = Mapping[str, int]
-"""The query's newest batch in each table, by the table's key; dead letters of later batches are unfinished."""
+"""The query's newest batch in each table, by the table's key; it selects the query's unfinished dead letters.
+
+A dead letter is unfinished if its table does not have its batch: its batch is later than the table's newest batch.
+"""
 
 
 def dead_letter_columns() -> StructType:
@@ -46,7 +49,7 @@ def dead_letter_columns() -> StructType:
 def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: str) -> None:
     """Raise DeadLetterLimitError if `dead` dead letters among a micro-batch's `records` records exceed the limit.
 
-    `table` names the table for dead letters in the error.
+    A limit of None is never exceeded. `table` names the table for dead letters in the error.
     """
     if limit is not None and limit.is_exceeded(dead, records):
         raise DeadLetterLimitError(
@@ -57,9 +60,10 @@ def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: s
 
 
 def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables: Sequence[str]) -> None:
-    """Raise DeadLetterLimitError if too many records in a micro-batch's files are dead letters; call before commits.
+    """Raise DeadLetterLimitError if the dead letters among the records of a micro-batch's files exceed the limit.
 
-    `tables` names the tables for dead letters in the error.
+    The caller checks all files of the micro-batch before the first commit. `tables` names the tables for dead letters
+    in the error.
     """
     dead = sum(file.records for file in files if file.dead_letters_for is not None)
     check_limit(limit, dead, sum(file.records for file in files), ", ".join(sorted(tables)))
@@ -71,23 +75,27 @@ class DeadLetterTable:
 
     target: TableTarget
     open: Callable[[], TableCommits]
-    """Function that opens the table for dead letters again, with fresh commit state."""
+    """Function that opens the table for dead letters again, and returns a new `TableCommits` without cached values."""
     remove: Callable[[str, Unfinished], None]
-    """Function that removes a query's unfinished dead letters from the table; raises TableError if it cannot."""
+    """Function that removes the unfinished dead letters of a query, given by its id, from the table.
+
+    It raises TableError if it cannot remove them.
+    """
     commits: TableCommits
 
     def has_earlier(self, query_id: str, batch_id: int) -> bool:
-        """Return whether an earlier attempt at the batch has committed dead letters.
+        """Return whether an earlier attempt at the batch has committed dead letters to this table.
 
         Raises:
-            TableError: the table for dead letters cannot be read, or was replaced by another.
+            TableError: the table for dead letters cannot be read, or was replaced by another table.
         """
         return self.commits.is_committed(query_id, batch_id)
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], unfinished: Unfinished) -> None:
-        """Commit the files as the batch's dead letters; if an earlier attempt committed some, remove those first.
+        """Commit `files` as the batch's dead letters; without files, there is no commit.
 
-        Afterwards the files hold all of the query's unfinished dead letters for the tables in `unfinished`.
+        If an earlier attempt at the batch has committed dead letters, they are removed first, even if `files` is empty.
+        In this case, all unfinished dead letters of the query for the tables in `unfinished` are removed.
 
         Raises:
             TableError: the table for dead letters cannot be changed.
@@ -98,9 +106,9 @@ class DeadLetterTable:
             self.commits.commit(query_id, batch_id, files)
 
     def replace(self, query_id: str, files: Sequence[DataFile], unfinished: Unfinished) -> None:
-        """Remove the query's unfinished dead letters, then commit `files` in their place.
+        """Remove the query's unfinished dead letters for the tables in `unfinished`, then commit `files`, if any.
 
-        The method may be called again after a crash.
+        The method can be called again after a crash, with the same result.
 
         Raises:
             TableError: the table for dead letters cannot be changed.
@@ -121,14 +129,17 @@ class DeadLetterCommits:
     def commit_first(
         self, table: TableCommits, key: str, query_id: str, batch_id: int, files: Sequence[DataFile]
     ) -> list[DataFile]:
-        """Commit a batch's files of dead letters before its rows; the table (key `key`) does not have the batch yet.
+        """Commit the files of dead letters among a batch's files; the caller commits the files of rows afterwards.
+
+        `table` is the table for the rows, and `key` is its key. It does not have the batch yet. Before dead letters are
+        committed, the method checks that `table` would accept the batch's files.
 
         Returns:
-            The files of rows, still to be committed to the table.
+            The files of rows.
 
         Raises:
-            DeadLetterLimitError: there are too many dead letters.
-            TableError: the table would not accept the files, or the table for dead letters cannot be changed.
+            DeadLetterLimitError: the dead letters exceed the limit; nothing is committed.
+            TableError: `table` would not accept the files, or the table for dead letters cannot be changed.
         """
         check_files(self.limit, files, [self.table.target.name])
         dead = [file for file in files if file.dead_letters_for is not None]
@@ -139,25 +150,33 @@ class DeadLetterCommits:
 
 
 def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> None:
-    """Delete the dead letters that match `which`, with the session's delta-spark.
+    """Delete the dead letters that match the condition `which`, with the session's delta-spark.
 
-    Raises TableError if the table cannot be changed.
+    Raises:
+        TableError: the table for dead letters cannot be changed.
     """
     with spark_errors(table.name, "changed"):
         _open_by_spark(spark, table).delete(which)
 
 
 def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, values: Mapping[str, Column]) -> None:
-    """Set `values` in the dead letters that match `which`, with the session's delta-spark.
+    """Set columns of the dead letters that match the condition `which`, with the session's delta-spark.
 
-    Raises TableError if the table cannot be changed.
+    `values` are the new values, by column name.
+
+    Raises:
+        TableError: the table for dead letters cannot be changed.
     """
     with spark_errors(table.name, "changed"):
         _open_by_spark(spark, table).update(which, {**values})
 
 
 def has_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> bool:
-    """Return whether the table has dead letters that match `which`. Raises TableError if the table cannot be read."""
+    """Return whether the table has dead letters that match the condition `which`, with the session's delta-spark.
+
+    Raises:
+        TableError: the table for dead letters cannot be read.
+    """
     with spark_errors(table.name, "read"):
         return not _open_by_spark(spark, table).toDF().where(which).isEmpty()
 
@@ -169,12 +188,12 @@ def _open_by_spark(spark: SparkSession, table: TableTarget) -> DeltaTable:
 
 
 def remove_unfinished(spark: SparkSession, table: TableTarget, query_id: str, unfinished: Unfinished) -> None:
-    """Delete the query's dead letters of batches that their table does not have, for the tables in `unfinished`.
+    """Delete the query's unfinished dead letters for the tables in `unfinished` from `table`, a table for dead letters.
 
     The session's delta-spark deletes them, or deltalake if the session has no delta-spark.
 
     Raises:
-        TableError: the table cannot be changed.
+        TableError: the table for dead letters cannot be changed.
     """
     if has_delta_spark(spark):
         later = (

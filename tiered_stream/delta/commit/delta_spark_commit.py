@@ -1,7 +1,7 @@
 """Commits by the session's own delta-spark, through py4j, in the same way as every other query of the session.
 
-So commits use the log store that the user has configured (Delta: `LogStore`), and Delta's hooks run after them:
-checkpoints, clean-up of the log, compaction.
+So commits use the log store that the user has configured (Delta: `LogStore`). Delta's hooks run after each commit: they
+write checkpoints, clean up the log, and compact files.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from tiered_stream.errors import TableError
 
 @lru_cache(maxsize=1)
 def _java_delta_log(spark: SparkSession) -> tuple[Any, Any, Any, Any]:
-    """Return `DeltaLog`, the class of its cache's keys, empty options for a key, and the session's cache.
+    """Return the Java objects by which a table is looked up among the `DeltaLog` objects that the session has opened.
 
-    Each part of a Java class name costs one call to the JVM, so classes are looked up once for all tables.
+    The objects are: `DeltaLog` itself, the class of keys in its cache, empty options for a key, and the cache. They are
+    looked up once for all tables, because each part of a Java class name costs one call to the JVM.
     """
     java = _java(spark)
     delta_log = _module(_delta(spark), "DeltaLog")
@@ -45,9 +46,9 @@ _FINAL = {
     "java.nio.file.AccessDeniedException",
     "org.apache.hadoop.security.AccessControlException",
 }
-"""Java classes of errors that would come again at another attempt."""
+"""Java classes of errors that another attempt would raise again."""
 _INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
-"""Java classes of errors from a query that is being stopped; they pass unchanged, because Spark recognizes them."""
+"""Java classes of errors in a query that is being stopped; the errors pass unchanged, because Spark recognizes them."""
 
 
 def has_delta_spark(spark: SparkSession) -> bool:
@@ -78,7 +79,7 @@ class DeltaSparkTable:
         """Begin a transaction on the table's newest version; return None if there is no table.
 
         Raises:
-            TableError: the table cannot be read.
+            TableError: the table cannot be read, or its name in the catalog now means another folder.
         """
         with _java_errors(self._address, "opened"):
             _activate(self._spark)
@@ -91,14 +92,15 @@ class DeltaSparkTable:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lock under which delta-spark commits if its log store cannot exclude others (`isCommitLockEnabled`).
+        """Hold delta-spark's lock of the table in the `with` block.
 
-        If no query of the session has opened the table, there is no lock to hold. Opening the table for the lock alone
-        would cost a Spark job.
+        delta-spark commits under this lock if its log store cannot exclude other writers (`isCommitLockEnabled`). If no
+        query of the session has opened the table with delta-spark, there is no lock to hold. Opening the table for the
+        lock alone would cost a Spark job.
 
         Raises:
-            UncertainCommitError: raised at the end if another query has opened the table meanwhile, because it may
-                have overwritten the commit.
+            UncertainCommitError: raised at the end of a block without a lock, if a query of the session has opened the
+                table meanwhile. The query may have overwritten a commit that was made in the block.
             TableError: Spark cannot open the table.
         """
         held = self._opened_lock()
@@ -126,11 +128,14 @@ class DeltaSparkTable:
             lock.unlock()
 
     def is_opened(self) -> bool:
-        """Return whether a query of the session has opened the table with delta-spark, so that it has a lock."""
+        """Return whether a query of the session has opened the table with delta-spark, so that the table has a lock."""
         return self._opened_lock() is not None
 
     def _opened_lock(self) -> Any:
-        """Return delta-spark's Java lock of the table, or None if no query of the session has opened the table."""
+        """Return delta-spark's Java lock of the table, or None if no query of the session has opened the table.
+
+        If the table is named in the catalog, this method opens it.
+        """
         with _java_errors(self._address, "locked"):
             if self._address.path is None:
                 _activate(self._spark)
@@ -195,7 +200,7 @@ class DeltaSparkTransaction:
             return int(transaction.commit(self._actions(batch), operation))
 
     def _report(self, batch: BatchCommit) -> None:
-        """Register the batch's numbers of rows, bytes and files as metrics, which `DESCRIBE HISTORY` shows."""
+        """Register the number of the batch's rows, bytes and files as metrics, which `DESCRIBE HISTORY` shows."""
         context = self._spark.sparkContext._jsc.sc()
         metrics = self._java.java.util.HashMap()
         for name, value in {"numAddedFiles": len(batch.files), "numRemovedFiles": 0, **batch.metrics()}.items():
@@ -251,7 +256,10 @@ def _module(package: Any, name: str) -> Any:
 
 
 def _activate(spark: SparkSession) -> None:
-    """Set the thread's active Spark session if it has none, because Delta looks there; a query's thread has one."""
+    """Make `spark` the thread's active session if the thread has none, because Delta uses the active session.
+
+    The thread of a streaming query already has one.
+    """
     sessions = _java(spark).SparkSession
     if sessions.getActiveSession().isEmpty():
         sessions.setActiveSession(spark._jsparkSession)
@@ -259,9 +267,11 @@ def _activate(spark: SparkSession) -> None:
 
 @contextmanager
 def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
-    """Turn the JVM's errors into TableError or UncertainCommitError; `done` says what failed, such as "opened".
+    """Turn the JVM's errors in the `with` block into TableError or UncertainCommitError.
 
-    Errors from an interrupted query pass unchanged.
+    The error is a TableError if another attempt would raise it again (`_FINAL`), else an UncertainCommitError. Errors
+    of a query that is being stopped pass unchanged (`_INTERRUPTED`). `done` is a participle for the text "the table X
+    cannot be {done}", such as "opened".
     """
     try:
         yield

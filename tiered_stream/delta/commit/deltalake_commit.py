@@ -1,9 +1,9 @@
-"""Delta tables through the `deltalake` library, without a JVM: open, create, alter and commit.
+"""Access to Delta tables through the `deltalake` library, without a JVM: open, create, alter and commit.
 
-Writers that use deltalake always exclude each other: in S3 by conditional puts, or by the library's DynamoDB lock if it
-is set up; in a local folder by hard links. delta-spark does not exclude deltalake: its log store checks and then
-overwrites (S3) or renames (local folder). In a local folder, within one application, delta-spark's own lock keeps the
-two apart.
+Writers that use deltalake always exclude each other. In S3, they use conditional puts, or the library's DynamoDB lock
+if it is set up. In a local folder, they use hard links. But delta-spark does not exclude deltalake. Its log store
+checks whether a version exists, and then overwrites it (S3) or renames a file to it (local folder). In a local folder,
+within one application, both libraries exclude each other by delta-spark's lock.
 """
 
 from __future__ import annotations
@@ -46,14 +46,18 @@ _S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Mes
 
 _T = TypeVar("_T")
 _MAX_ATTEMPTS = 3
-"""Maximum attempts at a change that delta-spark may overwrite; once it has opened the table, a lock excludes it."""
+"""Maximum number of attempts at a change that delta-spark may overwrite.
+
+delta-spark can overwrite a change only if it opens the table during the change. Later attempts hold delta-spark's lock.
+"""
 
 
 def open_table(files: TableFiles) -> DeltaTable | None:
     """Open the table at its newest version; return None if there is no table.
 
     Raises:
-        TableError: the folder cannot be reached, or the table's log cannot be read.
+        TableAccessError: the folder cannot be reached.
+        TableError: the table's log cannot be read.
     """
     with _table_errors(files.uri, "opened"):
         try:
@@ -69,7 +73,9 @@ def _open(files: TableFiles) -> DeltaTable:
 def create_table(
     files: TableFiles, schema: StructType, properties: Mapping[str, str], lock: Lock = nullcontext
 ) -> DeltaTable:
-    """Create the table, or return the table that another process has just created.
+    """Create a table with the columns of `schema` and the table properties `properties`, and return it.
+
+    If another process has just created the table, return the table of that process. `lock` is held during the creation.
 
     Raises:
         ConfigurationError: Delta does not allow the name of the day column.
@@ -98,7 +104,7 @@ def _create(files: TableFiles, schema: StructType, properties: Mapping[str, str]
 
 
 def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext) -> None:
-    """Add the columns that the table lacks, and add missing nested fields to the columns that it has.
+    """Add to the table the columns and the nested fields of `columns` that it lacks; `lock` is held meanwhile.
 
     Raises:
         TableError: the table refuses the columns.
@@ -110,7 +116,11 @@ def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext
 def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
     """Call `change` under the lock and return its result.
 
-    Call it again if another writer may have overwritten the change.
+    If the lock reports that another writer may have overwritten the change, call `change` again, up to `_MAX_ATTEMPTS`
+    times in all.
+
+    Raises:
+        UncertainCommitError: after the last call, too, another writer may have overwritten the change.
     """
     for _ in range(_MAX_ATTEMPTS - 1):
         with suppress(UncertainCommitError), lock():
@@ -120,10 +130,10 @@ def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
 
 
 def delete_rows(files: TableFiles, predicate: str) -> None:
-    """Delete the rows that meet a SQL condition, in one commit.
+    """Delete the rows that meet the SQL condition `predicate`, in one commit.
 
     Raises:
-        TableError: the table refuses the deletion, or other commits came first at each attempt.
+        TableError: the table refuses the deletion, or other commits came first at each of deltalake's attempts.
     """
     with _table_errors(files.uri, "changed"):
         _open(files).delete(predicate)
@@ -143,7 +153,7 @@ def _add_columns(table: DeltaTable, columns: StructType) -> None:
 
 
 def _grown_field(table_field: dict[str, Any], wider_field: dict[str, Any]) -> dict[str, Any]:
-    """Return the table's field with the nested fields that only `wider_field` has; both are in Spark's JSON."""
+    """Return `table_field` with the nested fields added that only `wider_field` has; both are in Spark's JSON."""
     kind = table_field["type"]
     if not isinstance(kind, dict) or not isinstance(wider_field["type"], dict):
         return table_field
@@ -176,7 +186,7 @@ class _PreparedTable:
 
 
 class DeltalakeTable:
-    """A table in a local folder or in S3, committed to by deltalake; `lock` is held while a version is written."""
+    """A table in a local folder or in S3, to which deltalake commits; `lock` is held during each commit."""
 
     def __init__(self, files: TableFiles, lock: Lock = nullcontext) -> None:
         self.uri = files.uri
@@ -202,8 +212,9 @@ class DeltalakeTable:
     def _prepared_table(self) -> DeltaTable | None:
         """Return the table that `prepare` opened, updated to the newest version; None if it must be opened again.
 
-        It must be opened again if the digest of its version's log file has changed: then the folder has another table,
-        or that version was overwritten.
+        The table must be opened again if `prepare` was not called, or if opening or updating fails. It must also be
+        opened again if the log file of its version has another digest by now. In this case, the folder has another
+        table, or another writer has overwritten the version.
         """
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.exception() is not None:
@@ -218,9 +229,11 @@ class DeltalakeTable:
         return opened.table
 
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
-        """Write a checkpoint after a commit, if the table's checkpoint interval has passed.
+        """Write a checkpoint of `table` after a commit, if its checkpoint interval (`CHECKPOINT_INTERVAL`) has passed.
 
-        A failure is only logged, because without the checkpoint the table is merely slower to open.
+        `state` is the table's state before the commit. Expired log files are deleted, too, unless the table forbids it
+        (`delta.enableExpiredLogCleanup`). A failure is only logged, because a table without the checkpoint is merely
+        slower to open.
         """
         configuration = state.description.configuration
         interval = int(configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
@@ -283,9 +296,10 @@ class DeltalakeTransaction:
 
 
 def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
-    """Return the commit's `commitInfo`, which `DESCRIBE HISTORY` shows.
+    """Return the fields of `commitInfo` for the batch's commit, which `DESCRIBE HISTORY` shows.
 
-    `isBlindAppend` lets concurrent writers see that this commit does not conflict with theirs.
+    `version` is the table's version on which the commit is based. `isBlindAppend` lets concurrent writers see that this
+    commit does not conflict with their commits.
     """
     metrics = {"numFiles": len(batch.files), **batch.metrics()}
     return {
@@ -300,9 +314,10 @@ def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
 
 @contextmanager
 def _table_errors(uri: str, done: str) -> Iterator[None]:
-    """Turn deltalake's errors into TableError, or TableAccessError for errors of the store (such as `OSError`).
+    """Turn deltalake's errors in the `with` block into TableError, or TableAccessError if the store raised them.
 
-    `done` says what failed, such as "opened".
+    `OSError` and error texts with a number of the operating system come from the store. `done` is a participle for the
+    text "the table X cannot be {done}", such as "opened".
     """
     try:
         yield
@@ -313,7 +328,10 @@ def _table_errors(uri: str, done: str) -> Iterator[None]:
 
 
 def _in_one_line(text: str) -> str:
-    """Return deltalake's tree of causes in one line; an XML error of S3 is reduced to its code and message."""
+    """Return the text of an error of deltalake, which has a line for each cause, in one line without colours.
+
+    An XML error of S3 in the text is reduced to its code and message.
+    """
     s3_error = _S3_ERROR.search(text)
     plain = _COLOUR.sub("", text[: s3_error.start()] if s3_error else text)
     lines = [line.strip(" \u21b3\t") for line in plain.splitlines()]

@@ -1,4 +1,4 @@
-"""Compaction by the `deltalake` library: it compacts partitions with many small files, one after the other."""
+"""Compaction by the `deltalake` library of partitions that have many small files, one partition at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiered_stream.delta.write.file_systems import open_folder
 log = logging.getLogger(__name__)
 
 MIN_SMALL_FILES = 8
-"""Number of small files from which a partition is compacted; with fewer, rewriting costs more than it gains."""
+"""Minimum number of small files in a partition that is compacted; with fewer, rewriting costs more than it gains."""
 _COMPRESSION: dict[str, Literal["SNAPPY", "ZSTD", "UNCOMPRESSED"]] = {
     "snappy": "SNAPPY", "zstd": "ZSTD", "none": "UNCOMPRESSED",
 }  # fmt: skip
@@ -34,19 +34,22 @@ _NO_FOLDERS = (
     "would not find its files. Set ingest.commit=spark to compact it."
 )
 _Partition = tuple[tuple[str, str], ...]
-"""Partition columns and their values."""
+"""Partition, as pairs of a partition column's name and its value."""
 _PARTITION = "partition."
 """Prefix of partition columns' names in deltalake's table of files (`get_add_actions`)."""
 
 
 def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
-    """Compact files below the target size in partitions with at least `MIN_SMALL_FILES` of them.
+    """Compact files below the target size in each partition with at least `MIN_SMALL_FILES` such files.
 
-    deltalake's errors pass through.
+    `lock` is held while a partition is compacted. Nothing is done if there is no table.
 
-    `lock` is held while a partition is compacted. A partition with dates before 1582 or timestamps before 1900 is
-    skipped, because deltalake cannot write the footer key that makes Spark read them right. A table whose partition
-    column has a colon in its name is skipped, too.
+    A partition with dates before 1582 or timestamps before 1900 in these files is skipped with a warning. The reason is
+    that deltalake cannot write the footer key that makes Spark read such values right. A table whose partition column
+    has a colon in its name is skipped with a warning, too.
+
+    Raises:
+        TableError: the table cannot be opened. Errors of deltalake during compaction pass unchanged.
     """
     table = open_table(files)
     if table is None:
@@ -71,15 +74,18 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
 
 
 def is_crowded(files: TableFiles) -> bool:
-    """Return whether a partition of the table has at least `MIN_SMALL_FILES` files below the target size."""
+    """Return whether any partition of the table has at least `MIN_SMALL_FILES` files below the target size.
+
+    Return false if there is no table.
+    """
     table = open_table(files)
     return table is not None and bool(_crowded(table, files.target_bytes))
 
 
 def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:
-    """Return the paths of files below the target size, for each partition that has at least `MIN_SMALL_FILES` of them.
+    """Return the paths of files below `target_bytes` of each partition that has at least `MIN_SMALL_FILES` such files.
 
-    The partition () stands for a whole table without partitions.
+    The partition () stands for a whole table without partitions. A partition with a null value is left out.
     """
     files = pa.table(table.get_add_actions(flatten=True))
     names = [name for name in files.column_names if name.startswith(_PARTITION)]
@@ -96,9 +102,10 @@ def _partition_text(partition: _Partition) -> str:
 
 
 def _properties(table: DeltaTable, compression: str) -> WriterProperties:
-    """Return writer properties without statistics of floating-point columns.
+    """Return writer properties with statistics of all columns except floating-point columns.
 
-    deltalake's statistics ignore NaN, but Spark sorts NaN above all numbers.
+    deltalake's statistics ignore NaN, but Spark sorts NaN above all numbers. If a nested column has floating-point
+    numbers, no nested column has statistics.
     """
     kinds = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
     nested = any(_has_floats(kind) for kind in kinds.values() if pa.types.is_nested(kind))

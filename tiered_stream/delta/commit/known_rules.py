@@ -1,4 +1,7 @@
-"""Rules of tables in a query for many tables: its planner looks each table up once, when the table is to get rows."""
+"""Cache of table rules in the planner of a query for many tables.
+
+The planner looks up a table's rules in its log when a micro-batch has the first rows for the table.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,17 @@ _OPENED_AT_ONCE = 16
 
 
 class KnownRules:
-    """Cache of tables' rules (NOT NULL, CHECK constraints, lengths of texts), by which tasks check rows."""
+    """Cache of table rules (NOT NULL, CHECK constraints, lengths of texts), by which tasks check rows."""
 
     def __init__(self) -> None:
         self._known: dict[str, TableRules] = {}
 
     def of(self, targets: Iterable[TableTarget]) -> Mapping[str, TableRules]:
-        """Return the rules of the tables `targets` by table key, without tables that have no rules.
+        """Return the rules of the tables `targets` by table key; a table without rules is left out.
 
-        A table that does not exist yet counts with the rules that it will be created with. A table that cannot be
-        opened, or that has rules which tasks cannot check, is left out, and the driver refuses its commit.
+        A table that does not exist yet has the rules with which it will be created. A table is also left out if it
+        cannot be opened, or if tasks cannot check its rules. If such a table has rules, the driver refuses its commit.
+        Tables for dead letters are left out, too. If deltalake is not installed, no table is looked up.
         """
         with_rows = {target.key: target for target in targets if target.rows is not None}
         missing = [target for key, target in with_rows.items() if key not in self._known]
@@ -38,9 +42,9 @@ class KnownRules:
 
 
 def _look_up(target: TableTarget) -> TableRules | None:
-    """Look up the table's rules; for a missing table, the rules that it will be created with.
+    """Return the table's rules, or the rules with which a missing table will be created.
 
-    None: the table cannot be opened, tasks cannot check its rules, or a missing table will have none.
+    None: the table cannot be opened, or tasks cannot check its rules, or the table is missing and will have no rules.
     """
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
@@ -58,5 +62,8 @@ def _look_up(target: TableTarget) -> TableRules | None:
 
 
 def rules_text(rules: TableRules) -> str:
-    """Return rules as JSON text, by which the driver compares files with tables; an empty text if there are none."""
+    """Return the rules as JSON text, or an empty text if there are no rules.
+
+    The driver compares this text with the text in a file's description (`DataFile.rules`).
+    """
     return orjson.dumps(rules).decode() if rules else ""

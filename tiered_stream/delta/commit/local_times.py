@@ -1,7 +1,8 @@
-"""Checks for local times (TIMESTAMP_NTZ): in maps, where `deltalake` overlooks them, and mixed up with instants.
+"""Checks of columns with local times (TIMESTAMP_NTZ): local times in maps, and local times written as instants.
 
-Local times need a table feature. deltalake adds the feature for columns, lists and structs, but not for maps, and then
-refuses the table. So columns with local times in maps are added once the table has the feature.
+Local times need a table feature. deltalake adds the feature for local times in columns, lists and structs. It overlooks
+local times in maps, and then refuses to create the table without the feature. So columns with local times in maps are
+added once the table has the feature.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ _TIMES = {"timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ"}
 
 
 def columns_for_creation(schema: StructType, day_column: str | None) -> tuple[StructType, StructType]:
-    """Split the schema into columns for creating the table, and columns to add later (local times in maps).
+    """Split `schema` into the columns with which the table is created, and the columns to add afterwards.
 
-    The order of columns is kept if possible.
+    The first column with local times in a map is added afterwards, and all columns behind it, so that their order is
+    kept. If this would leave no column, or not the day column, only columns with local times in maps are added
+    afterwards. If all columns have local times in maps, none is added afterwards.
     """
     hidden = [column for column in schema if hides_local_times(column)]
     first = list(takewhile(lambda column: column not in hidden, schema))
@@ -63,10 +66,11 @@ def parts_of(kind: DataType) -> Iterator[DataType]:
 def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: StructType) -> None:
     """Check that instants are written to columns of instants, and local times to columns of local times.
 
-    Spark's Delta sink would convert between them by the session's time zone. `fields` are the table's, in Spark's JSON.
+    Spark's Delta sink would convert one to the other by the session's time zone. `fields` are the columns of the table
+    `table`, in Spark's JSON. `written` are the columns of the rows.
 
     Raises:
-        ConfigurationError: a column mixes the two kinds; the error names it.
+        ConfigurationError: a field is an instant in the table and a local time in the rows, or the reverse.
     """
     for path, table_type, written_type in _other_times(struct_of(fields), written.jsonValue()):
         raise ConfigurationError(
@@ -76,7 +80,10 @@ def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: Struct
 
 
 def _other_times(table_type: Any, written_type: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, str, str]]:
-    """Yield path, the table's type and the written type, in SQL, of each field that mixes the two kinds of times."""
+    """Yield each field that is an instant in one of the two types and a local time in the other.
+
+    A field is yielded as its path, its SQL type in the table, and its SQL type in the rows.
+    """
     if (
         isinstance(table_type, str)
         and isinstance(written_type, str)

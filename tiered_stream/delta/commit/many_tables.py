@@ -1,12 +1,14 @@
 """The driver's commits for a query that writes many tables: one commit for each table with files, up to 8 at once.
 
-A table is opened when its first files arrive, and stays open for later batches. If a table cannot be written, the
-other tables still get the batch, and they skip it when it is repeated. If such tables are to be parked
-(`ingest.onTableError`), the query continues without them. The offset ranges of a parked table's rows are read again
-later and committed as the last batch that they belong to, so that a commit whose response was lost is recognized.
+A table is opened when its first files arrive, and stays open for later batches. If a table cannot be written, the other
+tables still get the batch, and skip it when the batch is repeated. With `ingest.onTableError=park`, the table is
+parked, and the query continues without it. Later, the offset ranges that a parked table lacks are read again. Their
+rows are committed under the id of the last batch in these ranges, so that a commit whose response was lost is
+recognized.
 
-A table's dead letters are committed before its rows. They wait while the table is parked, and are decoded again when
-the table is caught up (`dead_letters.py`). A table whose records are all dead letters gets a commit without rows.
+A table's dead letters are committed before its rows (`dead_letters.py`). While a table is parked, its records are not
+committed as dead letters either. They are decoded when the table is caught up. A table whose records are all dead
+letters gets a commit without rows.
 """
 
 from __future__ import annotations
@@ -34,25 +36,30 @@ log = logging.getLogger(__name__)
 
 COMMITS_AT_ONCE = 8
 MAX_OPEN_TABLES = 2000
-"""Maximum number of tables that stay open between batches; opening a table again costs a read of its log's end."""
+"""Maximum number of tables that stay open between batches; opening a table again reads its newest log files."""
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches after which the driver tries again to catch up parked tables."""
 _MAX_NAMED = 5
 
 _Result = TypeVar("_Result")
 OpenTable = Callable[[TableTarget, Landed], TableCommits]
-"""Function that opens or creates a table, given the newest batch that it got. Raises TieredStreamError."""
+"""Function that opens a table, or creates it if it is missing; it raises TieredStreamError.
+
+The arguments are the table, and the newest batch that it must have.
+"""
 
 
 class ParkedRowsReader(Protocol):
-    """Reader of the rows of parked tables; it also reports to the query's planner which tables are parked."""
+    """Reader that reads records for parked tables again; it also reports to the planner which tables are parked."""
 
     def report_parked(self, parked: Sequence[str]) -> None:
         """Report the keys of the tables that are parked: from the next batch on, no rows are written for them."""
         ...
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> Sequence[DataFile]:
-        """Read offset ranges again, and write one table's rows and dead letters; return the files, for this batch.
+        """Read offset ranges again, write the rows and dead letters of the table `key`, and return their files.
+
+        The files are not committed yet. The dead letters get the query id `query_id` and the batch id `batch_id`.
 
         Raises:
             DataLossError: records in the ranges are gone.
@@ -63,7 +70,10 @@ class ParkedRowsReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Files of a batch that belong to one table: files of its rows, and of dead letters that were meant for it."""
+    """Files of a batch that belong to one table: files of its rows, and of dead letters that were meant for it.
+
+    `landed` is the newest batch that the table must have. `commits` is None until the table is opened.
+    """
 
     target: TableTarget
     files: Sequence[DataFile]
@@ -84,7 +94,7 @@ _Failed = dict[str, TieredStreamError]
 class ManyTables:
     """Commits of one query to its tables, one batch at a time.
 
-    `park` says whether tables that cannot be written are parked.
+    If `park` is true, a table that cannot be written is parked. If it is false, the query fails.
     """
 
     def __init__(
@@ -101,7 +111,7 @@ class ManyTables:
         self._open_table = open_table
         self._dead_letters = QueryDeadLetters(routing, open_dead_letters)
         self._keys: dict[str, str] = {}
-        """Keys of the tables that were opened, by Delta's table id."""
+        """Keys of the tables that were opened, by the table id in Delta's metadata."""
         self._log = tables_log
         self._rows_reader = rows_reader
         self._park = park
@@ -109,11 +119,13 @@ class ManyTables:
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
 
     def begin(self, query_id: str) -> None:
-        """Catch up the parked tables before the query's first batch.
+        """Catch up the tables that an earlier run has parked, and report to the planner the tables that stay parked.
+
+        The caller calls this method before the first batch of a run.
 
         Raises:
             DataLossError: records that a parked table lacks are gone.
-            TableError: a table still cannot be written, and the query no longer parks tables.
+            TableError: a parked table still cannot be written, and `park` is false.
         """
         last = self._log.last_done()
         tables = self._caught_up(query_id, self._log.before(last + 1))
@@ -127,9 +139,12 @@ class ManyTables:
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
 
+        `held` describes records that tasks wrote to no file; their tables are parked. If `park` is true, tables that
+        cannot be written are parked, and no error is raised unless a table raised DataLossError.
+
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
-            DataLossError, ConfigurationError: as `TableError`, if the first failed table had that kind of error.
+            DataLossError, ConfigurationError: in place of TableError, if the first failed table raised such an error.
         """
         tables = self._log.before(batch_id)
         ranges, reasons = _held_ranges(files, held, tables.parked)
@@ -152,6 +167,8 @@ class ManyTables:
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
         """Group a batch's files by the table that they belong to; return the groups by table key.
+
+        `landed` has the newest batch of each table, by table key.
 
         Raises:
             ConfigurationError: topics that share a table have different settings for it.
@@ -182,11 +199,11 @@ class ManyTables:
     def _commit_all(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, Landed], _Failed]:
-        """Commit each table's files of a batch.
+        """Commit each table's files of a batch, dead letters first.
 
-        Return the tables that have the batch now, and the errors of other tables.
-
-        Both results are by table key.
+        Returns:
+            Two mappings by table key: the newest batch of each table that has the batch now, and the error of each
+            other table.
 
         Raises:
             ConfigurationError: one table was opened by two names.
@@ -215,7 +232,8 @@ class ManyTables:
     def _run_for_tables(self, do: Callable[[str], _Result], keys: Iterable[str]) -> tuple[dict[str, _Result], _Failed]:
         """Call `do` with each table key in the thread pool.
 
-        Return the results and the TieredStreamErrors, both by key.
+        Returns:
+            Two mappings by table key: the results, and the errors of calls that raised TieredStreamError.
         """
         running = {key: self._threads.submit(do, key) for key in keys}
         done: dict[str, _Result] = {}
@@ -228,9 +246,9 @@ class ManyTables:
         return done, failed
 
     def _open_share(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
-        """Open the share's table and return the share with it.
+        """Open the table of `share` if it is not open yet; return `share` with `commits` and `has_batch` set.
 
-        With `checked`, check that the table would accept the files.
+        If `checked` is true and the table does not have the batch, also check that the table would accept the files.
         """
         commits = share.commits or self._open_table(share.target, share.landed)
         has_batch = commits.is_committed(query_id, batch_id)
@@ -246,9 +264,10 @@ class ManyTables:
         return Landed(batch_id, share.landed.version if version is None else version)
 
     def _check_names(self, opened: Mapping[str, _Share]) -> None:
-        """Check that no table was opened by two names.
+        """Check that no table was opened by two names; tables for dead letters are checked, too.
 
-        Both names would share one application transaction, so the second commit of a batch would count as done.
+        Under both names, a batch has the same application transaction in the table. So the second commit of the batch
+        would wrongly count as done.
 
         Raises:
             ConfigurationError: one table was opened by two names.
@@ -265,10 +284,12 @@ class ManyTables:
     def _dead_letter_tables(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, list[str]], _Failed]:
-        """Find the tables for dead letters to which a batch commits, and the errors of those that cannot be opened.
+        """Open the tables for dead letters to which a batch commits.
 
-        The first dict has, by key of a table for dead letters, the keys of the shares whose dead letters it gets. The
-        second has, by key of a share, the error of a table for dead letters that could not be opened.
+        Returns:
+            Two mappings. The first has, by the key of a table for dead letters, the keys of the tables in `shares`
+            whose dead letters it gets. The second has, by the key of a table in `shares`, the error if a table for its
+            dead letters cannot be opened.
         """
         shares_of_table: dict[str, list[str]] = {}
         failed: _Failed = {}
@@ -283,7 +304,11 @@ class ManyTables:
     def _commit_dead_letters(
         self, table: str, keys: Sequence[str], shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> _Failed:
-        """Commit the dead letters of these shares to one table; if that fails, return an error for each of the keys."""
+        """Commit the dead letters that were meant for the tables `keys` to one table for dead letters (key `table`).
+
+        Returns:
+            An error for each key in `keys` if the commit fails, else an empty mapping.
+        """
         files = [file for key in keys for file in shares[key].files]
         error = self._dead_letters.commit(table, query_id, batch_id, files, keys) if keys else None
         return (
@@ -297,7 +322,10 @@ class ManyTables:
     def _parked(
         self, tables: QueryTables, batch_id: int, ranges: Mapping[str, PartitionRanges], reasons: Mapping[str, str]
     ) -> QueryTables:
-        """Return `tables` in which the tables of `ranges` are parked, and lack these offset ranges of the batch too."""
+        """Return `tables` with each table in `ranges` parked: it lacks these offset ranges of the batch, too.
+
+        `reasons` has the reason for each table that is not parked yet, by table key.
+        """
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
             held, before = Held(batch_id, of_table), parked.get(key)
@@ -307,6 +335,8 @@ class ManyTables:
 
     def _caught_up(self, query_id: str, tables: QueryTables) -> QueryTables:
         """Try to catch up all parked tables; return `tables` in which the caught-up tables are no longer parked.
+
+        A table that cannot be caught up stays parked, with the new reason.
 
         Raises:
             DataLossError: records that a parked table lacks are gone.
@@ -329,11 +359,11 @@ class ManyTables:
         return tables
 
     def _lacking(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> tuple[Landed | None, Parked]:
-        """Open a parked table and look up what it lacks.
+        """Open a parked table, and look up in its log which of its offset ranges it still lacks.
 
         Returns:
-            The table's newest batch, or None if the table lacks offset ranges; and the parked table, whose `tried` then
-            has all the ranges that it lacks.
+            The table's newest batch and `parked`, if the table lacks nothing. Otherwise None, and the parked table with
+            all the ranges that it lacks in `tried`.
         """
         before = tables.landed.get(key, Landed())
         commits = self._open_table(
@@ -362,10 +392,10 @@ class ManyTables:
 def _held_ranges(
     files: Sequence[DataFile], held: Sequence[HeldRows], parked: Mapping[str, Parked]
 ) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
-    """Return the offset ranges of rows that their tables do not get in this batch, and the reasons; both by table key.
+    """Return the offset ranges of a batch that parked tables do not get, and the reasons, both by table key.
 
-    These tables are parked already, or a task could not write their files. A table that is parked already may have no
-    reason here.
+    Such a table is already in `parked`, or a task could not write its files (`held`). The reasons are the ones in
+    `held`, so a table that is already in `parked` may have no reason.
     """
     reasons = {rows.table: rows.reason for rows in held}
     without = reasons.keys() | parked.keys()
@@ -396,7 +426,11 @@ def _shared_settings(target: TableTarget) -> tuple[TableFiles, StructType, dict[
 
 
 def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
-    """Return one error that names all failed tables, of the same class as the first table's error."""
+    """Return one error for all failed tables, with the first table's error; it names up to `_MAX_NAMED` other tables.
+
+    Its class is DataLossError or ConfigurationError if the first table's error is one, and otherwise TableError.
+    `failed` has the errors by table name.
+    """
     (name, error), *others = failed.items()
     named = ", ".join(other for other, _ in others[:_MAX_NAMED])
     unnamed = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""

@@ -1,4 +1,4 @@
-"""Tables for dead letters of a query that writes many tables; each is opened when it is first needed."""
+"""Tables for dead letters of a query that writes many tables; a table is opened when a batch first needs it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.errors import TieredStreamError
 
 OpenDeadLetters = Callable[[TableTarget], DeadLetterTable]
-"""Function that opens or creates a table for dead letters. Raises TieredStreamError."""
+"""Function that opens a table for dead letters, or creates it if it is missing; it raises TieredStreamError."""
 
 
 class QueryDeadLetters:
-    """Commits of a query's dead letters to their tables, for use by one thread.
+    """Commits of a query's dead letters to the tables for dead letters, for use by one thread.
 
-    Methods take and return tables as their keys. All methods raise TieredStreamError if a table cannot be opened or
-    changed.
+    Arguments and results name a table by its key. `tables_for` and `replace` raise TieredStreamError if a table for
+    dead letters cannot be opened, read or changed.
     """
 
     def __init__(self, routing: Routing, open_table: OpenDeadLetters) -> None:
@@ -26,19 +26,27 @@ class QueryDeadLetters:
         self._open_table = open_table
         self._opened: dict[str, DeadLetterTable] = {}
         self._first_batch = True
-        """True if an earlier run may have begun the batch."""
+        """True until this run has done its first batch, because an earlier run may have begun that batch."""
 
     @property
     def commits(self) -> Mapping[str, TableCommits]:
-        """Commits of the tables for dead letters that are open, by table key."""
+        """`TableCommits` of each table for dead letters that is open, by the table's key."""
         return {key: table.commits for key, table in self._opened.items()}
 
     def batch_done(self) -> None:
-        """Note that this run has done a batch: no earlier run can have committed dead letters of later batches."""
+        """Record that this run has done a batch.
+
+        From now on, `tables_for` does not look for dead letters of an earlier run, because that run cannot have begun a
+        later batch.
+        """
         self._first_batch = False
 
     def tables_for(self, files: Sequence[DataFile], topics: Iterable[str], query_id: str, batch_id: int) -> list[str]:
-        """Return the keys of tables for dead letters that get some of `files`, or got some in an earlier attempt."""
+        """Return the keys of the tables for dead letters to which the batch must be committed.
+
+        Such a table gets some of the batch's `files`, or got dead letters in an earlier run's attempt at the batch. The
+        tables for dead letters are the ones that the settings of `topics` name.
+        """
         keys = []
         for target in self._targets(topics):
             if _for_table(files, target.key):
@@ -50,12 +58,14 @@ class QueryDeadLetters:
     def commit(
         self, key: str, query_id: str, batch_id: int, files: Sequence[DataFile], tables: Iterable[str]
     ) -> TieredStreamError | None:
-        """Commit the files among `files` that belong to the table for dead letters with this key.
+        """Commit the files among `files` that belong to the table for dead letters with the key `key`.
 
-        `tables` are the keys of the tables whose records became these dead letters; they do not have the batch yet.
+        `tables_for` must have opened this table. `tables` are the keys of the tables for which the records of these
+        dead letters were meant. They do not have the batch yet.
 
         Returns:
-            The error if the commit failed, else None. After an error the next batch opens the table again.
+            The error if the commit failed, else None. After an error, the next batch opens the table for dead letters
+            again.
         """
         try:
             unfinished = dict.fromkeys(tables, batch_id - 1)
@@ -66,7 +76,11 @@ class QueryDeadLetters:
         return None
 
     def replace(self, topics: Iterable[str], query_id: str, files: Sequence[DataFile], table: str, newest: int) -> None:
-        """Replace a table's dead letters from batches after `newest` with the dead letters among `files`."""
+        """Remove the query's dead letters for `table` of batches after `newest`, then commit the ones in `files`.
+
+        The method does so in each table for dead letters that the settings of `topics` name. `newest` is the query's
+        newest batch in the table with the key `table`.
+        """
         for target in self._targets(topics):
             self._table(target).replace(query_id, _for_table(files, target.key), {table: newest})
 

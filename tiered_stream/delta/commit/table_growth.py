@@ -27,17 +27,21 @@ log = logging.getLogger(__name__)
 FieldPath = tuple[str, ...]
 _TypedPath = tuple[FieldPath, DataType]
 Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
-"""Function that adds to a table what it lacks of a schema, given the table's fields in Spark's JSON and the schema.
+"""Function that adds columns and nested fields of a schema to a table that lacks them, or widens columns.
 
-It returns whether the table lacked anything."""
+Arguments are the table's fields in Spark's JSON, and the schema. The function returns whether it changed the table.
+"""
 
 
 def growth_of(
     spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer, evolution: Evolution
 ) -> Grow | None:
-    """Return a function that adds or widens the table's columns, through the library that commits to the table.
+    """Return a function that adds columns to the table, and also widens columns if `evolution` is `WIDEN`.
 
-    None: the evolution is `none`. The function raises TableError if the table refuses the columns.
+    The committer's library adds columns. Spark widens columns, whichever library commits. The function raises
+    TableError if the table refuses the columns.
+
+    None: `evolution` is `NONE`.
     """
 
     def grow(fields: Sequence[Mapping[str, Any]], schema: StructType) -> bool:
@@ -69,7 +73,7 @@ def growth_of(
 
 
 def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
-    """Raise TableError if Delta refuses the name of a new field; deltalake would add the field anyway."""
+    """Raise TableError if Delta refuses one of the new fields `missing`; deltalake would add the field anyway."""
     try:
         for path, kind in missing:
             check_new_columns(StructType().add(path[-1], kind), path=".".join(path[:-1]))
@@ -84,15 +88,19 @@ def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPat
 
 
 def missing_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
-    """Yield path and type of each field of `schema` that `table` lacks, also within lists and maps.
+    """Yield the path and the type of each field of `schema` that `table` lacks, also within lists and maps.
 
-    Paths have Delta's steps `element` and `value` for the items of lists and maps.
+    In a path, `element` stands for the elements of a list, and `value` for the values of a map, as in Delta. Inner
+    fields of a missing field are not yielded.
     """
     return ((path, kind) for path, old, kind in _missing_or_leaf_fields(table, schema, ()) if old is None)
 
 
 def wider_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
-    """Yield path and new type of each field that is wider in `schema` than in `table`, also in lists and maps."""
+    """Yield the path and the type in `schema` of each field that is wider there than in `table`.
+
+    Fields within lists and maps are yielded, too, with paths as in `missing_fields`.
+    """
     return (
         (path, kind)
         for path, old, kind in _missing_or_leaf_fields(table, schema, ())
@@ -103,9 +111,10 @@ def wider_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
 def _missing_or_leaf_fields(
     table: DataType, schema: DataType, path: FieldPath
 ) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
-    """Yield path and both types of each field of `schema` that `table` lacks, or that has no inner fields.
+    """Yield the path and both types of each field of `schema` that `table` lacks, or that has no inner fields in both.
 
-    The first type is the field's type in `table`, or None if the field is missing there.
+    The first type is the field's type in `table`, or None if `table` lacks the field. The second type is the field's
+    type in `schema`.
     """
     match table, schema:
         case StructType(), StructType():

@@ -21,17 +21,20 @@ _BUFFER_BYTES = 1 << 20
 
 
 class TableLog:
-    """Reader of a table's log, through the file system with which tasks write.
+    """Reader of the commit files in a table's log, through the file system with which tasks write.
 
-    Most methods return None if one of the versions is not there, because Delta removes old versions
-    (`delta.logRetentionDuration`). All methods raise `TableError` if the log cannot be read.
+    A version's file can be missing, because Delta removes old versions (`delta.logRetentionDuration`). All methods
+    raise TableError if a file cannot be read.
     """
 
     def __init__(self, files: TableFiles) -> None:
         self._files = files
 
     def newest_batch(self, query_id: str, first: int, last: int) -> int | None:
-        """Return the query's newest batch in the versions `first` to `last`; -1: none; None: a version is missing."""
+        """Return the id of the query's newest batch in the versions from `first` to `last`, both inclusive.
+
+        -1: these versions have no batch of the query. None: the file of one of these versions is missing.
+        """
         try:
             transactions = self._actions(first, last, "txn")
             return max((_batch(txn) for txn in transactions if txn.get("appId") == query_id), default=-1)
@@ -41,9 +44,10 @@ class TableLog:
             raise TableError(f"the table {self._files.uri}: {error}") from error
 
     def topic_ids(self, query_id: str, first: int, last: int) -> dict[str, UUID]:
-        """Return the topic ids in the query's newest commit that has some, in the versions `first` to `last`.
+        """Return the topic ids, by topic, in the query's newest commit that has topic ids.
 
-        The result is by topic, and empty if no such commit is found.
+        The versions from `last` down to `first` are searched, but not below the first missing file. The mapping is
+        empty if none of these versions is a commit of the query with topic ids.
         """
         for version in range(last, first - 1, -1):
             try:
@@ -58,7 +62,10 @@ class TableLog:
         return {}
 
     def digest(self, version: int) -> bytes | None:
-        """Return the SHA-256 of the version's file, to recognize the file later; None: the file is not there."""
+        """Return the SHA-256 of the version's file; None: there is no such file.
+
+        If the digest is different later, another writer has overwritten the file.
+        """
         try:
             with self._stream(version) as stream:
                 return hashlib.file_digest(io.BufferedReader(stream, _BUFFER_BYTES), "sha256").digest()
@@ -68,13 +75,13 @@ class TableLog:
             raise self._unreadable(version, error) from error
 
     def _actions(self, first: int, last: int, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield the actions of this kind in the versions `first` to `last`, in order.
+        """Yield the actions of the kind `kind`, such as `txn`, in the versions from `first` to `last`, in order.
 
         Only lines that contain the kind's name are parsed.
 
         Raises:
-            FileNotFoundError: a version is not there.
-            TableError: a version cannot be read.
+            FileNotFoundError: the file of a version is missing.
+            TableError: the file of a version cannot be read.
         """
         name = f'"{kind}"'.encode()
         for version in range(first, last + 1):
@@ -97,10 +104,10 @@ class TableLog:
 
 
 def _action(line: object, kind: str) -> dict[str, Any] | None:
-    """Return the action of this kind in a parsed line of the log; None: the line has another action.
+    """Return the action of the kind `kind` in a parsed line of the log; None: the line has an action of another kind.
 
     Raises:
-        ValueError: the line is not an action.
+        ValueError: the line or the action is not a JSON object.
     """
     if not isinstance(line, dict):
         raise ValueError(f"{line!r:.80} is no action")
@@ -111,7 +118,9 @@ def _action(line: object, kind: str) -> dict[str, Any] | None:
 
 
 def _topic_ids(metadata: object) -> dict[str, UUID]:
-    """Return the topic ids in a commit's user metadata, by topic; empty if other writers wrote the metadata.
+    """Return the topic ids in a commit's user metadata, by topic.
+
+    The mapping is empty if the metadata has no topic ids, such as the metadata of another writer.
 
     Raises:
         ValueError: the metadata has topic ids, but they are malformed.

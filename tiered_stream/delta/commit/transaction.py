@@ -22,9 +22,9 @@ TOPIC_IDS = "topicIds"
 
 
 Lock = Callable[[], AbstractContextManager[object]]
-"""Function that returns a lock, to hold while a version of the table is written.
+"""Function that returns a lock, to hold while a version of a table's log is written.
 
-The lock may raise `UncertainCommitError` when it is released, because another writer may have overwritten the version.
+The lock raises `UncertainCommitError` when it is released, if another writer may have overwritten the version.
 """
 
 
@@ -36,17 +36,20 @@ class UncertainCommitError(TableError):
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """Micro-batch to commit to a table: Delta's application transaction (query id, batch id), and the data files."""
+    """Micro-batch to commit to a table: its data files, and the query id and batch id of its application transaction.
+
+    `day_column` is the table's partition column; None: the table is not partitioned.
+    """
 
     query_id: str
     batch_id: int
     files: Sequence[DataFile]
     day_column: str | None = None
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-    """Topic ids, by topic, of all topics that the query has landed so far."""
+    """Ids, by topic, of the topics that this batch and the query's earlier batches have written to the table."""
 
     def metrics(self) -> dict[str, int]:
-        """Return the number of rows and of bytes in the batch, under the names of Delta's operation metrics."""
+        """Return the numbers of rows and bytes in the batch's files, under the names of Delta's operation metrics."""
         return {
             "numOutputRows": sum(file.records for file in self.files),
             "numOutputBytes": sum(file.size for file in self.files),
@@ -68,7 +71,7 @@ class BatchCommit:
         return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends_of(ranges))}}}'
 
     def partition_values(self, file: DataFile) -> Mapping[str, Any]:
-        """Return the file's partition values, by partition column; empty if the table is not partitioned by day."""
+        """Return the file's day by the name of the day column; an empty mapping if the table has no day column."""
         return {self.day_column: file.day} if self.day_column else {}
 
 
@@ -86,7 +89,7 @@ class DeltaTransaction(Protocol):
     state: TableState
 
     def last_batch(self, query_id: str) -> int | None:
-        """Return the query's newest batch in the transaction's version of the table; None: there is none.
+        """Return the id of the query's newest batch in `state.version` of the table; None: there is none.
 
         This may take seconds, because it reads the table's whole state.
 
@@ -96,7 +99,7 @@ class DeltaTransaction(Protocol):
         ...
 
     def commit(self, batch: BatchCommit) -> int:
-        """Commit the batch.
+        """Commit the batch: its application transaction, and its files as added files.
 
         Returns:
             A version above `state.version`; the batch is in this version of the table or in a later one.
@@ -112,9 +115,10 @@ class CommitTable(Protocol):
     """Table opened by delta-spark or deltalake, in which transactions can begin."""
 
     def prepare(self) -> None:
-        """Start to read in the background what the next `begin` needs of the table.
+        """Start to read the table's state in the background, so that the next `begin` is faster.
 
-        That transaction still begins from the newest version at its time. Errors are raised by `begin`.
+        The next `begin` still begins from the table's newest version at that time. Errors of the background read are
+        not raised here.
         """
         ...
 

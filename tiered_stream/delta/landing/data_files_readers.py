@@ -1,7 +1,7 @@
 """Spark readers of the direct lane: they plan like the `tiered_stream` source, but their tasks write the table's files.
 
-The rows that they return name the files. Offsets and checkpoints are the same as those of `tiered_stream`, so a query
-can continue in the other lane.
+The tasks return rows that name the files. Both sources have the same offsets and the same form of checkpoints, so a
+query can continue in the other lane.
 """
 
 from __future__ import annotations
@@ -38,19 +38,23 @@ from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader, SplitPartition, StreamReader
 
 SMALLEST_TASK_BYTES = 8 << 20
-"""Minimum size of a task, in bytes; a smaller task costs more than it gains."""
+"""Size of a task, in bytes, below which splits are not divided into more tasks, because each task has a cost."""
 TABLE_BYTES = 1 << 19
-"""Cost of one more table in a task, as the number of bytes that take about as long to land."""
+"""Cost of each further table in a task, as the number of record bytes that take about as long to land."""
 FILES = 4
-"""Target number of files per task. A core waits for the first bytes of each task, so fewer tasks are faster."""
+"""Maximum number of files of the target size that a task is planned to fill.
+
+A core waits for the first bytes of each task, so fewer and larger tasks are faster.
+"""
 
 
 @dataclass
 class FilesPartition(InputPartition):
-    """Input partition of one task: its splits, metrics addresses, and the planner's knowledge of tables and topics.
+    """Input partition of one task: its splits, and values that only the planner has.
 
-    `batch_log` has the metrics addresses. `held` has the keys of parked tables. `rows` has the row formats that the
-    planner got from a schema registry, by topic. `rules` has the rules of tables by key.
+    `batch_log` has the addresses to which the task sends its metrics. `held` has the keys of parked tables, for which
+    the task writes no rows. `rows` has the row formats that the planner got from a schema registry, by topic. `rules`
+    has the rules of tables that the planner has looked up, by table key.
     """
 
     splits: tuple[Split, ...]
@@ -62,14 +66,21 @@ class FilesPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class TasksWrite:
-    """Settings of a query by which its planner groups splits into tasks, and by which a task writes its files."""
+    """Settings of a query by which its planner groups splits into tasks, and by which a task writes its files.
+
+    `park` is true if a table that cannot be written is parked. `parked_file` is the path of the file with the keys of
+    parked tables, or empty. `only` is the key of the one table that is written; None: all tables are written.
+    """
 
     routing: Routing
     park: bool
     parked_file: str
     only: str | None
     transaction: tuple[str, int | None] = ("", None)
-    """Query id and batch id of the application transaction; "" and None stand for Spark's query and batch."""
+    """Query id and batch id of the application transaction, for the dead letters.
+
+    "" and None stand for the ids of Spark's query and batch.
+    """
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> TasksWrite:
@@ -88,22 +99,25 @@ class TasksWrite:
         return [FilesPartition(task, batch_log, held, self._registered(task), rules) for task in tasks]
 
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
-        """Return the row formats that the schema registry gave for the task's topics, without the registry's login."""
+        """Return the row formats with a registry's schemas, by topic, for the topics of the task's splits.
+
+        The formats are without the registry's settings, because these have the login.
+        """
         row_formats = self.routing.registered(map(_topic, task))
         return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
     def _tables_without_rules(self, splits: Sequence[Split]) -> list[TableTarget]:
-        """Return the splits' tables, whose rules the tasks need.
+        """Return the tables of the splits whose rules the planner must look up.
 
-        The list is empty if the row formats include the rules already, or if tables may be parked, because then no
-        table with rules is written.
+        The list is empty if the row formats already include the rules. It is also empty if tables may be parked or a
+        parked table is caught up, because in such a query no table with rules is written.
         """
         if self.routing.has_rules or self.park or self.only is not None:
             return []
         return [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
 
     def _parked(self) -> tuple[str, ...]:
-        """Return the keys of parked tables from the file that the driver writes; empty if the query parks no tables."""
+        """Return the keys of parked tables from the file that the driver writes; empty if there is no such file."""
         try:
             return tuple(orjson.loads(Path(self.parked_file).read_bytes())) if self.parked_file else ()
         except FileNotFoundError:
@@ -179,10 +193,16 @@ def _topic(split: Split) -> str:
 def tasks_of(
     splits: Sequence[Split], *, target_bytes: int, parallelism: int, tables: Sequence[str] = ()
 ) -> list[tuple[Split, ...]]:
-    """Group neighbouring splits into tasks of about the same size, so that all tasks take about as long.
+    """Group neighbouring splits into tasks of about the same size, so that all tasks take about the same time.
 
-    A task fills about `FILES` files of `target_bytes` bytes, or less if there would be fewer than `parallelism` tasks.
-    `tables` has the table of each split; it is empty if all splits go to one table.
+    A task fills up to about `FILES` files. Tasks are smaller if there would be fewer than `parallelism` of them, but
+    not below `SMALLEST_TASK_BYTES`. Each tuple in the result has the splits of one task.
+
+    Args:
+        splits: the splits of a micro-batch, in order.
+        target_bytes: target size of a file.
+        parallelism: number of tasks that run at once.
+        tables: the table of each split; empty if all splits go to one table.
     """
     sizes = [split.storage_bytes or len(split.offsets) * ASSUMED_RECORD_BYTES for split in splits]
     for at, (before, table) in enumerate(pairwise(tables), 1):

@@ -1,7 +1,7 @@
 """Spark data source of the direct lane, whose tasks write the table's files.
 
-Spark starts a Python process to look the source up, each time a query is made. So this module imports little; the
-processes that plan and write import the rest.
+Each time a query is made, Spark starts a Python process to look up the source. So this module imports little. The
+processes that plan, and the processes that write, import the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ SOURCE = "tiered_stream_files"
 
 
 class FilesDataSource(DataSource):
-    """Data source for `landing` only, because a read writes files that nothing else commits."""
+    """Data source whose tasks write data files and return rows that name the files.
+
+    Only the package `landing` uses it, because only its queries commit the files.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -1,6 +1,7 @@
-"""Schemas for JSON that are inferred (`ingest.value.schema=infer`): from the table's columns, else from a sample.
+"""Inference of JSON schemas (`ingest.value.schema=infer` and `ingest.key.schema=infer`).
 
-The first start creates the table with the inferred schema. Later starts take the schema from the table.
+A schema is inferred from the table's columns, or from a sample of records if the table does not have the columns. The
+first start creates the table with the inferred schema, so later starts take the schema from the table.
 """
 
 from __future__ import annotations
@@ -27,13 +28,20 @@ from tiered_stream.read.scanner import scan
 log = logging.getLogger(__name__)
 
 SAMPLE = 1000
-"""Number of records in a sample, which is read from the start of the partitions."""
+"""Maximum number of records in a sample: the first records of the first partitions."""
 
 
 def with_inferred(
     settings: Mapping[str, str], table: TableDescription | None, *, include_headers: bool
 ) -> Mapping[str, str]:
-    """Return the settings with a schema in place of each `infer`; `table` is None if there is no table yet.
+    """Return the settings with a schema in place of `infer` in `ingest.key.schema` and `ingest.value.schema`.
+
+    The schema comes from the columns of `table`. If `table` is None or does not have the columns, a sample is read.
+
+    Args:
+        settings: the query's settings.
+        table: description of the table; None: there is no table yet.
+        include_headers: true if the rows have Kafka's headers.
 
     Raises:
         ConfigurationError: the sample has no JSON objects, or a transform or an envelope is set.
@@ -57,7 +65,12 @@ def with_inferred(
 def _kind_in_table(
     part: str, rows: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
 ) -> pa.StructType | None:
-    """Return the fields of keys or of values (`part`) as the table has them; None if the table does not have them."""
+    """Return the type of keys or of values (`part` says which) as the table's columns show it.
+
+    If keys or values are one column of structs, the type is the type of this column. If the fields of values are
+    columns themselves, the type has all columns that are neither Kafka's, the key's nor the day column. None: there is
+    no table, or it does not have such columns.
+    """
     if table is None or not table.fields:
         return None
     columns = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(table.fields)}))
@@ -73,7 +86,10 @@ def _kind_in_table(
 
 
 def _sample(settings: Mapping[str, str], part: str) -> list[bytes | None]:
-    """Read the first `SAMPLE` keys or values (`part`) of the topics, in this process and without Spark."""
+    """Read the first `SAMPLE` keys or values (`part` says which) of the topics, in this process and without Spark.
+
+    Partitions are read one after another from their earliest offsets. The list is shorter if there are fewer records.
+    """
     options = with_overrides(
         source_options(settings), {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
     )

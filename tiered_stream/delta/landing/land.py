@@ -1,4 +1,4 @@
-"""`land`: a streaming query that writes topics to Delta tables, by the direct lane or by Spark's Delta sink."""
+"""Streaming queries that land topics in Delta tables (`land`), in the direct lane or in the Spark lane."""
 
 from __future__ import annotations
 
@@ -83,11 +83,14 @@ def land(
         checkpoint: the query's checkpoint location; each lane can continue where the other one stopped.
         trigger: `availableNow`, or an interval such as `10 seconds`.
         lane: `direct`, `spark`, or `auto` (direct if the table allows it; the log has the lane and the reason).
-        name: the query's name.
+        name: the query's name in Spark; None: the query has no name.
 
     Raises:
         ConfigurationError: an option is wrong, the table does not fit, or the table does not allow the lane.
-        TableError: the table cannot be reached or created.
+        TableError: the table cannot be reached or created, or the checkpoint cannot be reached.
+        SchemaRegistryError: the schema registry does not return a schema.
+        CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
+        DataLossError: records that a parked table lacks no longer exist.
     """
     return plan_query(
         spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
@@ -104,9 +107,10 @@ def plan_query(
     lane: str = "auto",
     name: str | None = None,
 ) -> Landing | TopicsLanding:
-    """Plan the query that `land` would start, without starting it; arguments and errors are those of `land`.
+    """Plan the query that `land` would start, without starting it.
 
-    A query for many tables opens none of them yet. A missing table of a query for one table is created.
+    The arguments and errors are the same as in `land`. If the query has one table and the table is missing, the table
+    is created. If the query has many tables, no table is opened or created yet.
     """
     if not is_by_topic(options, table):
         return plan_landing(
@@ -119,7 +123,10 @@ def plan_query(
 
 @dataclass(frozen=True)
 class Landing:
-    """A query for one table that is planned and ready to start."""
+    """Planned query for one table, ready to start.
+
+    `rows` are the row formats by topic; '' stands for all other topics. `bounded` is None if the run has no end.
+    """
 
     spark: SparkSession
     address: TableAddress
@@ -135,7 +142,7 @@ class Landing:
 
     @property
     def reason(self) -> str:
-        """Text for the log: the reason for the lane, the committer with its reason, and columns that get NULL."""
+        """Text for the log: the reason for the lane, the committer and its reason, and the columns that get NULL."""
         table, why_not, committer = self.suitability.table, self.suitability.why_not, self.suitability.committer
         reasons = [why_not or "nothing in the table forbids it"]
         if committer and not why_not:
@@ -146,7 +153,7 @@ class Landing:
         return "; ".join(reasons)
 
     def start(self) -> StreamingQuery:
-        """Start the query in its lane."""
+        """Log the lane and its reason, and start the query in this lane."""
         # A warning shows even without logging configuration. A user who did not choose the slower lane should see it.
         level = logging.WARNING if self.lane is Lane.SPARK and self.reason != _LANE_SET else logging.INFO
         log.log(level, "%s: the %s lane: %s", self.address, self.lane.value, self.reason)
@@ -205,7 +212,7 @@ class Landing:
 
 @dataclass(frozen=True)
 class TopicsLanding:
-    """A query for many tables that is planned and ready to start, in the direct lane."""
+    """Planned query for many tables, ready to start in the direct lane."""
 
     spark: SparkSession
     routing: Routing
@@ -214,12 +221,12 @@ class TopicsLanding:
 
     @property
     def reason(self) -> str:
-        """Names of the query's tables, for the log; no table is open yet."""
+        """Text for the log with the names of the query's tables, as the user wrote them."""
         tables = ", ".join(dict.fromkeys(route.table for route in self.routing.routes))
         return f"one query for all of {tables}; each table is opened when its first rows come"
 
     def start(self) -> StreamingQuery:
-        """Start the query."""
+        """Catch up the tables that an earlier run has parked, and start the query."""
         log.info("the %s lane: %s", self.lane.value, self.reason)
         register_source(self.spark, FilesDataSource)
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)
@@ -239,7 +246,9 @@ class TopicsLanding:
 
 
 def check_settings(options: Mapping[str, str], lane: str) -> Options:
-    """Check all settings that can be checked without Spark and the table; return the source's parsed options.
+    """Check all settings that can be checked without Spark and without the table; return the source's parsed options.
+
+    `options` are the query's settings, and `lane` is the lane that the user has chosen.
 
     Raises:
         ConfigurationError: a setting is missing, unknown or malformed.
@@ -256,7 +265,7 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
 
 
 def check_all_columns(options: Options) -> None:
-    """Raise ConfigurationError if the option `columns` is set, because whole records are written."""
+    """Raise ConfigurationError if the option `columns` is set, because the tables get whole records."""
     if options.columns is not None:
         raise ConfigurationError("option columns is for queries of your own: take it away, all columns are written")
 
@@ -274,7 +283,8 @@ def plan_landing(
 ) -> Landing:
     """Plan a query for one table: choose the lane, and create the table if it is missing.
 
-    Arguments and errors are those of `land`; `bounded` describes a run that has an end.
+    The arguments and errors are the same as in `land`. `bounded` has the settings of a run that has an end; None: the
+    run is not bounded.
     """
     parsed = check_settings(options, lane)
     replaces = bounded is not None and bounded.replace_where is not None
@@ -318,7 +328,10 @@ def plan_landing(
 def _with_inferred(
     spark: SparkSession, settings: Mapping[str, str], address: TableAddress, *, include_headers: bool
 ) -> Mapping[str, str]:
-    """Return the settings with an inferred schema in place of each schema setting `infer`."""
+    """Return the settings with an inferred schema in place of each schema setting `infer`.
+
+    The schema comes from the table at `address` if the table exists, as in `inferred_schema.with_inferred`.
+    """
     # Imported here, because the import brings the record readers (0.4 s), which most jobs' drivers do not need.
     from tiered_stream.delta.landing.inferred_schema import with_inferred
 
@@ -331,10 +344,12 @@ def _with_inferred(
 def _rows_for_spark(
     spark: SparkSession, rows: Mapping[str, RowFormat], table: TableDescription | None, target: TableTarget
 ) -> Mapping[str, RowFormat]:
-    """Return row formats with the table's types and rules, for the Spark lane, where nothing has adapted them yet.
+    """Return the row formats `rows`, by topic, fitted to the table's types and with its rules, for the Spark lane.
+
+    The formats are returned unchanged if `table` is None.
 
     Raises:
-        ConfigurationError: Spark's sink would change values.
+        ConfigurationError: Spark's Delta sink would change values silently.
     """
     if table is None:
         return rows
@@ -346,7 +361,10 @@ def _rows_for_spark(
 
 
 def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:
-    """Return the table's description, read by delta-spark, else by deltalake; None if neither can or it is missing."""
+    """Return the table's description, read by delta-spark if the session has it, or by deltalake if it is installed.
+
+    None: there is no table, or the library cannot read it, or there is neither library.
+    """
     with suppress(TableError):
         if not is_connect(spark) and has_delta_spark(spark):
             transaction = DeltaSparkTable(spark, address).find()

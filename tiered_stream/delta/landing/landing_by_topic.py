@@ -1,4 +1,4 @@
-"""One query of the direct lane for many tables; planning opens none of them, because there may be thousands."""
+"""Queries of the direct lane for many tables; planning opens none of the tables, because there may be thousands."""
 
 from __future__ import annotations
 
@@ -67,18 +67,26 @@ _ONE_QUERY_PER_TOPIC = (
 
 
 def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
-    """Return whether topics of the query may go to several tables, or a table that cannot be written is parked."""
+    """Return whether the query with these settings and `ingest.table` (`table`) is planned as a query for many tables.
+
+    It is planned so if `table` has `{topic}` in it, if `ingest.route` or a setting for a single topic
+    (`ingest.topic.*`) is set, or if `ingest.onTableError` is `park`.
+    """
     options = GivenOptions(settings)
     parks = options.read(ON_TABLE_ERROR) == PARK
     return TOPIC in table or parks or bool(options.read(ROUTE)) or bool(topic_overrides(settings))
 
 
 def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, lane: str) -> Routing:
-    """Plan the routing of a query for many tables, which decides the table of each topic's rows.
+    """Return the routing of a query for many tables, by which each topic gets its table; no table is opened.
+
+    `table` is the table of topics for which no other setting names a table. `lane` is the lane that the user has
+    chosen.
 
     Raises:
         ConfigurationError: a setting is wrong, the lane is `spark`, or tasks cannot write to the tables' folders.
         TableError: Spark cannot reach the catalog.
+        SchemaRegistryError: the schema registry does not return a schema.
     """
     if lane == Lane.SPARK.value:
         raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_ONE_QUERY_PER_TOPIC}")
@@ -102,13 +110,19 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
 def _tables(
     settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]], table: str
 ) -> list[tuple[str, str]]:
-    """Return pairs of a pattern for topics and a table; the first pattern that matches a topic names its table."""
+    """Return pairs of a topic pattern and a table; a topic goes to the table of the first pattern that matches it.
+
+    Tables that `overrides` name for single topics come first. The routes of `ingest.route` follow, and last comes
+    `table` for all other topics.
+    """
     own = [(re.escape(topic), own[TABLE]) for topic, own in overrides.items() if TABLE in own]
     return [*own, *GivenOptions(settings).read(ROUTE), (".*", table)]
 
 
 def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other: str) -> bool:
-    """Return whether a query with these settings, whose `ingest.table` is `table`, may write to the table `other`.
+    """Return whether a query with these settings and `ingest.table` (`table`) may write to the table `other`.
+
+    The tables are compared by their folders. In a folder's name, `{topic}` stands for any topic.
 
     Raises:
         ConfigurationError: a setting is wrong.
@@ -122,9 +136,9 @@ def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other
 def plan_formats(
     spark: SparkSession, settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]
 ) -> tuple[dict[str, RowFormat], dict[str, str]]:
-    """Return row formats by topic, and folders of tables for dead letters by table name, for `Routing`.
+    """Return row formats by topic, and the folders (URIs) of tables for dead letters by table name, for `Routing`.
 
-    The row format under "" is for all topics without overrides.
+    The row format under "" is for all topics without overrides. `overrides` are settings by topic and setting name.
 
     Raises:
         ConfigurationError: a setting or a schema is wrong.
@@ -141,10 +155,12 @@ def plan_formats(
 
 
 def dead_letter_folder(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the folder of the table for dead letters, by the table's name; empty if the settings name none.
+    """Return the folder (URI) of the table for dead letters, by the table's name.
+
+    The mapping is empty if `ingest.deadLetterTable` is not set.
 
     Raises:
-        ConfigurationError: the table's name gives no folder.
+        ConfigurationError: the folder cannot be derived from the table's name.
         TableError: Spark cannot reach the catalog.
     """
     table = GivenOptions(settings).read(DEAD_LETTER_TABLE)
@@ -154,8 +170,10 @@ def dead_letter_folder(spark: SparkSession, settings: Mapping[str, str]) -> dict
 def table_folder(spark: SparkSession, table: str) -> str:
     """Return the URI of a table's folder, or of the folder in which the table would be created.
 
+    If `table` has `{topic}` in it, the URI has `{topic}` in it, too.
+
     Raises:
-        ConfigurationError: the table's name gives no folder.
+        ConfigurationError: the folder cannot be derived from the table's name.
         TableError: Spark cannot reach the catalog.
     """
     uri = None if TOPIC in table else find_address(spark, table).uri
@@ -196,16 +214,16 @@ def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> 
 
 @dataclass(frozen=True)
 class TopicTables:
-    """Opener of a query's tables on the driver, each when it is needed; several threads may use it."""
+    """Opener of a query's tables on the driver, one table for each call; several threads may use it."""
 
     spark: SparkSession
     checkpoint: str
     fail_on_data_loss: bool
     checked: bool
-    """True if tasks check rows by the rules of their tables."""
+    """True if tasks check rows by the rules of their tables; if false, a table with rules is refused."""
 
     def open(self, target: TableTarget, landed: Landed) -> TableCommits:
-        """Open the table for commits, and create it if it is missing; `landed` is the last batch that it must have.
+        """Open the table for commits, and create it if it is missing; `landed` is the newest batch that it must have.
 
         Raises:
             ConfigurationError: the table does not fit.
@@ -231,7 +249,7 @@ class TopicTables:
     def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
         """Open a table for dead letters, and create it if it is missing.
 
-        Missing batches are no error in it, because only batches with dead letters are committed to it.
+        The table does not have to have earlier batches, because only batches with dead letters are committed to it.
 
         Raises:
             ConfigurationError: the table does not fit.
@@ -246,7 +264,8 @@ class TopicTables:
         """Return the table's address; its URI is None if the catalog does not have the table's name yet.
 
         Raises:
-            TableError: the catalog cannot be reached, or has the table in another folder than its database's.
+            ConfigurationError: the name belongs to something other than a Delta table.
+            TableError: the catalog cannot be reached, or has the table in another folder than `target.key`.
         """
         if "/" in target.name:
             return path_address(target.name, target.key)
@@ -277,7 +296,10 @@ class TopicTables:
 
 
 def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
-    """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already."""
+    """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already.
+
+    Afterwards, delta-spark sets the properties and the clustering columns that deltalake cannot give to a new table.
+    """
     from tiered_stream.delta.commit.deltalake_commit import create_table
 
     properties = new_table_properties(spark, target.settings)
@@ -293,6 +315,8 @@ def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> 
 
 def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
     """Catch up the tables that an earlier run has parked; return the source's options and the query's commits.
+
+    If the checkpoint has no query id, there was no earlier run, and nothing is caught up.
 
     Raises:
         ConfigurationError: Spark has no file system for the checkpoint.

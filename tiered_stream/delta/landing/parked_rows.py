@@ -1,4 +1,4 @@
-"""Rows for parked tables: the stream's tasks skip them, and a batch query reads them again later.
+"""Rows for parked tables: tasks of the streaming query skip these rows, and a batch query reads them again later.
 
 `ParkedRows` implements `many_tables.ParkedRowsReader`.
 """
@@ -35,9 +35,10 @@ _MAX_NAMED = 5
 
 
 class ParkedRows:
-    """Parked tables of one query: a file that has their keys, and batch queries that read their rows again.
+    """Parked tables of one query: a temporary file with their keys, and batch queries that read their rows again.
 
-    The source's planner runs in its own process on the driver's machine, and reads the keys from the file.
+    The source's planner runs in its own process on the driver's machine, and reads the keys from the file. The file is
+    deleted with this object.
     """
 
     def __init__(self, spark: SparkSession, routing: Routing) -> None:
@@ -50,7 +51,7 @@ class ParkedRows:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options for the query's source: the path of the file with the keys of parked tables."""
+        """Options for the query's source: the path of the file with the keys of parked tables (`PARKED_FILE`)."""
         return {PARKED_FILE.name: str(self._file)}
 
     def report_parked(self, parked: Sequence[str]) -> None:
@@ -76,9 +77,9 @@ class ParkedRows:
 
 
 def _reading_error(text: str, ranges: PartitionRanges) -> TieredStreamError:
-    """Return our error for a failed read of the ranges; `text` is the text of the exception that Spark raised.
+    """Return the error for a failed read of the offset ranges; `text` is the text of the exception that Spark raised.
 
-    The error is a DataLossError if the planner or a task raised a DataLossError, else a TableError.
+    The error is a DataLossError if the text ends in a DataLossError of the planner or of a task, else a TableError.
     """
     named = sorted(ranges.items())[:_MAX_NAMED]
     described = ", ".join(f"{partition} from {offsets.start} to {offsets.end}" for partition, offsets in named)

@@ -44,7 +44,10 @@ from tiered_stream.spark.source import register
 
 @dataclass(frozen=True)
 class SparkLane:
-    """Query of the Spark lane that is ready to start; `rows` are row formats by topic, '' for all other topics."""
+    """Query of the Spark lane that is ready to start.
+
+    `rows` are the row formats by topic; '' stands for all other topics. `bounded` is None if the run has no end.
+    """
 
     spark: SparkSession
     address: TableAddress
@@ -54,10 +57,10 @@ class SparkLane:
     bounded: BoundedRun | None
 
     def start(self) -> StreamingQuery:
-        """Start the query.
+        """Start the query; a missing table for dead letters is created.
 
         Raises:
-            ConfigurationError: a table for dead letters is set, which Spark Connect does not support.
+            ConfigurationError: a table for dead letters is set, but Spark Connect does not support one.
             TableError: the table for dead letters cannot be created.
         """
         register(self.spark)
@@ -83,7 +86,10 @@ class SparkLane:
         return {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
 
     def _classified(self, records: DataFrame) -> DataFrame:
-        """Decode records to rows and dead letters; rules that cannot be checked here are left to Delta itself."""
+        """Decode the records to rows and dead letters, as `classify_records` does.
+
+        A row that breaks a table rule is a dead letter. Rules that cannot be checked here are left to Delta's sink.
+        """
         row_formats = {
             topic: replace(
                 row_format, evolution=Evolution.NONE, rules=certain_rules(row_format.rules, row_format.written)
@@ -94,7 +100,10 @@ class SparkLane:
         return classify_records(records, row_formats, shared_columns(self.rows.values(), day), day)
 
     def _table_rows(self, records: DataFrame) -> DataFrame:
-        """Return the table's rows of a query that has no table for dead letters."""
+        """Return the rows that the table gets from the records, for a query that has no table for dead letters.
+
+        Plain records are rows as they are, with the day column if the table has one. Other records are decoded.
+        """
         if not all(row_format.is_plain for row_format in self.rows.values()):
             return good_rows(self._classified(records))
         day = self.target.files.day_column
@@ -153,7 +162,10 @@ class SparkLane:
 
 @dataclass(frozen=True)
 class _DeadLetters:
-    """Table for dead letters of the table `key`; commits follow the order that `dead_letters.py` describes."""
+    """Table for dead letters that were meant for the table `key`; they are committed before that table's rows.
+
+    `dead_letters.py` describes the order of commits.
+    """
 
     spark: SparkSession
     address: TableAddress
@@ -161,9 +173,10 @@ class _DeadLetters:
     key: str
 
     def commit(self, dead_letter_rows: DataFrame, count: int, transaction: str, batch_id: int) -> None:
-        """Commit the batch's dead letters, and first remove any that an earlier try of the batch has committed.
+        """Commit the batch's dead letters; if an earlier attempt at the batch has committed some, remove them first.
 
-        The table `key` does not have the batch yet. `count` is the number of dead letters.
+        The table `key` does not have the batch yet. `count` is the number of dead letters; there is no commit if it is
+        0. `transaction` is the query id in the dead letters and in the application transaction.
         """
         folder = table_location(self.spark, self.address)
         if _has(self.spark, self.address, transaction, batch_id):
@@ -174,13 +187,14 @@ class _DeadLetters:
             _append(dead_letter_rows, folder, transaction, batch_id, {})
 
     def claim_replaced(self, transaction: str, replaced: str) -> None:
-        """Claim the older dead letters of records whose rows are about to be replaced.
+        """Claim the older dead letters of records whose rows are about to be replaced, so that no redrive takes them.
 
-        Redrives skip claimed dead letters, because these name a query of which the table never gets a batch. `replaced`
-        is a condition on Kafka's columns that selects the records.
+        A claimed dead letter names a query (`_claimed`) of which the table never gets a batch, so redrives skip it.
+        `replaced` is a SQL condition on Kafka's columns that selects the records. Dead letters of the query
+        `transaction` itself are not claimed.
 
         Raises:
-            TableError: an unfinished redrive has marked some of the dead letters, and may append their rows later.
+            TableError: an unfinished redrive has marked some of these dead letters, and may append their rows later.
         """
         ours = sql.col("target").isNull() | (sql.col("target") == sql.lit(self.key))
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
@@ -195,7 +209,7 @@ class _DeadLetters:
             )
 
     def remove_claimed(self, transaction: str) -> None:
-        """Remove the dead letters that `claim_replaced` has claimed, once the table has their rows."""
+        """Remove the dead letters that `claim_replaced` has claimed; called after the commit that replaces the rows."""
         claimed = (sql.col("target") == sql.lit(self.key)) & (sql.col("query") == sql.lit(_claimed(transaction)))
         remove_dead_letters(self.spark, self.target, claimed)
 
@@ -217,9 +231,10 @@ def _append(
     options: Mapping[str, str],
     replaced: str | None = None,
 ) -> None:
-    """Append rows to the table, or overwrite the rows that match `replaced`, under an application transaction.
+    """Append rows to the table in `folder`, under the application transaction (`transaction`, `batch_id`).
 
-    Delta skips the write if the table already has this transaction.
+    If `replaced` is not None, the table's rows that meet this SQL condition are replaced by `rows`. Delta skips the
+    write if the table already has this transaction or a later one. `options` are options of Delta's writer.
     """
     writer = rows.write.format("delta").options(**options).mode("append")
     writer = writer.option("txnAppId", transaction).option("txnVersion", batch_id)

@@ -1,4 +1,4 @@
-"""Checks for session settings with which Spark's Delta sink would silently change values; such settings are refused."""
+"""Checks that Spark's Delta sink would not change values silently, because of a session setting or a column's type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ def check_spark_sink(
 ) -> None:
     """Check that Spark's Delta sink would store the written values unchanged.
 
-    `typed` says that there are columns other than Kafka's own.
+    Args:
+        setting: function that returns the value of a session setting, or None if it is not set.
+        table: name of the table, for errors.
+        description: the table's metadata and protocol.
+        written: columns of the rows, with the day column if there is one.
+        day_column: name of the day column; None: there is none.
+        typed: true if the rows have columns other than Kafka's columns.
 
     Raises:
         ConfigurationError: values would be changed; the error names the column or the setting.

@@ -31,22 +31,26 @@ _ROW, _DEAD = "row", "dead"
 def classify_records(
     records: DataFrame, row_formats: Mapping[str, RowFormat], columns: StructType, day_column: str | None
 ) -> DataFrame:
-    """Decode records to a DataFrame of two structs, `row` (with `columns`) and `dead`, of which one is null.
+    """Decode records to a DataFrame with two struct columns, `row` and `dead`, of which one is null in each row.
 
-    `row_formats` are row formats by topic; '' stands for all other topics. `records` must have headers if these are
-    needed.
+    `row` has the table's columns (`columns`), and `dead` has the columns of a dead letter without its table, query and
+    batch. `row_formats` are row formats by topic; '' stands for all other topics. `records` must have headers if a row
+    format or the dead letters need headers.
     """
     schema = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
     return records.mapInArrow(_classifier(row_formats, day_column, arrow_schema(schema)), schema)
 
 
 def good_rows(classified: DataFrame) -> DataFrame:
-    """Return the table's rows from the result of `classify_records`."""
+    """Return the table's rows from `classified`, the result of `classify_records`, without the dead letters."""
     return classified.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
 
 
 def dead_letters(classified: DataFrame, target: str, query: str, batch: int) -> DataFrame:
-    """Return the dead letters from the result of `classify_records`, with their table, query and batch as columns."""
+    """Return the dead letters from `classified`, the result of `classify_records`, without the table's rows.
+
+    Each dead letter gets its table (key `target`), query id and batch id as columns.
+    """
     rows = classified.where(f"{_DEAD} IS NOT NULL").select(f"{_DEAD}.*")
     labels = {"target": sql.lit(target), "query": sql.lit(query), "batch": sql.lit(batch).cast("bigint")}
     return rows.withColumns(labels)
@@ -71,10 +75,10 @@ def _classifier(
 def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
     """Return the batch as an array of the struct type `kind`; fields that the batch lacks are null.
 
-    Topics that share a table may have different columns.
+    The batch may lack fields, because topics that share a table may have different columns.
 
     Raises:
-        TableError: a column has a type that does not fit.
+        TableError: values of a column do not fit the field's type in `kind`.
     """
     struct, misfit = conform(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), kind)
     if misfit is not None and misfit.true_count:
@@ -86,7 +90,7 @@ def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
 
 
 def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
-    """Return the table's columns of decoded rows, followed by the day column if the table has one."""
+    """Return the decoded rows with the table's columns only, followed by the day column if the table has one."""
     columns = table_view(rows)
     return columns.append_column(day_column, day_dates(rows)) if day_column else columns
 
@@ -94,10 +98,10 @@ def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
 def decoded_batches(
     row_formats: Mapping[str, RowFormat], batches: Batches
 ) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
-    """Decode Spark's batches; yield the records with all their columns, and their rows and dead letters.
+    """Decode Spark's batches; yield pairs of records, with all their columns, and their rows and dead letters.
 
-    Each pair has records of one partition in offset order, and each offset once. `row_formats` are row formats by
-    topic; '' stands for all other topics.
+    The records of a pair are of one partition, in offset order. An offset that occurs twice in a batch is in two pairs.
+    `row_formats` are row formats by topic; '' stands for all other topics.
     """
     decoders: dict[str, RowDecoder] = {}
     for batch in batches:
@@ -111,13 +115,16 @@ def decoded_batches(
 
 
 def _with_record_types(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return Kafka's columns with the record decoder's types; Spark's timestamps have the session's time zone."""
+    """Return Kafka's columns of the batch, cast to the types that the record decoder gives them.
+
+    The cast is needed, because timestamps from Spark have the session's time zone.
+    """
     names = [name for name in SCHEMA_WITH_HEADERS.names if name in batch.schema.names]
     return batch.select(names).cast(pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in names]))
 
 
 def _by_offset(records: pa.RecordBatch) -> Batches:
-    """Split records that are sorted by `RECORD_KEYS` into runs of one partition with strictly growing offsets."""
+    """Split records, which are sorted by `RECORD_KEYS`, into batches of one partition with strictly growing offsets."""
     columns = [records.column(name) for name in RECORD_KEYS]
     topics = columns[0].dictionary_encode().indices.to_numpy()
     numbers, offsets = columns[1].to_numpy(), columns[2].to_numpy()

@@ -1,4 +1,4 @@
-"""Decision whether a table suits the direct lane, and how tasks reach the table's store."""
+"""Check that decides whether a table suits the direct lane, and the settings by which tasks reach the table's store."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stre
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """Result of the check whether a table suits the direct lane."""
+    """Result of the check whether a table suits the direct lane.
+
+    `committer` is the chosen committer; None: the table was not opened.
+    """
 
     table: TableDescription | None
     """Description of the table as deltalake reads it; None: deltalake cannot read it, so Spark writes the table."""
@@ -68,13 +71,18 @@ class Suitability:
     """Reason that keeps the table from the direct lane; None: the table suits the direct lane."""
     committer: Committer | None = None
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
-    """Planned row formats, by topic, fitted to the table and with its rules."""
+    """Planned row formats, by topic, fitted to the table and with its rules.
+
+    Empty: `assess_table` got no row formats, or did not open the table.
+    """
     grow: Grow | None = None
     """Function that adds or widens columns of the table so that rows fit; None: the columns never change."""
 
 
 def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access the store at `uri`, and the reason if they cannot (else None).
+    """Return the settings by which tasks access the store of the folder `uri`, and why tasks cannot access it.
+
+    The second value is None if tasks can access the store.
 
     Raises:
         ConfigurationError: a storage setting is wrong, or there are no credentials.
@@ -97,14 +105,22 @@ def assess_table(
     *,
     checked: bool = False,
 ) -> Suitability:
-    """Open the table and check if it suits the direct lane; create a missing table unless only the Spark lane suits it.
+    """Open the table and check if it suits the direct lane; create a missing table if it would suit the direct lane.
 
-    `create` lets Spark create the table. `rows` are planned row formats, by topic, which are fitted to the table.
-    Without `rows`, the rows are in files already and have the schema of `target`; `checked` says whether they were
-    checked by the table's rules.
+    Before the check, the table gets the columns that the rows need, if `ingest.schemaEvolution` allows it.
+
+    Args:
+        spark: the session.
+        address: address of the table.
+        target: the table's files, columns and settings.
+        create: function by which Spark creates the table.
+        rows: planned row formats, by topic, which are fitted to the table. None: the rows are already in files, with
+            the columns of `target`.
+        checked: true if the tasks checked the rows in files by the table's rules; not used if there are `rows`.
 
     Raises:
-        ConfigurationError: the rows do not fit into the table, or `ingest.commit` names a library that cannot commit.
+        ConfigurationError: the rows do not fit into the table, or the table cannot be created or widened as the
+            settings ask. Or the session has a requirement that no lane meets, or cannot commit as `ingest.commit` asks.
         TableAccessError: the table's store refuses access, or does not respond.
     """
     if find_spec("deltalake") is None:
@@ -140,12 +156,12 @@ def assess_table(
 def _create(
     spark: SparkSession, address: TableAddress, target: TableTarget, create: Callable[[TableAddress], None]
 ) -> DeltaTable | str:
-    """Create the missing table, by deltalake or by Spark, and return it.
+    """Create the missing table, by deltalake or by Spark (`create`), and return it.
 
-    If the direct lane could not write the table, no table is created, and the reason is returned.
+    If the direct lane could not write to the new table, no table is created, and the reason is returned as a text.
 
     Raises:
-        ConfigurationError: Delta refuses a column, or `ingest.commit` names a library that cannot commit.
+        ConfigurationError: Delta refuses a column, or the session cannot commit as `ingest.commit` asks.
         TableAccessError: Spark has created the table where tasks do not find it.
         TableError: the table cannot be created.
     """
@@ -182,9 +198,10 @@ def open_commits(
     fail_on_data_loss: bool,
     rules_by_file: bool = False,
 ) -> TableCommits:
-    """Return the table, opened for a query's commits; `suitability` says that it suits the direct lane.
+    """Return the table, opened for a query's commits by the committer in `suitability`.
 
-    The other arguments are those of `TableCommits` and `LandingTable`.
+    `suitability` must show that the table suits the direct lane. `TableCommits` documents `on_gap` and `landed`, and
+    `LandingTable` documents `fail_on_data_loss` and `rules_by_file`.
     """
     # Imported late, because the import brings what plans micro-batches, which most starts of a driver do not need.
     from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
@@ -200,10 +217,10 @@ def open_commits(
 
 
 def _why_session_needs_spark(spark: SparkSession) -> str | None:
-    """Return in one line which session setting only the Spark lane follows; None: there is no such setting.
+    """Return in one line a setting of the session that only the Spark lane follows; None: there is no such setting.
 
     Raises:
-        ConfigurationError: the session has a requirement that no lane meets.
+        ConfigurationError: the session has a setting that no lane follows.
     """
     requirements = list(requirements_of_session(settings_in_list(spark)))
     for requirement in requirements:
@@ -214,7 +231,11 @@ def _why_session_needs_spark(spark: SparkSession) -> str | None:
 
 
 def _expected_description(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
-    """Return the description that a table to create will have. Raise ConfigurationError if Delta refuses a column."""
+    """Return the description that a new table will have, before it is created.
+
+    Raises:
+        ConfigurationError: Delta refuses a column.
+    """
     check_new_columns(schema, properties)
     partition_columns = (files.day_column,) if files.day_column else ()
     features = frozenset([CLUSTERING] if files.cluster_by else [])
@@ -228,7 +249,7 @@ def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[
 
 
 def _check_widening(address: TableAddress, settings: Mapping[str, str], description: TableDescription) -> None:
-    """Raise ConfigurationError if the settings want columns to become wider and the table does not allow it."""
+    """Raise ConfigurationError if `ingest.schemaEvolution` is `widen`, but the table does not allow wider columns."""
     if evolution_of(settings) is Evolution.WIDEN and not type_widening.is_enabled(description.configuration):
         raise ConfigurationError(
             f"{SCHEMA_EVOLUTION.name} is {Evolution.WIDEN}, but columns of the table {address} cannot become wider: "

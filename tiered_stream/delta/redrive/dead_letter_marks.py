@@ -1,6 +1,6 @@
-"""Marks of redrives in a table for dead letters.
+"""Marks of redrives: numbers that redrives write into the column `redrive` of a table for dead letters.
 
-A redrive marks the dead letters that it brings into a table with a number; `redrive_protocol.py` describes how.
+A redrive marks dead letters before it appends their rows to a table. `redrive_protocol.py` describes all steps.
 """
 
 from __future__ import annotations
@@ -33,31 +33,42 @@ _IDENTITY = {
 }
 IDENTITY_NAMES = tuple(_IDENTITY)
 IDENTITY_COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _IDENTITY.items())
-"""Columns of `identity_columns`, as Spark DDL."""
+"""Names and types of the columns that `identity_columns` returns, as Spark DDL."""
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 _ORIGIN = {"target": "STRING", "query": "STRING", "batch": "BIGINT"}
-"""Columns that dead-letter tables of earlier versions lack, with their types."""
+"""Types of columns, by name, that a table for dead letters lacks if an earlier version of this package created it."""
 _LOWEST_DRAWN = 1 << 61
-"""Lowest number that a redrive draws; earlier versions marked dead letters with a table version, which is lower."""
+"""Lowest number that `new_number` returns.
+
+Earlier versions of this package marked dead letters with a table version, which is lower.
+"""
 _RANDOM_BITS, _OWNER_BITS = 41, 20
 
 
 def new_number(table_key: str) -> int:
-    """Draw a random mark of 62 bits for a redrive into the table with this key (`TableTarget.key`).
+    """Return a new random number of 62 bits with which a redrive marks dead letters (column `redrive`).
 
-    The lowest bits are a hash of the key. A dead letter from an earlier version does not name its table. Without the
-    hash, another job with the same topic would treat the marked dead letters as its own.
+    `table_key` is the key of the table that gets their rows (`TableTarget.key`). The lowest 20 bits of the number are a
+    hash of the key, which `is_number_of` checks. A dead letter from an earlier version does not name its table. Without
+    the hash, another job with the same topic would treat the marked dead letters as its own.
     """
     return _LOWEST_DRAWN | secrets.randbits(_RANDOM_BITS) << _OWNER_BITS | _owner(table_key)
 
 
 def is_number_of(number: int, table_key: str) -> bool:
-    """Return whether a mark may come from a redrive into the table with this key: by the hash in it, or by its age."""
+    """Return whether a redrive into the table with the key `table_key` can have marked dead letters with `number`.
+
+    True if `number` contains the hash of the key, as numbers from `new_number` do. True as well for every table version
+    (`is_version`), because table versions contain no hash.
+    """
     return is_version(number) or number % (1 << _OWNER_BITS) == _owner(table_key)
 
 
 def is_version(number: int) -> bool:
-    """Return whether a mark is a table version, which earlier versions of this package set as the mark."""
+    """Return whether `number`, a mark of dead letters, is a table version.
+
+    Only earlier versions of this package marked dead letters with a table version.
+    """
     return number < _LOWEST_DRAWN
 
 
@@ -66,9 +77,10 @@ def _owner(table_key: str) -> int:
 
 
 def identity_columns(prefix: str = "") -> dict[str, Column]:
-    """Return the columns that identify a dead letter; two dead letters with the same values are copies.
+    """Return Spark columns, by name, that identify a dead letter: two dead letters with equal values in all are copies.
 
-    `prefix` goes before the names of the columns that are read, such as `letter.`.
+    `prefix` is put before the name of each table column that is read, such as `letter.` for a table alias. Key and
+    value are compared by their SHA-256 hashes.
     """
     column = {name: sql.col(f"{prefix}{name}") for name in (*_RECORD, *_ORIGIN)}
     return {
@@ -81,14 +93,16 @@ def identity_columns(prefix: str = "") -> dict[str, Column]:
 
 
 class DeadLetterMarks:
-    """Table for dead letters, in which redrives set and clear marks and delete marked dead letters."""
+    """Table for dead letters, in which redrives set and clear the column `redrive`, and delete dead letters by it."""
 
     def __init__(self, spark: SparkSession, address: TableAddress) -> None:
         self._spark = spark
         self._address = address
 
     def dead_letters(self) -> DataFrame:
-        """Return all dead letters from the table's newest version, with nulls for columns that the table lacks.
+        """Return all dead letters in the table's newest version.
+
+        If the table lacks the columns `target`, `query` or `batch`, they are null in the result.
 
         Raises:
             TableError: the table cannot be read.
@@ -99,14 +113,17 @@ class DeadLetterMarks:
         return dead_letters.withColumns(missing) if missing else dead_letters
 
     def mark(self, ready: Callable[[], DataFrame]) -> None:
-        """Mark dead letters with numbers, unless they are marked by now.
+        """Set the column `redrive` of the dead letters that `ready` returns, except where it is set by then.
 
-        `ready` returns the dead letters, with the columns of `identity_columns` and a `number`. Each attempt calls it
-        again for new numbers. A failed attempt may have committed nevertheless, and no dead letter may join a number
-        later.
+        If another commit comes first, the change is tried again, with at most `ATTEMPTS` attempts in all.
+
+        Args:
+            ready: returns a row for each dead letter, with the columns of `identity_columns` and a `number` for
+                `redrive`. Each attempt calls it again, and it must return new numbers each time: the attempt before may
+                have committed its numbers, and no dead letter may get a committed number later.
 
         Raises:
-            TableError: Spark cannot change the table, or other commits came first each time.
+            TableError: Spark cannot change the table, or another commit came first at each attempt.
         """
 
         def change() -> None:
@@ -123,19 +140,19 @@ class DeadLetterMarks:
         self._commit(change)
 
     def clear(self, number: int, topic: str) -> None:
-        """Clear the mark `number` of the topic's dead letters.
+        """Set the column `redrive` to null in the topic's dead letters in which it is `number`.
 
         Raises:
-            TableError: Spark cannot change the table, or other commits came first each time.
+            TableError: Spark cannot change the table, or another commit came first at each attempt.
         """
         marked = (sql.col("redrive") == number) & (sql.col("topic") == topic)
         self._commit(lambda: self._table().update(marked, {"redrive": sql.lit(None).cast("BIGINT")}))
 
     def delete(self, number: int, topic: str) -> None:
-        """Delete the topic's dead letters that have the mark `number`.
+        """Delete the topic's dead letters in which the column `redrive` is `number`.
 
         Raises:
-            TableError: Spark cannot change the table, or other commits came first each time.
+            TableError: Spark cannot change the table, or another commit came first at each attempt.
         """
         # No SQL text, because the topic comes from the table and could contain any text.
         marked = (sql.col("redrive") == number) & (sql.col("topic") == topic)

@@ -1,4 +1,4 @@
-"""Selection of the dead letters that a job may redrive, from a table that several jobs may share."""
+"""Selection of one ingest job's dead letters from a table for dead letters, which several jobs may share."""
 
 from __future__ import annotations
 
@@ -26,12 +26,19 @@ _NOT_CERTAIN = (
 )
 
 LastFinished = Callable[[TableTarget, str], int]
-"""Function that returns the last finished batch of a query (by its id) in a table, or -1 if there is none."""
+"""Function that takes a table and a query id, and returns the id of the query's last batch that is in the table.
+
+It returns -1 if the table has no batch of the query.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Filter for the dead letters to redrive: topics, and record times in ms since the epoch, `to_ms` excluded."""
+    """Filter that selects the dead letters to redrive, by topic and by the record's timestamp.
+
+    `topics` are topic names; None: all topics. `from_ms` (included) and `to_ms` (excluded) are in milliseconds since
+    the epoch; None: no limit.
+    """
 
     topics: Sequence[str] | None = None
     from_ms: int | None = None
@@ -49,7 +56,11 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Dead letters of one topic and one query, with the query's last batch that is finished in their table."""
+    """Dead letters that have the same values in the columns `topic`, `target` and `query`.
+
+    `finished` is the id of the query's last batch that is in the table that the records were meant for. If the dead
+    letters name no query, it is `NEWEST`.
+    """
 
     topic: str
     target: str | None
@@ -59,21 +70,31 @@ class _Group:
 
 @dataclass(frozen=True)
 class UnmarkedDeadLetters:
-    """The job's dead letters without a redrive's mark; those counted in `left` and `pending` are not redriven."""
+    """Dead letters of one job that no redrive has marked: their column `redrive` is null.
+
+    `groups` has the job's dead letters by topic, target and query. `dead_letters` may contain dead letters of other
+    jobs too. Dead letters that are counted in `left` or `pending` are not redriven.
+    """
 
     dead_letters: DataFrame
     groups: tuple[_Group, ...]
     left: Mapping[tuple[str, str], int]
-    """Number of dead letters whose table is not certain, by topic and reason."""
+    """Number of dead letters that belong to no group, by topic and reason (a text).
+
+    Either their topic has no table, or it is not certain which job they belong to.
+    """
     pending: Mapping[str, int]
-    """Number of dead letters whose batch is not finished, by topic."""
+    """Number of dead letters, by topic, whose batch is not yet in the table that the records were meant for."""
 
     @property
     def topics(self) -> list[str]:
         return sorted({group.topic for group in self.groups})
 
     def of(self, topics: Collection[str]) -> DataFrame:
-        """Return the job's dead letters of these topics whose batches are finished."""
+        """Return the job's dead letters of `topics`, without the dead letters that are counted in `pending`.
+
+        The result has the additional column `finished`, the value of the dead letter's group.
+        """
         return _of_groups(self.dead_letters, [group for group in self.groups if group.topic in topics]).where(
             ~_is_pending()
         )
@@ -81,14 +102,19 @@ class UnmarkedDeadLetters:
 
 @dataclass(frozen=True)
 class JobDeadLetters:
-    """A redrive job's topics and tables, by which it finds its own dead letters in a table."""
+    """Topics and tables of an ingest job, by which it recognizes its dead letters in a table for dead letters.
+
+    `subscription` has the topics that the job reads, and `routing` has the table of each topic.
+    """
 
     subscription: Subscription
     routing: Routing
     last_finished: LastFinished
 
     def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
-        """Return the number and the topic of each of the job's unfinished redrives, from the marks of dead letters.
+        """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.
+
+        Each pair belongs to a redrive that has not finished. `dead_letters` come from `DeadLetterMarks.dead_letters`.
 
         Raises:
             TableError: the dead letters cannot be read.
@@ -104,7 +130,9 @@ class JobDeadLetters:
         return isinstance(target, TableTarget) and is_number_of(number, target.key)
 
     def unmarked(self, dead_letters: DataFrame, chosen: DeadLetterFilter) -> UnmarkedDeadLetters:
-        """Return the job's chosen dead letters that have no redrive's mark.
+        """Return the job's dead letters that pass the filter `chosen` and whose column `redrive` is null.
+
+        `dead_letters` come from `DeadLetterMarks.dead_letters`.
 
         Raises:
             TableError: the dead letters or one of their tables cannot be read.
@@ -131,9 +159,11 @@ class JobDeadLetters:
         return UnmarkedDeadLetters(dead_letters, tuple(groups), left, _pending(dead_letters, groups) if pends else {})
 
     def _own_target(self, topic: str, named: str | None, chosen: DeadLetterFilter) -> TableTarget | str | None:
-        """Return the table for a topic's dead letters that name the table `named` (None: they name no table).
+        """Return the job's table for a topic's dead letters whose column `target` has the value `named` (None: null).
 
-        None: the dead letters are not the job's. Text: the reason why it is not certain to which job they belong.
+        Returns:
+            None if the dead letters belong to another job. A text with the reason if it is not certain to which job
+                they belong, or if `named` is None and the topic has no table.
         """
         if not self.subscription.names(topic):
             return None
@@ -146,14 +176,17 @@ class JobDeadLetters:
         return _NOT_CERTAIN
 
     def _target(self, topic: str) -> TableTarget | str:
-        """Return the table to which the topic's rows go, or the reason why it has none, as a text."""
+        """Return the table to which the topic's rows go; if the topic has no table, return the text of the error."""
         try:
             return self.routing.target(topic)
         except TableError as error:
             return str(error)
 
     def _read(self, dead_letters: DataFrame) -> DataFrame:
-        """Return the dead letters of partitions that the job reads; all of them if the job names no partitions."""
+        """Return the dead letters of the partitions that the job reads.
+
+        These are all dead letters, unless the job names its partitions (`assign`).
+        """
         numbers: dict[str, list[int]] = {}
         for partition in self.subscription.assigned:
             numbers.setdefault(partition.topic, []).append(partition.partition)
@@ -166,7 +199,10 @@ class JobDeadLetters:
 
 
 def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
-    """Return the dead letters of these groups; their column `finished` has the query's last finished batch."""
+    """Return the dead letters that belong to one of `groups`.
+
+    The result has the additional column `finished`, the value of the dead letter's group.
+    """
     rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
     own = sql.broadcast(dead_letters.sparkSession.createDataFrame(rows, _OWN))
     same = sql.col("topic") == sql.col("own_topic")

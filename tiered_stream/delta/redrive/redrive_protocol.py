@@ -1,12 +1,13 @@
 """Protocol by which a redrive finishes marked dead letters while other redrives run or have crashed.
 
-1. A redrive marks dead letters with a number that is never used again, all in one commit. Until the number has an
-   outcome, no dead letter is added to it or removed from it.
+1. A redrive marks dead letters with a number (column `redrive`) that is never used again, all in one commit. Until the
+   number has an outcome, no dead letter gets or loses this number.
 2. The outcome of a number is the version of its application transaction in the table that gets the rows. Delta accepts
-   only one such commit. It either appends the rows, or gives the number up and has no rows.
-3. The outcome decides about the dead letters: they are deleted, or their mark is cleared.
+   only one commit with this transaction. The commit either appends the rows, or has no rows and gives the number up.
+3. The outcome decides about the dead letters: they are deleted, or their column `redrive` becomes null again.
 
-Every redrive first finishes the numbers of other redrives. Step 2 may be tried twice, and step 3 may be done twice.
+Every redrive first finishes the numbers that other redrives have left unfinished. So two redrives may try step 2 for
+the same number, and both may do step 3.
 """
 
 from __future__ import annotations
@@ -17,31 +18,31 @@ from typing import Protocol
 from tiered_stream.errors import TableError
 
 ATTEMPTS = 10
-"""Maximum number of attempts to commit a change that conflicts with other commits; each reads the newest version."""
+"""Maximum number of attempts at a change that conflicts with other commits; each attempt reads the newest version."""
 
 
 class Outcome(IntEnum):
-    """Outcome of marked dead letters. The values are versions of the number's application transaction."""
+    """Outcome of the dead letters that are marked with one number: the version of its application transaction."""
 
     APPENDED = 1
     """The rows are in the table, so the dead letters are deleted next."""
     GIVEN_UP = 2
-    """The rows are not in the table, and never will be under this number, so the mark is cleared next."""
+    """The rows are not in the table, and never will be under this number. The column `redrive` becomes null next."""
 
 
 class MarkedDeadLetters(Protocol):
-    """Dead letters of one topic that are marked with one number, and the table that gets their rows."""
+    """Dead letters of one topic with one number in their column `redrive`, and the table that gets their rows."""
 
     def outcome(self) -> Outcome | None:
-        """Return the number's outcome, as the table that gets the rows has it now; None: no outcome yet."""
+        """Return the number's outcome from the newest version of the table that gets the rows; None: no outcome yet."""
         ...
 
     def decode(self) -> bool:
-        """Return whether all of the dead letters decode with today's settings."""
+        """Return whether all of the dead letters decode with the settings of this redrive."""
         ...
 
     def append(self) -> int:
-        """Commit the outcome `APPENDED` with the rows, unless there is an outcome already.
+        """Append the rows to their table in a commit with the outcome `APPENDED`, unless the number has an outcome.
 
         Returns:
             Number of rows appended; 0 if another commit came first.
@@ -49,20 +50,26 @@ class MarkedDeadLetters(Protocol):
         ...
 
     def give_up(self) -> None:
-        """Commit the outcome `GIVEN_UP`, unless there is an outcome already or another commit comes first."""
+        """Commit the outcome `GIVEN_UP`, unless the number has an outcome or another commit comes first."""
         ...
 
     def delete(self) -> None:
-        """Delete the dead letters."""
+        """Delete the dead letters from the table for dead letters."""
         ...
 
     def clear(self) -> None:
-        """Clear the mark of the dead letters."""
+        """Set the column `redrive` of the dead letters to null."""
         ...
 
 
 def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
-    """Finish marked dead letters: append their rows and delete them, or clear their mark; return the rows appended.
+    """Append the rows of marked dead letters and delete the dead letters, unless they do not all decode.
+
+    If they do not all decode, or another redrive has given them up, set their column `redrive` to null instead. `table`
+    is the name of the table that gets the rows, for the error.
+
+    Returns:
+        Number of rows that this call appended.
 
     Raises:
         TableError: other commits came first at each attempt.

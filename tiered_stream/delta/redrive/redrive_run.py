@@ -50,21 +50,27 @@ log = logging.getLogger(__name__)
 __all__ = ["DeadLetterFilter", "RedriveReport", "redrive"]
 
 _ROUNDS = 3
-"""Times that dead letters are marked. More than one is needed only if another redrive gave up this one's mark."""
+"""Maximum number of times that one redrive marks dead letters (column `redrive`).
+
+A second time is needed only if another redrive gave up a number of this redrive.
+"""
 _TRIED = f"{IDENTITY_COLUMNS}, reason STRING"
 
 
 @dataclass(frozen=True)
 class RedriveReport:
-    """Result of a redrive, or in a dry run the result that a redrive would have."""
+    """Result of a redrive; after a dry run, the result that the redrive would have."""
 
     dry_run: bool
     appended: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows appended, by table."""
+    """Number of rows appended, by table name."""
     left: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Number of chosen dead letters that still do not decode, by topic and today's reason."""
+    """Number of chosen dead letters that are not redriven, by topic and reason.
+
+    The reason says why they do not decode with the settings of this redrive, or why they have no certain table.
+    """
     pending: Mapping[str, int] = field(default_factory=dict)
-    """Number of chosen dead letters whose batch is not finished, by topic."""
+    """Number of chosen dead letters, by topic, whose batch is not yet in the table that the records were meant for."""
 
     def to_json(self) -> str:
         left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
@@ -75,9 +81,13 @@ class RedriveReport:
 def redrive(
     spark: SparkSession, settings: Mapping[str, str], table: str, chosen: DeadLetterFilter, *, dry_run: bool = False
 ) -> RedriveReport:
-    """Decode dead letters again with today's settings, and move those that decode into their tables.
+    """Decode dead letters again with `settings`, and move the dead letters that decode into their tables as rows.
 
-    `settings` are the settings of the ingest job, and `table` is its `ingest.table`.
+    Args:
+        settings: current settings of the ingest job. `ingest.deadLetterTable` names the table for dead letters.
+        table: the job's `ingest.table`.
+        chosen: filter that selects the dead letters.
+        dry_run: if true, no table is changed, and the report says what a redrive would do.
 
     Raises:
         ConfigurationError: a setting is wrong, or a table does not fit.
@@ -125,7 +135,7 @@ class _Attempt:
     row_formats: Mapping[str, RowFormat]
     left: Mapping[tuple[str, str], int]
     ready: Mapping[str, int]
-    """Number of rows that the dead letters would give, by table."""
+    """Number of dead letters that decode, by the name of their table."""
 
 
 class _Redrive:
@@ -150,7 +160,14 @@ class _Redrive:
         """Errors that keep topics from being redriven, by topic."""
 
     def run(self, chosen: DeadLetterFilter) -> RedriveReport:
-        """Redrive the chosen dead letters that decode; keep errors of single topics for `raise_first`."""
+        """Redrive the dead letters that pass the filter `chosen` and decode; in a dry run, only count them.
+
+        Errors of single topics are kept for `raise_first`.
+
+        Raises:
+            TableError: the table for dead letters cannot be read or changed, or other redrives gave up all numbers of
+                this one.
+        """
         if self._dry_run:
             tried = self.attempt(chosen)
             return RedriveReport(True, tried.ready, tried.left, tried.unmarked.pending)
@@ -167,14 +184,20 @@ class _Redrive:
         )
 
     def raise_first(self) -> None:
-        """Raise the error of the first topic that has one."""
+        """Log the kept errors of all topics, and raise the first one; without errors, do nothing."""
         for topic, error in self._failed.items():
             log.error("dead letters of topic %s: %s", topic, error)
         for error in self._failed.values():
             raise error
 
     def finish(self) -> Counter[str]:
-        """Finish all marked dead letters of the job, also of other redrives; return the rows appended, by table."""
+        """Finish all dead letters of the job whose column `redrive` is set, whichever redrive has set it.
+
+        Errors of single topics are kept for `raise_first`.
+
+        Returns:
+            Number of rows appended, by table name.
+        """
         appended: Counter[str] = Counter()
         for number, topic in self._job.marked(self.marks.dead_letters()):
             name = self.routing.target(topic).name
@@ -185,7 +208,11 @@ class _Redrive:
         return appended
 
     def attempt(self, chosen: DeadLetterFilter) -> _Attempt:
-        """Decode the chosen dead letters without changing any; return what would be left and what would become rows."""
+        """Decode the unmarked dead letters that pass the filter `chosen`; the table for dead letters does not change.
+
+        The result counts the dead letters that decode (`ready`), and the other ones with their reasons (`left`). Errors
+        of single topics are kept for `raise_first`.
+        """
         unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
         row_formats: dict[str, RowFormat] = {}
         for topic in unmarked.topics:
@@ -204,7 +231,11 @@ class _Redrive:
         return _Attempt(unmarked, row_formats, dict(sorted(left.items())), ready)
 
     def mark(self, tried: _Attempt, chosen: DeadLetterFilter) -> None:
-        """Mark the dead letters that decode, with a separate number for each table."""
+        """Set the column `redrive` of the dead letters that pass the filter `chosen` and decode.
+
+        All dead letters whose rows go to one table get the same new number. `tried` is from `attempt`: its row formats
+        name the topics.
+        """
 
         def ready() -> DataFrame:
             keys = {self.routing.target(topic).key for topic in tried.row_formats}
@@ -220,7 +251,10 @@ class _Redrive:
         self.marks.mark(ready)
 
     def row_format(self, topic: str) -> RowFormat:
-        """Return the format of the topic's rows, fitted to the table; create a missing table, except in a dry run."""
+        """Return the format of the topic's rows, with the types and rules of the table; create a missing table.
+
+        In a dry run, a missing table is not created.
+        """
         if topic not in self._rows:
             target = self.routing.target(topic)
             assert target.rows
@@ -250,7 +284,10 @@ class _Redrive:
 
 
 class _Marked:
-    """Dead letters of one topic with the mark `number` (implements `redrive_protocol.MarkedDeadLetters`)."""
+    """Dead letters of one topic whose column `redrive` is `number`.
+
+    Its methods are described in `redrive_protocol.MarkedDeadLetters`.
+    """
 
     def __init__(self, run: _Redrive, number: int, topic: str) -> None:
         self._run = run
@@ -287,12 +324,15 @@ class _Marked:
 
 
 def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
-    """Return the `identity_columns` of dead letters and today's reason why they do not decode; null if they decode."""
+    """Return the `identity_columns` of each dead letter, and the `reason` why it does not decode now; null: it decodes.
+
+    `row_formats` are by topic.
+    """
     return dead_letters.withColumns(identity_columns()).mapInArrow(_to_reasons(row_formats), _TRIED)
 
 
 def _distinct(dead_letters: DataFrame) -> DataFrame:
-    """Return the dead letters with each record once, because two queries may have written the same record."""
+    """Return the dead letters with each record only once, because two queries may have written the same record."""
     return dead_letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
 
 
@@ -329,6 +369,6 @@ def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Bat
 
 
 def _without_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch without metadata and nullability of its fields, because Spark expects plain fields."""
+    """Return the batch with fields that are nullable and have no metadata, because Spark expects such fields."""
     schema = pa.schema([(column.name, column.type) for column in batch.schema])
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

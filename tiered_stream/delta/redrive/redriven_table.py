@@ -1,7 +1,7 @@
 """Table to which a redrive appends the rows of dead letters.
 
-Each number with which a redrive marks dead letters has its own application transaction in the table. The version of
-that transaction is the number's outcome (`redrive_protocol.py`).
+Each number with which a redrive marks dead letters (column `redrive`) has a separate application transaction in the
+table. The version of that transaction is the number's outcome (`redrive_protocol.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from tiered_stream.delta.redrive.redrive_protocol import Outcome
 log = logging.getLogger(__name__)
 
 NEWEST = (1 << 63) - 1
-"""Batch id that no batch exceeds."""
+"""Batch id that no batch exceeds: it stands for "all batches are in the table"."""
 
 
 class RedrivenTable:
-    """Table that gets rows of dead letters; `letters_id` is Delta's id of the table that has the dead letters."""
+    """Table to which redrives append the rows of dead letters, called `name` in the catalog or by its path.
+
+    `letters_id` is Delta's id of the table for dead letters.
+    """
 
     def __init__(self, spark: SparkSession, name: str, letters_id: str) -> None:
         self._spark = spark
@@ -33,9 +36,11 @@ class RedrivenTable:
         self._letters_id = letters_id
 
     def last_finished(self, query: str) -> int:
-        """Return the query's last batch that is finished in the table; -1: none.
+        """Return the id of the last batch of the query (`query` is its id) that is in the table.
 
-        If the table drops old application transactions and has none of the query, all batches count as finished.
+        Returns:
+            -1 if the table does not exist, or keeps all application transactions and has none of the query. `NEWEST` if
+                the table drops old application transactions and has none of the query: all batches count as finished.
 
         Raises:
             TableError: the table cannot be read.
@@ -47,7 +52,9 @@ class RedrivenTable:
         return last if last is not None else NEWEST if drops_transactions(begun) else -1
 
     def outcome(self, number: int, topic: str) -> Outcome | None:
-        """Return the outcome of the topic's dead letters with the mark `number`; None: no outcome yet.
+        """Return the outcome of the topic's dead letters whose column `redrive` is `number`; None: no outcome yet.
+
+        If an earlier version of this package has marked them, there always is an outcome.
 
         Raises:
             TableError: the table cannot be read.
@@ -61,10 +68,12 @@ class RedrivenTable:
         return None if last is None else Outcome(last)
 
     def append(self, rows: DataFrame, number: int, topic: str) -> bool:
-        """Append the rows of dead letters with the mark `number`, unless it has an outcome.
+        """Append the rows of the topic's dead letters whose column `redrive` is `number`, with the outcome `APPENDED`.
+
+        If the number already has an outcome, Delta skips the rows.
 
         Returns:
-            False if another commit came first, else True.
+            False if another commit came first, so that nothing was appended. Else true.
 
         Raises:
             TableError: the table refuses the rows, or cannot be reached.
@@ -84,7 +93,9 @@ class RedrivenTable:
         return True
 
     def give_up(self, number: int, topic: str) -> None:
-        """Commit that the mark `number` is given up, unless it has an outcome or another commit comes first.
+        """Commit the outcome `GIVEN_UP` of the topic's dead letters whose column `redrive` is `number`.
+
+        Do nothing if they have an outcome, or if another commit comes first.
 
         Raises:
             TableError: the table cannot be reached, or refuses the commit.

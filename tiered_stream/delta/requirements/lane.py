@@ -31,7 +31,7 @@ from tiered_stream.spark.source import spark_schema
 
 
 class Lane(Enum):
-    """Lanes into a table. `DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
+    """Lane into a table. `DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
 
     DIRECT = "direct"
     SPARK = "spark"
@@ -43,7 +43,11 @@ _FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAUL
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """A table's metadata and protocol from its log; `fields` are in Spark's JSON: name, type, nullable, metadata."""
+    """Description of a table: its metadata and its protocol, as its log has them.
+
+    `fields` are the columns in Spark's JSON, each with name, type, nullable and metadata. `configuration` has the table
+    properties.
+    """
 
     fields: tuple[Mapping[str, Any], ...]
     partition_columns: tuple[str, ...] = ()
@@ -54,16 +58,22 @@ class TableDescription:
 
 
 def table_schema(include_headers: bool, day_column: str | None) -> StructType:
-    """Return the columns for plain Kafka records, and the day column if there is one; both lanes write the same."""
+    """Return the columns of a table for plain Kafka records, followed by `day_column` unless it is None.
+
+    Both lanes write these columns; `headers` is one of them if `include_headers` is true.
+    """
     return with_day(spark_schema(include_headers), day_column)
 
 
 def check_fit(table: str, description: TableDescription, written: StructType, day_column: str | None) -> None:
-    """Check that the table `table` accepts rows with the columns `written`, in either lane.
+    """Check that the table `description` accepts rows with the columns `written`, in either lane.
+
+    `table` is the table's name, for the error.
 
     Raises:
-        ConfigurationError: a column does not fit, or the table has another partitioning than the day column; the error
-            says what to do.
+        ConfigurationError: a written column is missing in the table or has another type there; `day_column` is set and
+            the table is not partitioned by it alone; or a column that is not written needs a value. The error says what
+            to do.
     """
     columns = {column["name"].lower(): column for column in description.fields}
     widens = bool(description.writer_features & type_widening.FEATURES)
@@ -92,7 +102,10 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
 
 
 def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: bool) -> None:
-    """Raise ConfigurationError if a column that neither records nor Delta fill is NOT NULL or a partition column."""
+    """Raise ConfigurationError if `column`, which is in the table but is not written, needs a value in each row.
+
+    It needs a value if Delta does not fill it, and it is a partition column or NOT NULL, or has a NOT NULL field.
+    """
     name = column["name"]
     if _is_filled(column):
         return
@@ -112,7 +125,7 @@ def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: boo
 def table_rules(description: TableDescription) -> TableRules:
     """Return the table's rules for rows: NOT NULL, CHECK constraints, and lengths of VARCHAR and CHAR.
 
-    Lengths that cannot be read are left out; `why_not_direct` reports their column.
+    If the lengths in a column cannot be read, they are left out here, and `why_not_direct` names the column.
     """
     not_null = (column["name"] for column in description.fields if not column["nullable"])
     checks = (
@@ -138,7 +151,10 @@ def _readable_limits(column: Mapping[str, Any]) -> Sequence[TextLimit]:
 
 
 def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
-    """Yield paths below `path` that may not be null in values of the type (Spark's JSON), such as list elements."""
+    """Yield the path of each struct field, element and map value inside the type `kind` that is NOT NULL, at any depth.
+
+    `kind` is in Spark's JSON. Each path begins with `path`, the path of the type.
+    """
     for inner in inner_fields(kind):
         if not inner["nullable"]:
             yield (*path, inner["name"])
@@ -148,10 +164,12 @@ def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
 def why_not_direct(
     description: TableDescription, day_column: str | None, written: StructType, checked_rules: TableRules | None = None
 ) -> str | None:
-    """Return why the direct lane cannot write the table, in one line, or None if it can.
+    """Return a line that says why the direct lane cannot write the table; None: it can.
 
-    `checked_rules` has the rules by which the rows were checked; None: the rows will be checked by the table's own
-    rules.
+    Args:
+        day_column: the day column, which is among the columns `written`; None: there is none.
+        checked_rules: rules by which tasks have checked the rows already; if the table has other rules now, the direct
+            lane cannot write it. None: the rows are not checked yet.
     """
     if unmet := unmet_requirements(description):
         return unmet
@@ -168,7 +186,10 @@ def why_not_direct(
 
 
 def unmet_requirements(description: TableDescription) -> str | None:
-    """Return in one line a requirement of the table that the direct lane does not meet; None if it meets all."""
+    """Return a line that names a requirement of the table that the direct lane does not meet; None: it meets all.
+
+    A requirement counts as met if delta-spark meets it when it commits (`Handling.BY_SPARK`).
+    """
     unmet = [
         requirement
         for requirement in requirements_of_table(
@@ -191,7 +212,8 @@ def unmet_requirements(description: TableDescription) -> str | None:
 def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
     """Return a text that names a field whose name differs between table and rows only by case, or None.
 
-    Such names are the same field for Delta, but not for Parquet. `above` is the path of the type, ending in a dot.
+    `table_type` and `written` are two types in Spark's JSON. `above` is their path, followed by a dot, or ''. Names
+    that differ by case are the same field for Delta, but not for Parquet.
     """
     for known, own in common_fields(table_type, written):
         if known["name"] != own["name"]:
@@ -218,9 +240,9 @@ def _changed_rule(rules: TableRules, checked_rules: TableRules) -> str:
 
 
 def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
-    """Return a text that names a rule that tasks cannot check, or None if they can check all rules.
+    """Return a text that names one of `rules` that tasks cannot check, or None if they can check all rules.
 
-    A rule about the day column is one, because tasks add the day after they check rows.
+    Tasks cannot check a rule about the day column, because they add the day after they check the rows.
     """
     schema = arrow_schema(StructType([column for column in written if column.name != day_column]))
     for name, text in rules.checks:
@@ -239,7 +261,10 @@ def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | 
 
 
 def columns_left_null(description: TableDescription, written: StructType) -> tuple[str, ...]:
-    """Return the table's columns that are neither written nor filled by Delta, so that they get NULL in both lanes."""
+    """Return the names of the table's columns that are NULL in all written rows, in both lanes.
+
+    These columns are not in `written`, and Delta does not fill them.
+    """
     names = {name.lower() for name in written.names}
     missing = (column for column in description.fields if column["name"].lower() not in names)
     return tuple(column["name"] for column in missing if not _is_filled(column))
@@ -251,7 +276,10 @@ def _is_filled(column: Mapping[str, Any]) -> bool:
 
 
 def _may_be_null(field: Mapping[str, Any]) -> bool:
-    """Return whether rows may lack a value for the field; as in Delta, a struct with a NOT NULL field needs a value."""
+    """Return whether rows may lack a value for the column or nested field `field` (Spark's JSON).
+
+    As in Delta, a struct with a NOT NULL field, at any depth of structs, needs a value.
+    """
     kind = field["type"]
     fields = kind.get("fields", ()) if isinstance(kind, dict) else ()
     return bool(field["nullable"]) and all(map(_may_be_null, fields))
@@ -265,8 +293,8 @@ def _partitioned(description: TableDescription) -> str:
 def _accepts(table_type: Any, written: Any, *, widens: bool) -> bool:
     """Return whether a column of type `table_type` accepts values of type `written`, both in Spark's JSON.
 
-    Nested fields that are not written become null. `widens` is true if readers of the table accept files with narrower
-    types than the table's.
+    A struct in `written` may lack fields of the table that may be null. `widens` is true if readers of the table accept
+    files with narrower types than the table's; `written` may then be narrower.
     """
     if (
         not isinstance(table_type, dict)

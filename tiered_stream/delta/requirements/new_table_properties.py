@@ -30,14 +30,18 @@ CREATED_ALIKE = frozenset(
 CREATED_WELL = CREATED_ALIKE | {"delta.enableChangeDataFeed"}
 """Properties with which deltalake 1.6 creates a table that readers and writers treat like delta-spark's.
 
-`delta.enableChangeDataFeed` gives the table another protocol than delta-spark would, with the same effect. deltalake
-refuses most other properties. It would add one feature too many for `delta.enableDeletionVectors`, and too few for
-`delta.columnMapping.mode`.
+With `delta.enableChangeDataFeed`, deltalake gives the table another protocol than delta-spark does, with the same
+effect. deltalake refuses most other properties. For `delta.enableDeletionVectors` it would add a feature too many, and
+for `delta.columnMapping.mode` it would add too few.
 """
 
 
 def session_defaults(spark: SparkSession, own_properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the session's default properties for a new table, without the properties in `own_properties`."""
+    """Return the table properties that the session sets by default for a new table, by name (`delta.*`).
+
+    The session's settings are `spark.databricks.delta.properties.defaults.*`. Defaults that `own_properties` override
+    are left out (see `merged_defaults`).
+    """
     conf: Any = spark._jsparkSession.sessionState().conf()
     names = str(conf.getAllConfs().keySet().mkString("\n")).split("\n")  # one call into the JVM for all names
     defaults = {name: str(conf.getConfString(name)) for name in names if name.startswith(DEFAULTS_PREFIX)}
@@ -49,8 +53,9 @@ def session_defaults(spark: SparkSession, own_properties: Mapping[str, str]) -> 
 def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties in `defaults` that apply to a new table whose own properties are `own_properties`.
 
-    Both arguments are by property name; a default whose name is in `own_properties` in any case does not apply. Nor do
-    protocol versions and features if `delta.ignoreProtocolDefaults` is true.
+    Both arguments are values by property name. A default does not apply if `own_properties` has its name; upper and
+    lower case are the same. If `delta.ignoreProtocolDefaults` is true, defaults for protocol versions and features do
+    not apply either.
     """
     own = {name.lower(): value for name, value in own_properties.items()}
     ignored = own.get(_IGNORE_PROTOCOL.lower(), defaults.get(_IGNORE_PROTOCOL, "false")).lower() == "true"
@@ -62,19 +67,22 @@ def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, st
 
 
 def new_table_properties(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return all properties of a new table: the properties in `settings`, and the session's defaults."""
+    """Return all properties of a new table, by name.
+
+    They are the properties in `settings` (`ingest.tableProperty.*`), and the session's defaults for all other names.
+    """
     own_properties = table_properties(settings)
     return session_defaults(spark, own_properties) | own_properties
 
 
 def is_created_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has_delta: bool) -> bool:
-    """Return whether delta-spark must create the table, whichever library commits to it.
+    """Return whether delta-spark creates the table, even if deltalake is to commit to it.
 
-    delta-spark must create it if the session has default properties, or if a property in `settings` is not in
-    `CREATED_ALIKE`. `has_delta` says whether the session has delta-spark.
+    Without delta-spark in the session (`has_delta`), it is false. With delta-spark, it is true in two cases: the
+    session has default properties, or `settings` has a property that is not in `CREATED_ALIKE`.
 
     Raises:
-        ConfigurationError: a property needs delta-spark to create the table, and the session has no delta-spark.
+        ConfigurationError: the session has no delta-spark, and a property is not in `CREATED_WELL`.
     """
     own_properties = table_properties(settings)
     defaults = session_defaults(spark, own_properties)
@@ -85,7 +93,10 @@ def is_created_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has
 
 
 def check_created_by_deltalake(defaults: Mapping[str, str], own_properties: Iterable[str]) -> None:
-    """Raise ConfigurationError if a default or a given property is one that deltalake cannot set on a new table."""
+    """Raise ConfigurationError if a name in `defaults` or in `own_properties` is not in `CREATED_WELL`.
+
+    deltalake cannot create a table with such a property.
+    """
     settings = {name: DEFAULTS_PREFIX + name.removeprefix(_DELTA) for name in defaults}
     settings |= {name: PROPERTY_PREFIX + name for name in own_properties}
     for name, setting in settings.items():

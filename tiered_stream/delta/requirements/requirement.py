@@ -1,4 +1,4 @@
-"""Entries of the list of requirements that a table, its columns or the session can set for a writer."""
+"""Entry types of the list of requirements that a table, its columns or the session can set for a writer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Places in a table or a session where a requirement for writers can be set."""
+    """Kind of a requirement for writers: the part of a table or of a session that sets it."""
 
     FEATURE = "table feature"
     PROPERTY = "table property"
@@ -18,7 +18,7 @@ class Kind(Enum):
 
 
 class Handling(Enum):
-    """Ways in which the direct lane handles a requirement."""
+    """Way in which the direct lane handles a requirement."""
 
     HONOURED = "honours it"
     NOTHING = "nothing: it asks nothing of a writer that appends"
@@ -28,7 +28,7 @@ class Handling(Enum):
 
 
 OFF = frozenset({"", "false"})
-"""Values of a property, in lower case, that turn its requirement off."""
+"""Values of a property or setting, in lower case, that turn its requirement off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,18 @@ class Requirement:
     note: str = ""
     """Text for the docs: details of what the direct lane does, or why."""
     label: str = ""
-    """Words for the requirement in `ImposedRequirement.reason`, such as "an invariant"; empty: the name is used."""
+    """Words for the requirement in `ImposedRequirement.reason`, such as "an invariant"; if empty, its name is used."""
     off: frozenset[str] = OFF
     """Values, in lower case, that turn the requirement off."""
     since: str = "0.1.0"
     """Version of tiered_stream that added the entry."""
 
     def covers(self, kind: Kind, name: str) -> bool:
-        """Return whether the entry covers this kind and name; names of features and properties ignore case (Delta)."""
+        """Return whether the entry covers a requirement of this kind and name.
+
+        An entry that ends in `*` covers all names with its prefix. Names of features and properties ignore case, as in
+        Delta.
+        """
         own = self.name
         if self.kind is not kind:
             return False
@@ -60,15 +64,16 @@ class Requirement:
 def entries(
     kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF
 ) -> list[Requirement]:
-    """Return one entry of the list for each name, all with the same kind, handling, note and `off`."""
+    """Return one entry for each of `names`, all with the same kind, handling, note and `off`."""
     return [Requirement(kind, name, handling, note, off=off) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
 class ImposedRequirement:
-    """Requirement that a table or the session sets, with its full `name` there; `column` is the column that has it.
+    """Requirement that a table, one of its columns or the session sets, and the list's `entry` that covers it.
 
-    `column` is empty for a requirement of the whole table or of the session.
+    `name` is the full name in the table or session. `column` is the path of the column that sets the requirement; it is
+    empty if the table or the session sets it.
     """
 
     entry: Requirement
@@ -77,7 +82,7 @@ class ImposedRequirement:
 
     @property
     def reason(self) -> str:
-        """Text that says what the table, its column or the session has, such as `the session has X`."""
+        """Clause that says what the table, the column or the session has, such as `the session has X`."""
         label = self.entry.label or self.name
         if self.entry.kind is Kind.TYPE and not self.entry.label:
             return f"the column {self.column} is {label}"

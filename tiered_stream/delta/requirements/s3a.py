@@ -59,7 +59,7 @@ _MACHINE = {
     f"{_V2}ContainerCredentialsProvider", f"{_V1}WebIdentityTokenCredentialsProvider",
     f"{_V2}WebIdentityTokenFileCredentialsProvider",
 }  # fmt: skip
-"""Providers that use the role of the machine or its container; AWS's default chain tries these last."""
+"""Providers that use the role of the machine or its container, which AWS's default chain tries last."""
 _CHAIN = {
     f"{_V1}DefaultAWSCredentialsProviderChain", f"{_V2}DefaultCredentialsProvider",
     f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
@@ -67,7 +67,7 @@ _CHAIN = {
 
 
 class NotForTasksError(Exception):
-    """Error for a session setting that tasks cannot follow; the message names the setting and what to do."""
+    """Error for an S3A setting of the session that tasks do not follow; the message names the setting."""
 
 
 class NoCredentialsError(ConfigurationError):
@@ -76,7 +76,10 @@ class NoCredentialsError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Credentials for S3: static keys, or unsigned requests (`anonymous`), or AWS's default chain if nothing is set."""
+    """Credentials for S3: static keys, or unsigned requests if `anonymous` is true.
+
+    If nothing is set, AWS's default chain finds credentials.
+    """
 
     access_key_id: str | None = None
     secret_access_key: str | None = None
@@ -99,13 +102,16 @@ class S3aSettings:
     """Names of all `fs.s3a.*` settings in the session, without `fs.s3a.`, including settings of other buckets."""
 
     def text(self, name: str) -> str | None:
-        """Return the bucket's own setting, else the setting for all buckets; None if neither is set."""
+        """Return the value of the S3A setting `name` (without `fs.s3a.`); None: it is not set.
+
+        The setting of this bucket (`fs.s3a.bucket.NAME.*`) takes precedence over the setting for all buckets.
+        """
         return next((value.strip() for key in self._keys(name) if (value := self.get(key)) is not None), None)
 
     def secret(self, name: str) -> str | None:
-        """Return a setting that may be in a credential file: the bucket's own, else the setting for all buckets.
+        """Return the value of an S3A setting that may be in a credential file; `name` is without `fs.s3a.`.
 
-        None: neither is set, or the value is empty.
+        The setting of this bucket takes precedence over the setting for all buckets. None: both are unset or empty.
         """
         return next((value.strip() for key in self._keys(name) if (value := self.password(key))), None) or None
 
@@ -113,7 +119,7 @@ class S3aSettings:
         return f"{_BUCKET_PREFIX}{self.bucket}.{name}", _PREFIX + name
 
     def endpoint_url(self) -> str | None:
-        """Return the URL of the bucket's endpoint; None: AWS's own endpoint."""
+        """Return the URL of the bucket's endpoint; None: no endpoint is set, or it is a public one of AWS."""
         text = self.text("endpoint") or ""
         if not text or text.endswith(_CENTRAL_ENDPOINT) or self._region_in_host(_REGIONAL_HOST):
             return None
@@ -121,7 +127,11 @@ class S3aSettings:
         return (text if "://" in text else f"{scheme}://{text}").rstrip("/")
 
     def region(self) -> str | None:
-        """Return the region from the settings or from the endpoint's host; None: the region that the bucket is in."""
+        """Return the region from the setting `endpoint.region`, or else from the endpoint's host.
+
+        For an endpoint whose host has no region, the result is `us-east-2`. None: nothing names a region, or the
+        setting is empty or `sdk`.
+        """
         region = self.text("endpoint.region")
         if region is not None:
             return None if region in ("", "sdk") else region
@@ -176,7 +186,10 @@ class S3aSettings:
         return known
 
     def check_supported(self) -> None:
-        """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do."""
+        """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do.
+
+        An unknown setting is such a setting if its name suggests it (`may_concern_writers`).
+        """
         for name in names_of_bucket(self.bucket, self.names):
             requirement = find_requirement(Kind.SESSION, S3A_PREFIX + name)
             if requirement is None and not may_concern_writers(name):
@@ -192,7 +205,7 @@ class S3aSettings:
                 raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
 
     def credentials(self) -> Credentials:
-        """Return the credentials of the first configured provider that has some.
+        """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
 
         Raises:
             NotForTasksError: tasks cannot use that provider, or would get other credentials from it than Spark.
@@ -272,14 +285,18 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
 
 
 def _names(listed: str) -> tuple[str, ...]:
-    """Parse the text of a Java set of names (`[a, b]`), which saves one call to the JVM for each name."""
+    """Split the text of a Java set of names (`[a, b]`) into the names, to save a call to the JVM for each name."""
     return tuple(filter(None, listed.strip("[]").split(", ")))
 
 
 def find_storage(
     settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
 ) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access the table's bucket, and the reason if Spark accesses it in another way.
+    """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
+
+    `settings` are the job's settings. Endpoint, region and credentials in them (`ingest.storage.*`) take precedence
+    over `session`. `region_of` returns the region of a bucket, by name; it is called if no setting names a region. The
+    reason is a text that says in what tasks would differ from Spark; None: tasks access the bucket like Spark.
 
     Raises:
         ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there
@@ -330,7 +347,10 @@ def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
 
 
 def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
-    """Return host and port of an endpoint, equal for two URLs of the same store; None and all AWS hosts are equal."""
+    """Return host and port of an endpoint's URL, for a comparison of stores; None stands for AWS.
+
+    The result is the same for all hosts of AWS.
+    """
     parts = urlsplit(endpoint or f"https://s3{_AWS}")
     host = parts.hostname or ""
     return (_AWS, None) if host.endswith((_AWS, f"{_AWS}.cn")) else (host, parts.port or _PORTS.get(parts.scheme))

@@ -20,7 +20,10 @@ CANNED_ACLS = {
     "AuthenticatedRead": "authenticated-read", "AwsExecRead": "aws-exec-read", "BucketOwnerRead": "bucket-owner-read",
     "BucketOwnerFullControl": "bucket-owner-full-control",
 }  # fmt: skip
-"""S3's names by value of `acl.default` (Hadoop: `AWSCannedACL`); `LogDeliveryWrite` does not apply to objects."""
+"""S3's names of canned ACLs, by the value of `acl.default` (Hadoop: `AWSCannedACL`).
+
+`LogDeliveryWrite` is missing, because it does not apply to objects.
+"""
 STORAGE_CLASSES = frozenset(
     ("STANDARD", "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER", "GLACIER_IR",
      "DEEP_ARCHIVE", "OUTPOSTS")
@@ -32,7 +35,7 @@ _WRITES = (
     "acl", "bucket-key", "canned", "checksum", "class", "cse", "encod", "encrypt", "grant", "header", "hold", "kms",
     "lock", "metadata", "requester", "retention", "sign", "sse", "tag", "upload",
 )  # fmt: skip
-"""Words in an unknown setting's name that suggest that it sets a requirement for writers."""
+"""Words in the name of an unknown setting that suggest that it sets a requirement for writers."""
 
 
 def _entries(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
@@ -100,14 +103,14 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
 
 
 def may_concern_writers(name: str) -> bool:
-    """Return whether the name of an unknown setting suggests that it sets a requirement for writers."""
+    """Return whether the name of an unknown S3A setting contains a word that suggests a requirement for writers."""
     return any(word in name.lower() for word in _WRITES)
 
 
 def names_of_bucket(bucket: str, names_of_session: Iterable[str]) -> list[str]:
-    """Return the names of settings that apply to the bucket, without `bucket.NAME.`.
+    """Return the sorted names of the S3A settings that apply to the bucket, without `fs.s3a.` and `bucket.NAME.`.
 
-    `names_of_session` are the names of all settings, without `fs.s3a.`.
+    `names_of_session` are the names of all S3A settings, without `fs.s3a.`. Settings of other buckets are left out.
     """
     own = f"bucket.{bucket}."
     names = (name.removeprefix(own) for name in names_of_session)

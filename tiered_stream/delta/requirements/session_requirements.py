@@ -1,7 +1,7 @@
 """Requirements that Spark's session can set for a writer: the session's part of the list in `writer_requirements.py`.
 
-A setting with the handling `SPARK_LANE` keeps every table from the direct lane, except with a value in the entry's
-`off`. `s3a_requirements.py` has the `fs.s3a.*` settings.
+If the session has a setting with the handling `SPARK_LANE`, no table can be written in the direct lane. Values in the
+entry's `off` are the exception. `s3a_requirements.py` has the `fs.s3a.*` settings.
 """
 
 from __future__ import annotations
@@ -98,6 +98,9 @@ _CHECKED = tuple(entry for entry in SESSION_REQUIREMENTS if entry.handling not i
 
 
 def settings_in_list(spark: SparkSession) -> dict[str, str]:
-    """Return the session's settings that can keep a table from the direct lane or from deltalake, by name."""
+    """Return the values, by name, of the session's settings that may prevent the direct lane or commits by deltalake.
+
+    Settings that are not set are left out.
+    """
     values = {entry.name: spark.conf.get(entry.name, None) for entry in _CHECKED}
     return {name: value for name, value in values.items() if value is not None}

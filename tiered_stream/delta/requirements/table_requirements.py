@@ -13,7 +13,10 @@ from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING
 
 CLUSTERING = "clustering"
-"""Table feature of tables that `OPTIMIZE` clusters; writers must add statistics of the clustering columns to files."""
+"""Table feature of tables that `OPTIMIZE` clusters.
+
+Its writers must add statistics of the clustering columns to each file.
+"""
 CONSTRAINT_PREFIX = "delta.constraints."
 _HONOURED, _NOTHING, _BY_SPARK, _SPARK = Handling.HONOURED, Handling.NOTHING, Handling.BY_SPARK, Handling.SPARK_LANE
 
@@ -38,7 +41,7 @@ def _features() -> Iterator[Requirement]:
 
 
 def _delta(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    """Return entries for properties, named without `delta.`."""
+    """Return entries for table properties; `names` are without the prefix `delta.`."""
     return entries(Kind.PROPERTY, handling, *(f"delta.{name}" for name in names), note=note, off=off)
 
 

@@ -17,7 +17,10 @@ from tiered_stream.formats.rows.nested_rules import TextLimit
 DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 _PLAIN = r"(?!(?i:varchar|char)\()[a-zA-Z_]+(?: [a-zA-Z_]+)*+(?:\([\d, ]+\))?+"
 _TEXT = rf"(?:((?i:varchar|char))\((\d{{1,9}})\)|{_PLAIN})"
-"""Pattern of the declared type of a text; its two groups are empty if the text has no limit."""
+"""Pattern of the declared type of a STRING: group 1 is `varchar` or `char`, and group 2 is the length.
+
+Both groups are empty if the type has no limit.
+"""
 
 
 class UnreadableTypeError(ValueError):
@@ -25,10 +28,13 @@ class UnreadableTypeError(ValueError):
 
 
 def text_limits(field: Mapping[str, Any], above: FieldPath = ()) -> Iterator[TextLimit]:
-    """Yield the length limits in a column, or in a field of the struct at path `above`; `field` is in Spark's JSON.
+    """Yield the length limits of all strings in a column or struct field, at any depth.
+
+    `field` is the column or field in Spark's JSON. `above` is the path of the struct that contains the field, and is
+    empty for a column.
 
     Raises:
-        UnreadableTypeError: a declared type cannot be read.
+        UnreadableTypeError: a declared type cannot be parsed, or does not match the field's type.
     """
     path = (*above, field["name"])
     declared = field.get("metadata", {}).get(DECLARED_TYPE)
@@ -46,10 +52,10 @@ def text_limits(field: Mapping[str, Any], above: FieldPath = ()) -> Iterator[Tex
 
 
 def _pattern(path: FieldPath, kind: Any, texts: list[FieldPath]) -> str:
-    """Return the pattern of the declared type of a column or field with the type `kind`.
+    """Return the pattern of the declared type of a column or field at `path`, whose type in Spark's JSON is `kind`.
 
-    The paths of the texts in it are added to `texts`, in the order of the pattern's groups. Groups that repeat or have
-    alternatives are atomic, so that no text takes long to match.
+    The function appends the path of each string in the type to `texts`, in the order of the pattern's groups. Groups
+    that repeat or have alternatives are atomic, so that the match is fast for any text.
     """
     if not isinstance(kind, dict):
         if kind == "string":
@@ -59,7 +65,7 @@ def _pattern(path: FieldPath, kind: Any, texts: list[FieldPath]) -> str:
     items = ",".join(pattern for _, pattern in inner)
     if kind["type"] == "struct":
         fields = (f"(?:{re.escape(name)}|{re.escape(_quoted(name))}):{pattern}" for name, pattern in inner)
-        # Fields that a struct got later, at its end, are not in the text.
+        # Fields that were added to a struct later, at its end, are not in the declared type.
         items = "".join(f"(?>{',' if number else ''}{field}|(?=>))" for number, field in enumerate(fields))
     return f"{re.escape(kind['type'])}<{items}>"
 

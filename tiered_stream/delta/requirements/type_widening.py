@@ -1,6 +1,7 @@
 """Delta's type widening (protocol: "Type Widening"): a column gets a wider type without a rewrite of its files.
 
-Readers then accept files with either type. Only delta-spark can commit to such a table; deltalake can only open it.
+Readers then accept files with the narrower type and files with the wider type. Only delta-spark can commit to a table
+with this feature; deltalake can only open it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ FEATURES = frozenset(("typeWidening", "typeWidening-preview"))
 
 
 def is_enabled(configuration: Mapping[str, str]) -> bool:
-    """Return whether a table with these properties allows type widening."""
+    """Return whether the table properties `configuration` allow type widening."""
     return configuration.get(TYPE_WIDENING, "").lower() == "true"
 
 
 def is_wider(wide: DataType, narrow: DataType) -> bool:
-    """Return whether a column of type `narrow` can become type `wide`; both are types without fields."""
+    """Return whether a column of type `narrow` can become type `wide`; neither is a struct, an array or a map."""
     schema = arrow_schema(StructType().add("wide", wide).add("narrow", narrow))
     return widens(schema.field("narrow").type, schema.field("wide").type)
 

@@ -25,11 +25,14 @@ _PREFIXES = tuple(entry for entry in WRITER_REQUIREMENTS if entry.name.endswith(
 _DELTA = "delta."
 _FEATURE_PREFIX = "delta.feature."
 _RESERVED = re.compile(r"delta\..*|__.*|[A-Z][A-Z_]*", re.DOTALL)
-"""Keys of a column's metadata that Delta and Spark reserve for themselves; all other keys are notes of users."""
+"""Pattern of the keys of column metadata that Delta and Spark reserve; users may add any other keys."""
 
 
 def find_requirement(kind: Kind, name: str) -> Requirement | None:
-    """Return the list's entry for this kind and name; None: the list has no such entry."""
+    """Return the list's entry for this kind and name; None: the list has no such entry.
+
+    An entry with exactly this name takes precedence over an entry with a prefix (`*`).
+    """
     exact = _BY_NAME.get((kind, name.lower()))
     if exact is not None and exact.covers(kind, name):
         return exact
@@ -39,10 +42,10 @@ def find_requirement(kind: Kind, name: str) -> Requirement | None:
 def requirements_of_table(
     features: Iterable[str], configuration: Mapping[str, str], fields: Iterable[Mapping[str, Any]]
 ) -> Iterator[ImposedRequirement]:
-    """Yield the requirements of a table that the direct lane does not meet with every committer.
+    """Yield the requirements of a table that the direct lane does not meet, or meets only if delta-spark commits.
 
-    `features` are the table's writer features, `configuration` its properties, and `fields` its columns in Spark's
-    JSON.
+    Requirements that are not in the list are among them. `features` are the table's writer features, `configuration`
+    its properties, and `fields` its columns in Spark's JSON.
     """
     for column in fields:
         yield from _of_field(column, column["name"])
@@ -54,9 +57,9 @@ def requirements_of_table(
 
 
 def requirements_of_session(settings: Mapping[str, str]) -> Iterator[ImposedRequirement]:
-    """Yield the session's requirements that the direct lane does not meet with every committer.
+    """Yield the session's requirements that the direct lane does not meet, or meets only if delta-spark commits.
 
-    `settings` are by name.
+    `settings` are values of the session's settings, by name. Settings that are not in the list are ignored.
     """
     for name, value in settings.items():
         entry = find_requirement(Kind.SESSION, name)

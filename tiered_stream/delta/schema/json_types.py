@@ -1,4 +1,4 @@
-"""Nested types in Spark's JSON, as Delta's log has them: a text, or a dict for a struct, an array or a map."""
+"""Types in Spark's JSON, as Delta's log has them: a text, or a dict for a struct, an array or a map."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ _ITEMS = (
     (MAP_KEY, "keyType", None),
     (MAP_VALUE, "valueType", "valueContainsNull"),
 )
-"""Steps of a path into arrays and maps, with the JSON's names of the type and of its nullability."""
+"""Inner types of arrays and maps: the name of the inner type in a path, and its keys in the JSON.
+
+The first key has the inner type, and the second key its nullability (None: map keys have no nullability).
+"""
 
 
 def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a struct; the items of an array or a map as fields called `element`, `key` and `value`.
+    """Yield the fields of a struct, or the inner types of an array or a map as fields.
 
-    Nothing is yielded for a type without inner types. Keys of maps count as nullable.
+    These fields are called `element`, `key` and `value`. Nothing is yielded for a type without inner types. Keys of
+    maps count as nullable.
     """
     if isinstance(kind, dict):
         yield from kind.get("fields", ())
@@ -28,9 +32,10 @@ def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the pairs of `inner_fields` that two structs, arrays or maps have in common, by name in any case.
+    """Yield the fields that two structs, arrays or maps have in common, as pairs of the field of `one` and of `other`.
 
-    Nothing is yielded for two types of different kinds.
+    The fields are those of `inner_fields`, matched by name without regard to case. Nothing is yielded for two types of
+    different kinds, or for types without inner types.
     """
     if not isinstance(one, dict) or not isinstance(other, dict) or one["type"] != other["type"]:
         return
@@ -41,5 +46,5 @@ def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[s
 
 
 def struct_of(fields: Any) -> dict[str, Any]:
-    """Return the struct type with these fields."""
+    """Return the struct type, in Spark's JSON, with these fields."""
     return {"type": "struct", "fields": list(fields)}

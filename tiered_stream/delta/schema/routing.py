@@ -25,10 +25,10 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """Table that a query writes: its name, files, columns (`schema`) and settings.
+    """Table that a query writes: its name, the settings of its files, its columns (`schema`), and its settings.
 
-    `settings` are the query's settings, overridden by the settings of the table's topics. `rows` says how rows are made
-    of records; None: the table is for dead letters.
+    `schema` includes the day column. `settings` are the query's settings, overridden by the settings of the table's
+    topics. `rows` says how rows are made of records; None: the table is for dead letters.
     """
 
     name: str
@@ -40,7 +40,7 @@ class TableTarget:
 
     @property
     def key(self) -> str:
-        """Table's folder, a URI. Data files name the table by it, so two names of one folder mean one table."""
+        """URI of the table's folder. Two names of one folder have the same key, so they mean the same table."""
         return self.files.uri
 
 
@@ -48,8 +48,8 @@ class TableTarget:
 class Route:
     """Rule that sends topics whose whole name matches `pattern` to `table`, whose folder is the URI `folder`.
 
-    `{topic}` stands for the topic in `table` and in `folder`. `in_lower_case` says that the topic is in lower case in
-    the folder's name, because a catalog has named the folder.
+    `pattern` is a regular expression. `{topic}` stands for the topic in `table` and in `folder`. If `in_lower_case`,
+    the topic in the folder's name is in lower case, because a catalog has named the folder.
     """
 
     pattern: str
@@ -61,10 +61,10 @@ class Route:
         return self.table.replace(TOPIC, topic)
 
     def uri_for(self, topic: str) -> str:
-        """Return the folder of the topic's table, a URI.
+        """Return the URI of the folder of the topic's table.
 
         Raises:
-            TableError: the folder's name contains the topic, and Kafka does not allow such a topic name.
+            TableError: `folder` contains `{topic}`, and Kafka does not allow a topic with this name.
         """
         if TOPIC in self.folder and (not _LEGAL_TOPIC.fullmatch(topic) or topic in (".", "..")):
             raise TableError(f"{topic!r:.300} is no name that Kafka allows a topic: it gets no table of its own")
@@ -73,19 +73,23 @@ class Route:
 
 @dataclass(frozen=True)
 class Routing:
-    """Routes to all tables of a query. `overrides` are settings of single topics, by topic and setting name."""
+    """Routes from topics to all tables of a query; the first route whose pattern matches a topic counts.
+
+    `settings` are the settings for all topics. `overrides` are settings of single topics, by topic and then by setting
+    name.
+    """
 
     settings: Mapping[str, str]
     files: TableFiles
-    """File settings that hold for every table; the `uri` in them is not used."""
+    """File settings for every table; its `uri` is not used."""
     routes: tuple[Route, ...]
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
-    """Row formats that the driver has resolved, by topic; '' stands for all topics without their own settings."""
+    """Row formats that the driver has resolved, by topic; '' stands for all topics without an entry."""
     dead_letter_folders: Mapping[str, str] = field(default_factory=dict)
     """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
     has_rules: bool = False
-    """True if the formats in `rows` already include the rules of their tables."""
+    """True if the row formats in `rows` already include the rules of their tables (`RowFormat.rules`)."""
     _targets: dict[str, TableTarget] = field(default_factory=dict, init=False, compare=False, repr=False)
     _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -94,7 +98,9 @@ class Routing:
 
         Raises:
             ConfigurationError: a setting of the topic is malformed.
-            TableError: the topic has no table, or a name that cannot be part of a folder's name.
+            SchemaRegistryError: the topic's schema comes from a registry, which does not return it.
+            TableError: the topic has no table, or the folder's name contains the topic and Kafka does not allow this
+                topic name.
         """
         if topic not in self._targets:
             self._targets[topic] = self._make(topic)
@@ -110,7 +116,8 @@ class Routing:
     def registered(self, topics: Iterable[str]) -> dict[str, RowFormat]:
         """Return the row formats of topics whose newest schema comes from a schema registry, by topic.
 
-        The registry is asked once for each topic. Topics with their own entry in `rows` are left out.
+        The registry is asked once for each topic. Topics with an entry in `rows` are left out. The result is empty if
+        the format for all other topics needs no registry.
 
         Raises:
             SchemaRegistryError: the registry does not return a schema.
@@ -139,19 +146,22 @@ class Routing:
         return resolved(row_format_of_topic or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
 
     def dead_letters(self, target: TableTarget) -> TableTarget | None:
-        """Return the table for dead letters of the topics of `target`; None: they have none."""
+        """Return the table for dead letters of the topics of `target`; None: they set no `ingest.deadLetterTable`."""
         name = GivenOptions(target.settings).read(DEAD_LETTER_TABLE)
         if name is None:
             return None
         uri = self.dead_letter_folders.get(name, name)
         files = replace(target.files, uri=uri, day_column=None, cluster_by=())
-        # With ADD, a table that an earlier version created gets the columns that it lacks.
+        # With ADD, a table that an earlier version of this package created gets the columns that it lacks.
         settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
         return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
 
 
 def routing_options(routing: Routing) -> dict[str, str]:
-    """Return the source's options from which `routing_of` restores the routing; Spark redacts options with secrets."""
+    """Return options of the source from which `routing_of` restores the routing.
+
+    Names of options with secrets are such that Spark redacts the values.
+    """
     rows = {topic: rows_of_topic.to_json() for topic, rows_of_topic in routing.rows.items()}
     # Topics go into one JSON value, because names of Spark's options ignore case.
     values = {"routes": routing.routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_folders,
@@ -163,7 +173,7 @@ def routing_options(routing: Routing) -> dict[str, str]:
 
 
 def routing_of(options: Mapping[str, str]) -> Routing:
-    """Restore the routing from the options that `routing_options` returned."""
+    """Restore the routing from options that `routing_options` returned."""
     values = orjson.loads(GivenOptions(options).read(ROUTES))
     registry = registry_properties(options)
     rows = {topic: row_format(text, registry) for topic, text in values["rows"].items()}

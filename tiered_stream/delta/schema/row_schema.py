@@ -46,13 +46,15 @@ from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 _FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\0]")
 """Characters that Delta forbids in column names without column mapping (Delta: `SchemaUtils.checkFieldNames`)."""
 _FILE = re.compile(r"[^\r\n{}\"]+\.(ddl|json|avsc|proto|desc)", re.IGNORECASE)
-"""Form of a schema setting that is a file's path; no schema written as text ends like this."""
+"""Pattern of a schema setting that is the path of a file; no schema that is written as text matches it."""
 
 
 def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "UTC") -> RowFormat:
-    """Return the row format that the settings describe, independent of the table. A DDL string needs Spark's session.
+    """Return the row format that the settings describe, without regard to what the table already has.
 
-    `zone` is the session's time zone. Types are not resolved yet if a registry has a separate schema for each topic.
+    `zone` is the session's time zone. Without `include_headers`, the table gets no headers unless `ingest.kafkaColumns`
+    names them. A DDL string needs a Spark session. Types are not resolved yet if a registry has a separate schema for
+    each topic.
 
     Raises:
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
@@ -77,12 +79,13 @@ def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "U
 
 
 def plan_topics(settings: Mapping[str, str], include_headers: bool, zone: str = "UTC") -> dict[str, RowFormat]:
-    """Return the row formats of topics that share a table, by topic; '' stands for all topics if they have one schema.
+    """Return the row formats of the topics of one table, by topic.
 
-    Topics have separate formats if a schema registry has a schema for each topic.
+    The key '' stands for all topics. It is the only key, unless a schema registry has a separate schema for each topic.
 
     Raises:
-        ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
+        ConfigurationError: a setting or a schema is malformed, two columns would have one name, or topics with separate
+            schemas are not named by `subscribe`.
         SchemaRegistryError: the registry does not return a schema.
     """
     row_format = plan_rows(settings, include_headers, zone)
@@ -95,20 +98,23 @@ def plan_topics(settings: Mapping[str, str], include_headers: bool, zone: str = 
 
 
 def time_zone(spark: SparkSession) -> str:
-    """Return the session's time zone, which applies to times in values that name no zone."""
+    """Return the session's time zone, which applies to times in keys and values that name no zone; default: UTC."""
     return spark.conf.get("spark.sql.session.timeZone", None) or "UTC"
 
 
 def shared_columns(rows: Iterable[RowFormat], day_column: str | None) -> StructType:
-    """Return the columns of a table that takes rows of all these formats, and its day column if it has one."""
+    """Return the columns of a table that takes rows of all these formats, then `day_column` unless it is None.
+
+    A column whose type differs between formats has the type of the first format.
+    """
     return spark_columns(_reduced((row_format.written for row_format in rows), grown), day_column)
 
 
 def joined_columns(schemas: Iterable[StructType]) -> StructType:
-    """Return the columns of a table that takes rows of all these schemas, which have evolved from one schema.
+    """Return the columns of a table that takes rows of all these schemas, which have grown from one schema.
 
     Raises:
-        UnsupportedDataError: a number has become wider in two ways that no column takes together.
+        UnsupportedDataError: a number has become wider in two ways, so that no type holds both.
     """
     return spark_columns(_reduced(map(arrow_schema, schemas), joined), None)
 
@@ -118,7 +124,9 @@ def _reduced(schemas: Iterable[pa.Schema], by: Callable[[pa.DataType, pa.DataTyp
 
 
 def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
-    """Return the row format with the types of its columns; schemas from a registry are the topic's newest.
+    """Return the row format with the types of all columns.
+
+    A schema from a registry is the newest one for `topic`. A format that is resolved already is returned unchanged.
 
     Raises:
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
@@ -136,7 +144,7 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
 
 
 def registered(row_format: RowFormat, topic: str) -> RowFormat:
-    """Return the row format with the topic's newest key and value schemas from the registry, if it uses one.
+    """Return the row format with the topic's newest key and value schemas from the registry, if the format uses one.
 
     Raises:
         SchemaRegistryError: the registry does not return a schema.
@@ -150,7 +158,11 @@ def registered(row_format: RowFormat, topic: str) -> RowFormat:
 
 
 def _checked(row_format: RowFormat) -> RowFormat:
-    """Check the column names; return the row format with the columns that the user's transform gives, if it has one."""
+    """Return the row format, with the columns that the user's transform returns if it has a transform.
+
+    Raises:
+        ConfigurationError: Delta does not accept a column name, two columns have one name, or the transform is wrong.
+    """
     _check_columns(row_format.decoded.names)
     if row_format.transform:
         row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
@@ -161,10 +173,14 @@ def _checked(row_format: RowFormat) -> RowFormat:
 def check_new_columns(
     columns: DataType, properties: Mapping[str, str] = MappingProxyType({}), path: str = "", *, in_items: bool = False
 ) -> None:
-    """Check that Delta accepts the fields of structs in new columns, at any depth.
+    """Check that Delta accepts the fields of all structs in new columns, at any depth.
 
-    `properties` are the table's properties. `in_items` is true within lists and maps, where Delta refuses NOT NULL.
-    Names of the columns themselves are checked when rows are planned.
+    Args:
+        columns: a type; at the top, the struct of the new columns. Their own names are not checked here, but by
+            `plan_rows`.
+        properties: the table's properties, by name.
+        path: path of `columns`; '' at the top.
+        in_items: true within lists and maps, where Delta refuses NOT NULL.
 
     Raises:
         ConfigurationError: Delta refuses a field, which the error names.
@@ -197,9 +213,10 @@ def check_new_columns(
 
 
 def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
-    """Return the row format with the table's types where the table has wider types or more fields of structs.
+    """Return the row format with the table's types, where the table has wider numbers or more fields in a struct.
 
-    `fields` are the table's columns in Spark's JSON. A format with a transform is returned unchanged.
+    `fields` are the table's columns in Spark's JSON. If there are none, or the format has a transform, it is returned
+    unchanged.
     """
     if not fields or row_format.transform:
         return row_format
@@ -222,28 +239,32 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
 
 
 def written_columns(row_format: RowFormat, day_column: str | None) -> StructType:
-    """Return the columns that rows of the format write, and the day column; they are the same in both lanes."""
+    """Return the columns that rows of the format write, in both lanes, then `day_column` unless it is None."""
     return spark_columns(row_format.written, day_column)
 
 
 def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
-    """Return a table's columns as Spark's schema: Arrow columns that are not hidden, then the day column if any."""
+    """Return the Spark schema of the Arrow columns that are not hidden, then `day_column` unless it is None."""
     bare = pa.schema([(column.name, column.type) for column in table_columns(schema)])
     return with_day(from_arrow_schema(bare), day_column)
 
 
 def with_day(columns: StructType, day_column: str | None) -> StructType:
-    """Return the columns, followed by the day column if the table has one."""
+    """Return the columns, then a column `day_column` of type DATE unless it is None."""
     return StructType([*columns, StructField(day_column, DateType())]) if day_column else columns
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema to which Spark converts these columns, with UTC as the time zone."""
+    """Return the Arrow schema to which Spark converts these columns; instants get the time zone UTC."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
-    """Return Kafka's columns that the table gets, as pairs of Kafka's name and the name in the table."""
+    """Return Kafka's columns that the table gets, as pairs of Kafka's name and the name in the table.
+
+    If `ingest.kafkaColumns` is not set, they are all columns with these exceptions: a key or value whose format is not
+    `binary`, and headers if `include_headers` is false.
+    """
     if rows.kafka_columns is not None:
         return rows.kafka_columns
     omitted = {KEY} if rows.key.format is not Format.BINARY else set()
@@ -253,10 +274,10 @@ def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, s
 
 
 def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the table's columns that hold parts of a Kafka record unchanged: the table's name by Kafka's name.
+    """Return the names of the table's columns that hold parts of a Kafka record unchanged, by Kafka's name of the part.
 
-    A key or value of format `string` counts as unchanged. Parts that are decoded or left out are missing. `headers` are
-    included even if includeHeaders is off.
+    A key or value of format `string` counts as unchanged. The result has no parts that are decoded or left out. It has
+    `headers` even if `includeHeaders` is off.
 
     Raises:
         ConfigurationError: a setting is malformed.
@@ -285,7 +306,10 @@ def _part(settings: PartSettings) -> PartFormat:
 
 
 def _schema(name: str, kind: Format, schema: str) -> str:
-    """Return the schema setting in the form of `PartFormat.schema`; read the file if the setting is a path."""
+    """Return the schema setting in the form of `PartFormat.schema`; read the file if the setting is a file's path.
+
+    `name` is `key` or `value`, and `kind` is its format.
+    """
     if schema == INFER:
         raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
     content: str | bytes = schema
@@ -297,7 +321,13 @@ def _schema(name: str, kind: Format, schema: str) -> str:
 
 
 def _file(name: str, path: Path, ending: str) -> str | bytes:
-    """Read a schema file: bytes of a descriptor set for `.desc` and `.proto`, else text."""
+    """Read a schema file: bytes of a descriptor set for `.desc` and `.proto`, else text.
+
+    `name` is `key` or `value`, for errors. `ending` is the end of the file's name, in lower case and without the dot.
+
+    Raises:
+        ConfigurationError: the file cannot be read or compiled.
+    """
     try:
         if ending != "proto":
             return path.read_bytes() if ending == "desc" else path.read_text()
@@ -313,7 +343,13 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
 
 
 def _json_schema(name: str, text: str) -> pa.Schema:
-    """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema."""
+    """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema.
+
+    `name` is `key` or `value`, for errors.
+
+    Raises:
+        ConfigurationError: the text is none of them, has no fields, or has a type that no column can have.
+    """
     try:
         if not text.lstrip().startswith("{"):
             schema = parse_ddl(text)
@@ -340,7 +376,7 @@ def _json_schema(name: str, text: str) -> pa.Schema:
 
 
 def check_day_column(name: str) -> None:
-    """Raise ConfigurationError if Delta refuses a column of this name in a table without column mapping."""
+    """Raise ConfigurationError if the name is empty, or has a character that Delta forbids without column mapping."""
     if _FORBIDDEN.search(name) or not name:
         raise ConfigurationError(
             f"ingest.dayColumn is {name!r:.100}, which cannot be a column of a Delta table: blanks and ,;{{}}()= are "
@@ -349,7 +385,7 @@ def check_day_column(name: str) -> None:
 
 
 def _check_columns(names: Sequence[str]) -> None:
-    """Raise ConfigurationError if two columns have the same name for Delta, or Delta does not accept a name."""
+    """Raise ConfigurationError if two names differ at most by case, or if Delta does not accept a name."""
     seen: dict[str, str] = {}
     kafka = {name.lower() for name in SCHEMA_WITH_HEADERS.names}
     for name in names:

@@ -17,7 +17,7 @@ from tiered_stream.spark.session import is_connect
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"
 _INSTANTS = "TIMESTAMP_LTZ"
-"""Default of the setting, and the name in SQL of the instant type, which no setting changes."""
+"""SQL name of the type for instants, which no setting changes; also the default value of `spark.sql.timestampType`."""
 
 
 def sql_type(kind: DataType) -> str:
@@ -45,7 +45,7 @@ def sql_name(path: Sequence[str]) -> str:
 
 
 def parse_ddl(text: str) -> DataType:
-    """Parse a DDL string with Spark's own parser; TIMESTAMP is an instant, whatever the session says.
+    """Parse a DDL string with Spark's own parser; TIMESTAMP is an instant, even if `spark.sql.timestampType` differs.
 
     Raises:
         ParseException: the text is not a DDL string.

@@ -1,4 +1,7 @@
-"""The `ingest.*` settings for a table's files, which travel to the executors as options of the source."""
+"""The `ingest.*` settings for a table's files, and checks of all `ingest.*` names.
+
+The executors get the settings as options of the source.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,12 @@ COMMIT = option(
 
 
 def _routes(value: str) -> tuple[tuple[str, str], ...]:
-    """Parse `pattern=table` pairs, separated by commas. Raises ValueError if one is malformed.
+    """Parse `pattern=table` pairs, separated by commas, into pairs of a regular expression and a table.
 
     A pattern is a topic, or a regular expression for a topic's whole name.
+
+    Raises:
+        ValueError: a pair is malformed.
     """
     routes = []
     for route in filter(str.strip, value.split(",")):
@@ -88,13 +94,16 @@ METRICS_LINES = "ingest.metrics.lines"
 JOB_SETTINGS = (TABLE, CHECKPOINT, TRIGGER, LANE, METRICS_PROMETHEUS, METRICS_OTLP, METRICS_LINES)
 """Settings of the ingest job itself: where its queries write and how they run."""
 STORAGE_PREFIX = "ingest.storage."
-"""Prefix of settings for the table's storage; they are named like the segments' `remote.storage.*` options."""
+"""Prefix of settings for the storage of the table; after it, names are those of `remote.storage.*` for segments."""
 PROPERTY_PREFIX = "ingest.tableProperty."
-"""Prefix of properties for a table that is created, as in `ingest.tableProperty.delta.appendOnly=true`."""
+"""Prefix of Delta table properties for a table that the query creates.
+
+Example: `ingest.tableProperty.delta.appendOnly=true`.
+"""
 COLUMN_MAPPING = "delta.columnMapping.mode"
-"""Delta's table property that names columns in files apart from the table's names."""
+"""Delta's table property that lets columns have other names in Parquet files than in the table."""
 TYPE_WIDENING = "delta.enableTypeWidening"
-"""Delta's table property that lets columns become wider."""
+"""Delta's table property that allows columns to get a wider type."""
 TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """URI schemes of S3 that Hadoop's file systems use."""
@@ -132,10 +141,10 @@ _ACL, _STORAGE_CLASS, _ENCRYPTION = (
 
 @dataclass(frozen=True, slots=True)
 class TableStorage(S3Access):
-    """Access to the bucket that the table is in; a local folder needs no settings.
+    """Access to the bucket of the table; a local folder needs none of the fields.
 
-    Without credentials, AWS's own chain finds some, unless `anonymous` is true. `acl`, `storage_class` and `encryption`
-    are S3's values, and are sent with each new object.
+    If no credentials are set, requests are signed by AWS's default chain, or not at all if `anonymous` is true. `acl`,
+    `storage_class` and `encryption` are S3's values, which are sent with each new object.
     """
 
     anonymous: bool = of(_ANONYMOUS)
@@ -144,18 +153,21 @@ class TableStorage(S3Access):
     encryption: str | None = of(_ENCRYPTION)
 
     def put_object_arguments(self) -> dict[str, str]:
-        """Return ACL, storage class and encryption for new objects, as arguments of boto3's `put_object`."""
+        """Return ACL, storage class and encryption as arguments of boto3's `put_object`; unset ones are left out."""
         asked = {"ACL": self.acl, "StorageClass": self.storage_class, "ServerSideEncryption": self.encryption}
         return {name: value for name, value in asked.items() if value}
 
 
 _STORAGE_NAMES = {field: option.name.removeprefix(_SEGMENTS_PREFIX) for field, option in declared(TableStorage).items()}
-"""Names of the storage settings without `STORAGE_PREFIX`, by field of `TableStorage`."""
+"""Names of the settings `ingest.storage.*` without this prefix, by field of `TableStorage`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """Location and layout of a table's files; `uri` is `file:///folder` or `s3://bucket/prefix`."""
+    """Location and layout of a table's files, and access to its storage.
+
+    `uri` is the URI of the table's folder: `file:///folder` or `s3://bucket/prefix`.
+    """
 
     uri: str
     storage: TableStorage = TableStorage()
@@ -169,7 +181,7 @@ class TableFiles:
 
 
 def table_storage(settings: Mapping[str, str]) -> TableStorage:
-    """Return the `ingest.storage.*` settings.
+    """Return the access to the table's bucket from `ingest.storage.*` in `settings`.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, or only one of the two access keys is set.
@@ -188,7 +200,9 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
 
 
 def table_files(settings: Mapping[str, str]) -> TableFiles:
-    """Return a table's file and storage settings, with an empty `uri`; in tasks, `as_options` has made `settings`.
+    """Return the settings of a table's files and of its storage, with an empty `uri`.
+
+    On the driver, `settings` are the job's settings; in a task, they are options that `as_options` returned.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, two settings exclude each other, or only one of the two
@@ -204,7 +218,11 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
 
 
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties for a new table; their names keep their case, because Delta distinguishes it."""
+    """Return the Delta table properties for a new table, by name: `ingest.tableProperty.*` in `settings`.
+
+    With `ingest.schemaEvolution=widen`, `delta.enableTypeWidening` is added as `true`. Names keep their case, because
+    Delta distinguishes it.
+    """
     size = len(PROPERTY_PREFIX)
     properties = {
         name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())
@@ -213,9 +231,9 @@ def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
-    """Check that all `ingest.*` settings are known, and that no other name looks like a misspelled one.
+    """Check that all `ingest.*` settings are known, and that no other name looks like a misspelled known name.
 
-    Other unknown names are left to the source's own check. `own` has further names that the caller knows.
+    All other unknown names are left to the check of the source. `own` has further names that are allowed.
 
     Raises:
         ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
@@ -239,7 +257,10 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
 
 
 def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of the ingest job itself (`JOB_SETTINGS`) by their declared names."""
+    """Return the values of the settings in `JOB_SETTINGS`, by their declared names.
+
+    Settings that are not set are left out. Names in `settings` may be in any case.
+    """
     options = {name.lower(): value for name, value in settings.items()}
     return {name: options[name.lower()] for name in JOB_SETTINGS if name.lower() in options}
 
@@ -250,7 +271,9 @@ def source_options(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the settings of single topics (`ingest.topic.NAME.*`), by topic and by the name without the topic.
+    """Return the settings of single topics, by topic and then by the name that the setting has for all topics.
+
+    Example: `ingest.topic.orders.dayColumn` becomes `ingest.dayColumn` of the topic `orders`.
 
     Raises:
         ConfigurationError: a setting cannot be set for a single topic.
@@ -269,10 +292,12 @@ def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
-    """Return the settings of topics that share a table: `settings` with `ingest.topic.NAME.*` of these topics applied.
+    """Return the settings of topics that share a table: settings for all topics, overridden by `ingest.topic.NAME.*`.
+
+    `ingest.topic.NAME.table` is not applied. Without topics, the result is the settings for all topics.
 
     Raises:
-        ConfigurationError: the topics have different settings, or a setting cannot be set for a single topic.
+        ConfigurationError: two of the topics have different settings, or a setting cannot be set for a single topic.
     """
     overrides, shared = topic_overrides(settings), shared_settings(settings)
     by_topic = {
@@ -296,7 +321,7 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
     """
     known = [own.removeprefix(_INGEST_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
     properties = PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX)
-    # The shortest topic counts, because a property's name may end like a setting's.
+    # The pattern finds the shortest topic, because a property's name may end like the name of a setting.
     forms = "|".join([f"{re.escape(properties)}.*", *map(re.escape, known)])
     match = re.fullmatch(rf"(.+?)\.({forms})", name[len(TOPIC_PREFIX) :], re.IGNORECASE | re.DOTALL)
     if match is None:
@@ -306,7 +331,7 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
 
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the settings with `overrides` in place of settings of the same name; names are not case-sensitive."""
+    """Return the settings with `overrides` in place of settings of the same name; upper and lower case are the same."""
     if not overrides:
         return settings
     taken = {name.lower() for name in overrides}
@@ -314,7 +339,11 @@ def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) ->
 
 
 def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
-    """Return the source's options from which `table_files` restores `files`; Spark redacts options with secrets."""
+    """Return `settings` as options of the source, with the storage and `tasks` of `files`.
+
+    `table_files` restores `files` from these options, except its `uri`. Settings of the schema registry are renamed, so
+    that Spark redacts their values.
+    """
     shown = redacted_registry(settings)
     others = {name: value for name, value in shown.items() if not name.lower().startswith(STORAGE_PREFIX)}
     values = {name: getattr(files.storage, field) for field, name in _STORAGE_NAMES.items()}

@@ -8,12 +8,18 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Format, SchemaIdsIn, SubjectNames
 
 REGISTRY, INFER = "registry", "infer"
-"""Values of `ingest.value.schema` and `ingest.key.schema` that stand in place of a schema."""
+"""Values of `ingest.value.schema` and `ingest.key.schema` that are not a schema.
+
+The schema comes from a schema registry, or is inferred from records.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PartSettings:
-    """Settings of a record's keys or values; `name` is `key` or `value`."""
+    """Settings `ingest.key.*` of the keys of records, or `ingest.value.*` of their values; `name` is `key` or `value`.
+
+    `strategy` is `subject.name.strategy`, and `id_place` is `schema.id.deserializer`. None: a setting is not set.
+    """
 
     name: str
     format: Format
@@ -30,7 +36,7 @@ class PartSettings:
 
     @property
     def is_registered(self) -> bool:
-        """True if each record names its schema in a schema registry."""
+        """True if each key or value names its schema in a schema registry."""
         return self.schema == REGISTRY or self.id_place is not None
 
     @property
@@ -40,13 +46,16 @@ class PartSettings:
 
     @property
     def subject_name(self) -> str:
-        """The subject's name in the registry; `{topic}` in it stands for the topic."""
+        """Name of the schema's subject in the registry, in which `{topic}` stands for the topic.
+
+        It is the setting `subject` if that is set, else the name by the strategy (default: `TopicNameStrategy`).
+        """
         by_strategy = {SubjectNames.RECORD: self.message or "", SubjectNames.TOPIC_RECORD: f"{{topic}}-{self.message}"}
         return self.subject or by_strategy.get(self.strategy or SubjectNames.TOPIC, f"{{topic}}-{self.name}")
 
 
 def check_part(part: PartSettings) -> None:
-    """Raise ConfigurationError if two settings of the keys, or of the values, contradict each other."""
+    """Raise ConfigurationError if two settings in `part` contradict each other, or one lacks another that it needs."""
     _check_schema(part)
     _check_subject(part)
     _check_ids(part)

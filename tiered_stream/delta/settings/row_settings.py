@@ -27,7 +27,10 @@ from tiered_stream.options.types import COLUMNS, Option, option, optional
 E = TypeVar("E", bound=StrEnum)
 
 _REGISTRY_SECRETS = f"{REGISTRY_PREFIX}secret."
-"""Prefix of the registry's settings on their way to the tasks: Spark redacts it (`spark.redaction.regex`)."""
+"""Prefix of the schema registry's settings in the options that tasks get.
+
+Spark redacts the values of names with `secret` (`spark.redaction.regex`).
+"""
 FLAT, NONE = "flat", "none"
 _KAFKA_COLUMN = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
 _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
@@ -35,13 +38,16 @@ _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimit:
-    """Maximum number of dead letters in a micro-batch: a `count`, or a `percent` of its records."""
+    """Maximum number of dead letters in a micro-batch: a `count`, or a `percent` of the micro-batch's records.
+
+    One of the two is None.
+    """
 
     count: int | None = None
     percent: float | None = None
 
     def is_exceeded(self, dead: int, records: int) -> bool:
-        """Return whether `dead` dead letters among `records` records exceed the limit."""
+        """Return whether `dead` dead letters of a micro-batch with `records` records are more than the limit."""
         if self.count is not None:
             return dead > self.count
         return self.percent is not None and dead * 100 > self.percent * records
@@ -63,7 +69,14 @@ def _dead_letter_limit(text: str) -> DeadLetterLimit:
 
 
 def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
-    """Parse Kafka's columns, such as `offset, timestamp as kafka_timestamp`; return (Kafka's name, table's name)."""
+    """Parse a list of Kafka's columns, such as `offset, timestamp as kafka_timestamp`; `none` is an empty list.
+
+    Returns:
+        Pairs of Kafka's name and the name in the table, in the order of Kafka's columns.
+
+    Raises:
+        ValueError: a column is malformed, unknown or named twice.
+    """
     if text.strip().lower() == NONE:
         return ()
     names: dict[str, str] = {}
@@ -80,7 +93,10 @@ def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _class_in(package: str, names: type[E]) -> Callable[[str], E]:
-    """Return a parser for names of Confluent's classes in a Java package, with or without the package's name."""
+    """Return a parser for the names of Confluent's classes in a Java package.
+
+    The parser accepts a name with or without `package`, and raises ValueError for a name that is not in `names`.
+    """
 
     def parse(value: str) -> E:
         try:
@@ -175,12 +191,12 @@ _KEY: tuple[Option[Any], ...] = (KEY_FORMAT, KEY_SCHEMA, KEY_MESSAGE, KEY_SUBJEC
 _VALUE: tuple[Option[Any], ...] = (
     VALUE_FORMAT, VALUE_SCHEMA, VALUE_MESSAGE, VALUE_SUBJECT, VALUE_STRATEGY, VALUE_ID_PLACE,
 )  # fmt: skip
-"""Options of the fields of `PartSettings` after `name`."""
+"""Options for the fields of `PartSettings` in their order, without `name`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """Settings of a table's rows as the user gave them, parsed but not resolved."""
+    """Settings of a table's rows as the user gave them: parsed, but without the types of the columns."""
 
     key: PartSettings
     value: PartSettings
@@ -221,25 +237,31 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
 
 
 def makes_rows(settings: Mapping[str, str]) -> bool:
-    """Return whether the settings make rows that differ from plain Kafka records."""
+    """Return whether the settings make rows that differ from plain Kafka records.
+
+    They do if they decode keys or values, choose columns (`ingest.kafkaColumns`), or have a transform.
+    """
     options = GivenOptions(settings)
     formats = {options.read(KEY_FORMAT), options.read(VALUE_FORMAT)}
     return formats != {Format.BINARY} or options.has(KAFKA_COLUMNS) or options.has(TRANSFORM)
 
 
 def infers(settings: Mapping[str, str]) -> bool:
-    """Return whether the schema of keys or of values is to be inferred (`infer`)."""
+    """Return whether `ingest.key.schema` or `ingest.value.schema` is `infer`."""
     options = GivenOptions(settings)
     return INFER in (options.read(KEY_SCHEMA), options.read(VALUE_SCHEMA))
 
 
 def evolution_of(settings: Mapping[str, str]) -> Evolution:
-    """Return the setting `ingest.schemaEvolution`, which says how the table follows a schema that gets new fields."""
+    """Return the value of `ingest.schemaEvolution`: whether the table gets new fields of a schema, and wider types."""
     return GivenOptions(settings).read(SCHEMA_EVOLUTION)
 
 
 def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of the schema registry's client, without their prefix."""
+    """Return the properties of the schema registry's client, without their prefix.
+
+    `settings` may be the job's settings, or options from `redacted_registry`.
+    """
     options = GivenOptions(settings)
     return {
         name: value
@@ -249,6 +271,6 @@ def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def redacted_registry(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings with the schema registry's settings renamed, so that Spark redacts their values."""
+    """Return the settings, with the schema registry's settings renamed so that Spark redacts their values."""
     others = {name: value for name, value in settings.items() if not name.lower().startswith(REGISTRY_PREFIX)}
     return others | {_REGISTRY_SECRETS + name: value for name, value in registry_properties(settings).items()}

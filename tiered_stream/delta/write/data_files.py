@@ -1,7 +1,8 @@
-"""Rows that name a task's data files: in the direct lane, only these go through Spark from executors to the driver.
+"""Rows by which a task reports its data files to the driver: in the direct lane, only these rows go through Spark.
 
-There is one row per file, with the file's description as JSON. A task's first row also has the metrics of the whole
-task. A task that wrote no file returns one row without a file.
+There is one row for each file, with the file's description as JSON, and one for each table whose records are in no file
+(`HeldRows`). A task's first row also has the metrics of the whole task. If there is no other row, one row has only the
+metrics.
 """
 
 from __future__ import annotations
@@ -37,14 +38,17 @@ _SPARK = {str: StringType(), int: LongType(), float: DoubleType()}
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a table, complete but not committed yet.
+    """Parquet file of a table, complete but not committed yet.
 
-    `table` is the table's key (`TableTarget.key`), and `path` is relative to the table's folder. `size` is in bytes,
-    `modification_time` in milliseconds since the epoch. `offsets` has the first and the last offset of each partition
-    in the file, both inclusive. `topic_ids` has the ids of the file's topics, as far as brokers have reported them.
-    `schema` is the schema of the rows in Spark's JSON; None: the target's. `rules` is the text of the table's rules by
-    which the rows were checked. In a file of dead letters, `dead_letters_for` is the key of the table that their
-    records were meant for.
+    - `table` is the table's key (`TableTarget.key`), and `path` is relative to the table's folder.
+    - `size` is in bytes, and `modification_time` in milliseconds since the epoch.
+    - `day` is the UTC day of all rows as ISO text. None: the rows have no day, or the table is not partitioned by day.
+    - `records` is the number of rows, and `stats` their statistics for Delta's log, as JSON.
+    - `offsets` has the first and the last offset of each partition in the file, both inclusive.
+    - `topic_ids` has the Kafka topic ids of the file's topics, if brokers have reported them.
+    - `schema` is the schema of the rows in Spark's JSON; None: it is the schema that was planned for the table.
+    - `rules` is the text of the table rules by which the rows were checked.
+    - `dead_letters_for` is set in a file of dead letters: the key of the table that their records were meant for.
     """
 
     table: str
@@ -62,19 +66,16 @@ class DataFile:
 
     @property
     def share(self) -> str:
-        """Key of the table that the file belongs to in a batch.
-
-        For dead letters, the table that they were meant for.
-        """
+        """Key of the table that the file's records were meant for: `dead_letters_for` if it is set, else `table`."""
         return self.dead_letters_for or self.table
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """Records of a task that are in no file because their table is parked, or one of its folders cannot be written.
+    """Records that a task has read for one table but has written to no file.
 
-    `table` is the key of the table that the records are for. `offsets` has the first and the last offset of each
-    partition, both inclusive. `reason` says why they are in no file.
+    The table is parked, or one of its folders cannot be written to: `reason` says which. `table` is the table's key.
+    `offsets` has the first and the last offset of each partition, both inclusive.
     """
 
     table: str
@@ -83,7 +84,7 @@ class HeldRows:
 
 
 def offset_ranges(written: Iterable[DataFile | HeldRows]) -> dict[TopicPartition, OffsetRange]:
-    """Return the smallest offset range of each partition that covers all its offsets in the files or held rows."""
+    """Return, by partition, the smallest offset range that covers all offsets of the files and held rows."""
     ends: dict[TopicPartition, tuple[int, int]] = {}
     for rows in written:
         for partition, (first, last) in rows.offsets.items():
@@ -93,14 +94,17 @@ def offset_ranges(written: Iterable[DataFile | HeldRows]) -> dict[TopicPartition
 
 
 def spark_file_schema() -> StructType:
-    """Return the Spark schema of the rows that name data files."""
+    """Return the Spark schema of the rows that `file_rows` returns."""
     return StructType([StructField(name, _SPARK[kind]) for name, kind in _COLUMNS.items()])
 
 
 def file_rows(
     files: Sequence[DataFile], metrics: ReadMetrics, peak_memory: int, held: Sequence[HeldRows] = ()
 ) -> pa.RecordBatch:
-    """Return a task's rows for the driver: its files, its held rows, its metrics, and its peak memory in bytes."""
+    """Return a task's rows for the driver: its files, its held rows, its metrics, and its peak memory in bytes.
+
+    The columns are those of `spark_file_schema`. There is at least one row, and the first row has the metrics.
+    """
     import pyarrow as pa
     import pyarrow.json as pa_json
 
@@ -132,17 +136,17 @@ def _to_json(written: DataFile | HeldRows) -> str:
 
 
 def data_files(rows: Iterable[Row]) -> list[DataFile]:
-    """Return the data files that rows made by `file_rows` name."""
+    """Return the data files in `rows`, which `file_rows` has made in tasks; rows without a file are skipped."""
     return [DataFile(**_from_json(row[_FILE])) for row in rows if row[_FILE] is not None]
 
 
 def held_rows(rows: Iterable[Row]) -> list[HeldRows]:
-    """Return the held rows (records that are in no file) from rows made by `file_rows`."""
+    """Return the held rows (records that are in no file) in `rows`, which `file_rows` has made in tasks."""
     return [HeldRows(**_from_json(row[_HELD])) for row in rows if row[_HELD] is not None]
 
 
 def _from_json(text: str) -> dict[str, Any]:
-    """Return the fields of the `DataFile` or `HeldRows` that `_to_json` has turned into text."""
+    """Return the arguments of the `DataFile` or `HeldRows` that `_to_json` has turned into this text."""
     values: dict[str, Any] = orjson.loads(text)
     values["offsets"] = {
         TopicPartition(topic, partition): (first, last) for topic, partition, first, last in values["offsets"]
@@ -153,19 +157,28 @@ def _from_json(text: str) -> dict[str, Any]:
 
 
 def observed(rows: DataFrame) -> DataFrame:
-    """Return the rows so that Spark reports their totals in each `StreamingQueryProgress` under `OBSERVATION`."""
+    """Return the rows with an observation of their totals.
+
+    In a streaming query, Spark reports the totals in each `StreamingQueryProgress`, under the name `OBSERVATION`.
+    """
     return rows.observe(OBSERVATION, *_file_totals(rows.sparkSession.sparkContext._gateway))
 
 
 @lru_cache(maxsize=1)
 def _file_totals(_gateway: object) -> list[Column]:
-    """Return the totals to observe; cached per JVM, because making one takes five calls into the JVM."""
+    """Return the aggregates that `observed` lets Spark report.
+
+    They are cached for each JVM (`_gateway`), because making one takes five calls into the JVM.
+    """
     files = sql.sum(_FILE_BYTES).alias(_FILE_BYTES), sql.count(_FILE).alias("files"), sql.count(_HELD).alias("held")
     return [*totals(_TASK_FIELDS), *files]
 
 
 def totals(task_fields: Iterable[str]) -> list[Column]:
-    """Return an aggregate of the column `task_NAME` for each field name: the sum, or the maximum for a peak value."""
+    """Return an aggregate of the column `task_NAME` for each NAME in `task_fields`, under this name.
+
+    It is the maximum for `peak_memory` and for names that end in `_max`, and else the sum.
+    """
     # No SQL text, because Spark's parser takes 0.3 s to load, and a small job would need it for nothing else.
     return [_total(name) for name in task_fields]
 

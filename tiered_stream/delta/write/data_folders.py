@@ -1,4 +1,4 @@
-"""A table's folder as tasks write data files to it: local files that grow, or uploads to S3."""
+"""Folders of tables to which tasks write data files: local folders whose files grow, or uploads to S3."""
 
 from __future__ import annotations
 
@@ -16,41 +16,47 @@ from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.upload_threads import UploadThreads
 
 _CACHED_BYTES = 32 << 20
-"""Bytes at the end of a growing file that stay in the page cache; a smaller file is left to the kernel."""
+"""Bytes at the end of a growing file that stay in the page cache; pages of a smaller file are left to the kernel."""
 _MAX_WRITE_BACK_SHARE = 0.2
-"""Maximum share of a task's time for dropping pages; beyond it the disk cannot keep up, and the kernel takes over."""
+"""Maximum fraction of a task's time for dropping pages; above it, the disk is too slow, and the kernel drops them."""
 
 
 class DataFolder:
-    """Folder of a table to which one task writes data files; paths are relative to it. Methods raise `OSError`."""
+    """Folder of a table to which one task writes data files; all paths are relative to the folder.
+
+    Methods raise OSError if the folder cannot be written to.
+    """
 
     max_bytes = sys.maxsize
-    """Maximum size of one file in bytes; a file of this size must be finished."""
+    """Size in bytes from which on the writer must finish a file."""
 
     def open(self, path: str) -> Any:
-        """Open a new file, to which pyarrow can write."""
+        """Open a new file with this path, to which pyarrow can write."""
         raise NotImplementedError
 
     def finish(self, path: str, file: Any) -> None:
-        """Finish a completely written file; it is in the folder once `wait` returns."""
+        """Finish a file that `open` returned and that is completely written; after `wait`, it is in the folder."""
         raise NotImplementedError
 
     def grown(self, file: Any) -> None:
-        """Called after a row group was written to the file; a folder may free page cache then."""
+        """Handle that a row group was written to the file: a folder may free page cache. By default, do nothing."""
 
     def waiting_bytes(self, file: Any) -> int:
-        """Return how many bytes written to the file are still in memory."""
+        """Return how many bytes that were written to the file are still in this process's memory."""
         return 0
 
     def wait(self) -> None:
-        """Wait until all finished files are in the folder."""
+        """Wait until all files that `finish` was called for are in the folder."""
 
     def close(self) -> None:
-        """Release all resources; files that are not in the folder yet may be lost."""
+        """Release all resources; a file that is not in the folder yet may be lost."""
 
 
 def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
-    """Return the table's folder for one task to write to; `threads` upload its files if the folder is in S3."""
+    """Return the table's folder (`files.uri`) for one task to write to.
+
+    If the folder is in S3, `threads` upload its files. A local folder does not use them.
+    """
     if urlsplit(files.uri).scheme == "s3":
         from tiered_stream.delta.write.s3_upload import S3Uploads
 
@@ -59,10 +65,10 @@ def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
 
 
 class _LocalFiles(DataFolder):
-    """Local folder of a table, to which files are written while they grow.
+    """Local folder of a table; each file is in the folder from the start, and grows.
 
     Only the end of a large file stays in the page cache, so that files reuse the same few pages. Otherwise the pages of
-    whole tables would displace other data. If a virtual machine first has to get pages from its host, they would cost
+    whole tables would displace other data. In a virtual machine that must get new pages from its host, they would cost
     more time than writing the table.
     """
 

@@ -26,7 +26,8 @@ _TICKS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 def need_version_key(folder: fs.FileSystem, paths: Iterable[str]) -> bool:
     """Return whether Spark might misread rows of these Parquet files if they were rewritten without the version key.
 
-    Raises OSError if a file cannot be read.
+    `paths` are paths in the file system `folder`. Files that do not have the key themselves are ignored. Raises OSError
+    if a file cannot be read.
     """
     return any(_needs_key(pq.read_metadata(path, filesystem=folder)) for path in paths)
 
@@ -53,9 +54,10 @@ def _may_be_early(column: pq.ColumnSchema, chunk: pq.ColumnChunkMetaData) -> boo
 
 
 def _first_that_is_sure(column: pq.ColumnSchema) -> float | None:
-    """Return the first value from which Spark's old and new calendars agree, in the column's unit.
+    """Return the first value from which Spark's old and new calendars agree, in the unit of the column.
 
-    None: the column needs no check, because it has no dates or instants (local times need none). INT96 gives infinity.
+    It is infinity for INT96, because no value is sure. None: all values are sure, because the column has no dates or
+    instants (local times are sure).
     """
     if column.physical_type == "INT96":
         return float("inf")

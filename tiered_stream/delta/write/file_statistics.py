@@ -1,9 +1,9 @@
 """Statistics of a data file in the JSON of Delta's log (protocol: "Per-file Statistics"), by which readers skip files.
 
-They have `numRecords`, and `nullCount` of the first 32 columns, where each field of a struct counts as a column. They
-have `minValues` and `maxValues` of those of the 32 columns that have an order (Delta: `SkippingEligibleDataType`).
-Strings are truncated at 32 characters and timestamps to milliseconds, as in Delta; a truncated maximum is rounded up. A
-value that JSON cannot express gives no bound.
+They have `numRecords`, and `nullCount` of the first 32 columns, where each field of a struct counts as a column. Those
+of the 32 columns whose types have an order also have `minValues` and `maxValues` (Delta: `SkippingEligibleDataType`).
+Strings are truncated to 32 characters and timestamps to milliseconds, as in Delta; a truncated maximum is rounded up.
+If JSON cannot express a minimum or maximum, it is left out.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ from tiered_stream.formats.rows.kafka_columns import OFFSET, TOPIC, find_column,
 from tiered_stream.model import TopicPartition
 
 INDEXED_COLUMNS = 32
-"""Number of columns with statistics: Delta's default of `delta.dataSkippingNumIndexedCols`."""
+"""Number of columns that have statistics: Delta's default of `delta.dataSkippingNumIndexedCols`."""
 _EPOCH = datetime(1970, 1, 1)
 _FIRST_DAY = date(1970, 1, 1)
 _MAX_TEXT = 32
 _HIGHEST, _ABOVE_ANY_CHARACTER = "\ufffd", "\U0010ffff"
-"""Characters appended to round a truncated maximum up: Delta's character, and one for texts that are not below it."""
+"""Characters appended to a truncated maximum to round it up.
+
+Delta appends U+FFFD. U+10FFFF is for texts whose first character after the cut is U+FFFD or higher.
+"""
 
 _Path = tuple[str, ...]
 
 
 class FileStatistics:
-    """Statistics of one data file, updated with each batch that is written to the file."""
+    """Statistics of one data file, to which `add` adds each batch that is written to the file."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -45,10 +48,10 @@ class FileStatistics:
         self._kinds: dict[_Path, pa.DataType] = {}
         self._bounds: dict[_Path, tuple[Any, Any]] = {}
         self._boundless: set[_Path] = set()
-        """Columns with a NaN, which get no bounds because Spark sorts NaN above all numbers."""
+        """Paths of columns with a NaN, which get no minimum and maximum: Spark sorts NaN above all numbers."""
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
-        """Add the rows of one Kafka partition to the statistics: at least one row, in offset order."""
+        """Add rows of one Kafka partition to the statistics: at least one row, in offset order."""
         self.records += batch.num_rows
         topic = find_column(batch.schema, TOPIC)
         for index, path in _indexed(table_columns(batch.schema)):
@@ -99,7 +102,7 @@ class FileStatistics:
 
 @lru_cache(16)
 def _indexed(schema: pa.Schema) -> list[tuple[int, _Path]]:
-    """Return the first 32 leaf columns, each as the index of its top-level column and its path of names."""
+    """Return the first 32 leaf columns of the schema, as pairs: index of the top-level column, and path of names."""
     leaves = ((index, path) for index, field in enumerate(schema) for path in _paths((field.name,), field.type))
     return list(islice(leaves, INDEXED_COLUMNS))
 
@@ -131,7 +134,10 @@ def _put(values: dict[str, Any], path: _Path, value: Any) -> None:
 
 
 def _bound_to_json(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
-    """Return a bound as a JSON value, or None if JSON cannot express it; `round_up` is true for a maximum."""
+    """Return a minimum or maximum as a JSON value, or None if JSON cannot express it.
+
+    `kind` is the column's type. `round_up` is true for a maximum.
+    """
     if isinstance(value, str):
         return _rounded_up(value) if round_up else value[:_MAX_TEXT]
     if isinstance(value, Decimal):
@@ -145,9 +151,10 @@ def _bound_to_json(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
 
 
 def _rounded_up(text: str) -> str | None:
-    """Return an upper bound of a text: its first 32 characters and a higher one; None if no character is higher.
+    """Return a text of at most 33 characters that is not below `text`, or None if there is none.
 
-    A text of at most 32 characters is returned unchanged.
+    A text of at most 32 characters is returned unchanged. Else it is cut after 32 characters, and a higher character
+    than the first cut one is appended. None: that character is the highest one.
     """
     if len(text) <= _MAX_TEXT:
         return text
@@ -163,7 +170,10 @@ def _date(days: int) -> str | None:
 
 
 def _timestamp(microseconds: int, zone: str, *, round_up: bool) -> str | None:
-    """Return a time as ISO text such as `2026-11-21T04:05:06.789Z`; None outside the years 1 to 9999."""
+    """Return a time as ISO text such as `2026-11-21T04:05:06.789Z`; None outside the years 1 to 9999.
+
+    `microseconds` are since the epoch; they are rounded up or down to milliseconds. `zone` ends the text: `Z` or ''.
+    """
     milliseconds = -(-microseconds // 1000) if round_up else microseconds // 1000
     try:
         moment = _EPOCH + timedelta(milliseconds=milliseconds)

@@ -1,4 +1,4 @@
-"""Access to a table's folder, local or in S3, for tasks that write files, for `pyarrow` and for `deltalake`."""
+"""Access to a table's folder, local or in S3, as arguments of `deltalake` and as a file system of pyarrow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _DOTS = frozenset((".", ".."))
 
 
 def delta_storage_options(storage: TableStorage) -> dict[str, str]:
-    """Return the `storage_options` of `DeltaTable`; without credentials in `storage`, AWS's own chain finds them."""
+    """Return the access to the table's bucket as `storage_options` of deltalake's `DeltaTable`.
+
+    Without credentials in `storage`, and if it is not `anonymous`, AWS's default chain finds credentials.
+    """
     endpoint = storage.s3_endpoint_url
     options = {
         "AWS_ACCESS_KEY_ID": storage.access_key_id,
@@ -39,12 +42,18 @@ def delta_storage_options(storage: TableStorage) -> dict[str, str]:
 
 
 def region_of(storage: TableStorage) -> str | None:
-    """Return the AWS region for request signatures; None if AWS's own chain is to find it."""
+    """Return the AWS region for request signatures: the region in `storage`, else `us-east-1` if an endpoint is set.
+
+    None: `storage` has neither, so AWS's default chain finds the region.
+    """
     return storage.s3_region or (_REGION_OF_OTHER_SERVICES if storage.s3_endpoint_url else None)
 
 
 def uri_of(path: str) -> str | None:
-    """Return the URI of a path with a scheme (`file:///folder`, `s3://bucket/prefix`, other), or None without a scheme.
+    """Return the URI of a path that has a scheme, or None if it has none.
+
+    `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, and `file` becomes `file:///folder`. A path with another scheme
+    is returned as `normal_path` gives it.
 
     Raises:
         ConfigurationError: `normal_path` refuses the path.
@@ -59,16 +68,20 @@ def uri_of(path: str) -> str | None:
 
 
 def local_uri(path: str) -> str:
-    """Return the `file:///folder` URI of a path without a scheme. Raises ConfigurationError if `normal_path` does."""
+    """Return the `file:///folder` URI of a local path, which has no scheme and may be relative.
+
+    Raises:
+        ConfigurationError: `normal_path` refuses the path.
+    """
     return Path(normal_path(str(Path(path).absolute()))).as_uri()
 
 
 def normal_path(path: str) -> str:
-    """Return the path without `.` and `..`, as Hadoop's `Path` resolves them.
+    """Return the path with `.` and `..` resolved as Hadoop's `Path` does.
 
-    A relative path, or a path without such names, is returned unchanged. `..` removes the name before it, even if that
-    name is a symbolic link. Libraries differ here: some take the names in S3 literally, and some resolve links. So
-    every library gets the resolved path.
+    A relative path, or a path without these names, is returned unchanged. `..` removes the name before it, even if that
+    name is a symbolic link. Libraries differ here: some take the names in S3 literally, and some follow links. So every
+    library gets the resolved path.
 
     Raises:
         ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
@@ -100,7 +113,10 @@ _folders: PerProcess[fs.FileSystem] = PerProcess()
 
 
 def open_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
-    """Return a pyarrow file system rooted at the table's folder; the tasks of a process share it."""
+    """Return a pyarrow file system whose root is the folder at `uri`.
+
+    All calls in a process with the same arguments return the same object.
+    """
     return _folders.get({"uri": uri, "storage": storage}, lambda: _make_folder(uri, storage))
 
 

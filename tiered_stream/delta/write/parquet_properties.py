@@ -44,20 +44,23 @@ _SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".par
 
 
 def file_suffix(compression: str) -> str:
-    """Return the end of a file's name for this compression, as Spark names its Parquet files."""
+    """Return the end of a data file's name for this value of `ingest.compression`, such as `.zstd.parquet`."""
     return _SUFFIXES[compression]
 
 
 def file_schema(rows: pa.Schema) -> pa.Schema:
-    """Return the schema of batches from `with_topic_dictionary`: the table's columns, the topic as a dictionary."""
+    """Return the schema of a table's Parquet file, for batches from `with_topic_dictionary`.
+
+    It has the columns of `rows` that are not hidden. The topic column, if there is one, is a dictionary.
+    """
     index, columns = find_column(rows, TOPIC), table_columns(rows)
     return columns if index < 0 else columns.set(index, columns.field(index).with_type(_TOPIC_TYPE))
 
 
 def with_topic_dictionary(batch: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with the topic column as a dictionary of one entry, and without hidden columns.
+    """Return the batch without hidden columns, and with its topic column as a dictionary of one entry.
 
-    All rows of the batch must be from `topic`. `schema` is from `file_schema`.
+    All rows of the batch must be from `topic`. `schema` is what `file_schema` returns for the batch's schema.
     """
     columns = batch.columns[: len(schema)]
     for index in (number for number, field in enumerate(schema) if field.type == _TOPIC_TYPE):
@@ -66,9 +69,10 @@ def with_topic_dictionary(batch: pa.RecordBatch, topic: str, schema: pa.Schema) 
 
 
 def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> pq.ParquetWriter:
-    """Open a Parquet writer that makes one row group of each table or batch that it is given.
+    """Open a Parquet writer to `sink` that makes one row group of each table or batch that it is given.
 
-    `first` is a batch of the rows to write: its types and data decide about encodings and compression.
+    `first` is a batch of the rows to write: its types and data decide about encodings and compression. Columns that
+    `compression` does not make smaller are stored uncompressed.
     """
     leaves = {name: kind for field in first.schema for name, kind in _leaves(field.name, field.type)}
     payload = [column.name for column in first.schema if pa.types.is_binary(column.type)]
@@ -91,7 +95,10 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the Parquet path and the type of each leaf of a column (Parquet: "Nested Types")."""
+    """Yield the Parquet path and the Arrow type of each leaf of a column (Parquet: "Nested Types").
+
+    `path` is the Parquet path of the column or of a part of it, whose type is `kind`.
+    """
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _leaves(f"{path}.{field.name}", field.type)
@@ -119,7 +126,10 @@ def _has_bounds(name: str, kind: pa.DataType) -> bool:
 
 
 def _write_batch_rows(first: pa.RecordBatch) -> int:
-    """Return how many rows the writer encodes before it checks if a page is full: about one page of rows."""
+    """Return the number of rows that the writer encodes before it checks if a page is full.
+
+    It is about the number of rows in a page, but from 64 to 16,384. It is estimated from the size of `first`.
+    """
     rows = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
     return min(max(_MIN_WRITE_ROWS, rows), _MAX_WRITE_ROWS)
 
@@ -132,7 +142,10 @@ def _gets_smaller(column: pa.Array, compression: str) -> bool:
 
 
 def _sample(column: pa.Array) -> bytes:
-    """Return sample bytes from the whole column, because a topic's first records often differ from the others."""
+    """Return at most 64 KiB of values from the whole column.
+
+    A topic's first records often differ from the others, so they alone would not do.
+    """
     step = max(1, -(-len(column) // _SAMPLE_PLACES))
     indexes = (column.slice(index, min(step, _PLACE_ROWS)).to_pylist() for index in range(0, len(column), step))
     return b"".join(b"".join(filter(None, rows))[:_PLACE_BYTES] for rows in indexes)

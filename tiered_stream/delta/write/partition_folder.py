@@ -7,11 +7,14 @@ from urllib.parse import quote
 _ESCAPED = frozenset([*map(chr, range(1, 0x20)), *"\"#%'*/:=?\\{[]^\x7f"])
 """Characters that Spark escapes in names of partition folders (Spark: `ExternalCatalogUtils.escapePathName`)."""
 _LEFT_IN_URI = "/!$&'()*+,:;=@"
-"""Characters that a URI's path may have unescaped, next to letters, digits and `-._~` (RFC 3986, section 3.3)."""
+"""Characters that stay unescaped in a URI's path, in addition to letters, digits and `-._~` (RFC 3986, section 3.3)."""
 
 
 def partition_folder(column: str, value: str) -> str:
-    """Return the folder name of rows with the value in the partition column, such as `day=2026-11-21`."""
+    """Return the name of the folder for rows with this value in the partition column, such as `day=2026-11-21`.
+
+    Characters in `_ESCAPED` are replaced by `%` and two hexadecimal digits.
+    """
     return f"{_escaped(column)}={_escaped(value)}"
 
 

@@ -1,4 +1,4 @@
-"""Conversion of a topic's records to table rows and dead letters, in the task that reads the records."""
+"""Conversion of a topic's records to rows of its table and to dead letters, in the task that reads the records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tiered_stream.model import TopicPartition
 class TargetRows:
     """Rows for one table: at least one row, in offset order, with the table's columns except the day column.
 
-    `dead_letters_for` is set if the rows are dead letters: the key of the table that their records were meant for.
+    `target` is the table. `dead_letters_for` is set if the rows are dead letters: it is the key of the table that their
+    records were meant for.
     """
 
     target: TableTarget
@@ -27,7 +28,7 @@ class TargetRows:
 
 
 class TableRows:
-    """Converter of each topic's records to rows of its table, or to dead letters if they do not become rows.
+    """Converter of records to rows of the topic's table; a record that does not become a row becomes a dead letter.
 
     Each task has its own converter, used by one thread.
     """
@@ -39,9 +40,13 @@ class TableRows:
         query: str | None = None,
         batch: int | None = None,
     ) -> None:
-        """`rules` are rules of tables, by table key, that replace the rules in `routing`.
+        """Make a converter for the tables of `routing`.
 
-        `query` and `batch` are the application transaction under which the rows are committed; None: unknown.
+        Args:
+            rules: table rules by table key, which replace the rules in `routing`.
+            query: query id under which the rows are committed (application transaction), a label of dead letters; None:
+                unknown.
+            batch: batch id of the same application transaction, a label of dead letters; None: unknown.
         """
         self._routing = routing
         self._rules = rules
@@ -49,13 +54,17 @@ class TableRows:
         self._decoders: dict[str, RowDecoder | None] = {}
 
     def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
-        """Convert records of one partition to rows for the topic's table, and to dead letters for another table.
+        """Convert records of one partition to rows of the topic's table, and to rows of the table for dead letters.
 
         `batch` comes from the record decoder: at least one record, in offset order.
 
+        Returns:
+            At most two items, one for each table that gets rows.
+
         Raises:
-            TableError: the topic has no table.
-            UndecodableRecordError: a record does not become a row, and the settings do not allow to leave it out.
+            TableError: the topic has no table, or the user's transform failed.
+            UndecodableRecordError: a record does not decode and `ingest.onDecodeError` is `fail`, or its row breaks a
+                table rule and `ingest.onDecodeError` is not `deadLetter`.
         """
         target = self._routing.target(partition.topic)
         decoder = self._decoder(partition.topic, target)
@@ -71,7 +80,7 @@ class TableRows:
         return [*rows, TargetRows(dead_letters, self._labelled(decoded.dead, target), target.key)]
 
     def _labelled(self, dead: pa.RecordBatch, target: TableTarget) -> pa.RecordBatch:
-        """Return the dead letters labelled with the table, the query and the batch that they belong to."""
+        """Return the dead letters with the key of the table `target`, the query and the batch in their columns."""
         for name, value in {"target": target.key, **self._labels}.items():
             field = dead.schema.field(name)
             column = pa.repeat(pa.scalar(value, field.type), dead.num_rows)

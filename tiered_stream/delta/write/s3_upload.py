@@ -41,7 +41,7 @@ _READ_BYTES = 1 << 20
 
 
 class S3Uploads(DataFolder):
-    """Uploads of one task's files of a table."""
+    """Uploads of the data files that one task writes to a table's folder in S3."""
 
     max_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
 
@@ -54,16 +54,19 @@ class S3Uploads(DataFolder):
         self._running: list[Future[None]] = []
 
     def open(self, path: str) -> WaitingFile:
-        """Open a new waiting file; a file on disk has no name, so it disappears with the task."""
+        """Open a new file, which waits for its upload in memory or, if it is large, on the local disk.
+
+        A file on disk has no name, so it disappears with the task.
+        """
         return WaitingFile()
 
     def waiting_bytes(self, file: Any) -> int:
-        """Return how many bytes of the file are in memory; 0 if the file is on disk."""
+        """Return how many bytes of the file are in memory; 0 if the file is on the local disk."""
         size = int(file.tell())
         return size if size <= MEMORY_BYTES else 0
 
     def finish(self, path: str, file: WaitingFile) -> None:
-        """Start the upload of the file, after waiting until other uploads leave room for it.
+        """Start the upload of the file to `path`, after waiting until other uploads of the task leave room for it.
 
         Raises:
             OSError: an earlier file could not be uploaded.
@@ -96,7 +99,7 @@ class S3Uploads(DataFolder):
 
 
 class WaitingFile(SpooledTemporaryFile[bytes]):
-    """File that waits for its upload. It is append-only, and its checksum covers every byte that was written."""
+    """Append-only file that waits for its upload in memory or on the local disk, with a CRC32C of all written bytes."""
 
     def __init__(self) -> None:
         super().__init__(MEMORY_BYTES, dir=_local_folder())
@@ -107,12 +110,12 @@ class WaitingFile(SpooledTemporaryFile[bytes]):
         return super().write(data)
 
     def checksum(self) -> str:
-        """Return the CRC32C for the header `x-amz-checksum-crc32c`; services that do not know the header ignore it."""
+        """Return the CRC32C in base64, for the header `x-amz-checksum-crc32c`, which S3 services without it ignore."""
         return base64.b64encode(self._crc.to_bytes(4)).decode()
 
 
 def _local_folder() -> str | None:
-    """Return a random folder of the local folders that Spark gives its tasks; None: Python chooses the folder."""
+    """Return one of the local folders that Spark gives its tasks, chosen at random; None: Python chooses the folder."""
     folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(folder)]
     return random.choice(folders) if folders else None
 
@@ -137,9 +140,10 @@ class _Body(io.RawIOBase):
 
 
 _clients: PerProcess[S3Client] = PerProcess()
-"""S3 clients that a process's tasks share: creating a client takes longer than uploading a small file.
+"""S3 clients, which all tasks of a process share, because creating a client takes longer than uploading a small file.
 
-A shared client also keeps its connections open."""
+A shared client also keeps its connections open.
+"""
 
 
 def _make_client(storage: TableStorage) -> S3Client:

@@ -1,8 +1,8 @@
 """Writer of record batches to one table's Parquet files, on an executor, in one pass and with bounded memory.
 
-Batches wait until there are enough rows for a row group, or for `SEVERAL_DAYS` row groups if the rows are of several
-days. When a file has reached its size, it is closed and the next one begins. Files are invisible until the driver
-commits them. Nothing refers to files that a failed task leaves behind, and VACUUM removes them.
+Rows wait until there are enough for a row group. Rows of several days wait until there are enough for `SEVERAL_DAYS`
+row groups. When a file has reached its size, it is closed and the next one begins. Files are invisible to readers until
+the driver commits them. Nothing refers to files that a failed task leaves behind, and VACUUM removes them.
 """
 
 from __future__ import annotations
@@ -30,20 +30,35 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.storage.throttle import Pace
 
 ROW_GROUP_BYTES = 16 << 20
-"""Arrow bytes of a task's rows that wait for one row group. Larger row groups gain nothing, and memory costs time."""
+"""Bytes of Arrow memory of waiting rows from which on a row group is written.
+
+Larger row groups gain nothing, and memory costs time.
+"""
 SEVERAL_DAYS = 4
-"""Factor on `ROW_GROUP_BYTES` for rows of several days, so that each day gets one large file."""
+"""Factor on `ROW_GROUP_BYTES` if waiting rows are of several days, so that each day gets few large files."""
 MAX_OPEN_FILES = 16
-"""Maximum number of open files in a task; before one more opens, the file that got no rows for longest is closed."""
+"""Maximum number of open files in a task.
+
+Before one more file opens, the file that got no rows for longest is closed.
+"""
 
 
 class TableWriter:
-    """Writer of one task's files of one table; a table partitioned by day has one open file for each day."""
+    """Writer of one task's data files for one table. If the table is partitioned by day, each day has one open file."""
 
     def __init__(
         self, files: TableFiles, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
     ) -> None:
-        """`threads` are the task's upload threads, shared by all its tables; None: this writer gets its own."""
+        """Open the table's folder.
+
+        Args:
+            task: number of the task, which is part of the files' names.
+            pace: called with the size in bytes of each row group that was written; it may wait, to limit the rate.
+            threads: the task's upload threads, which all its tables share; None: this writer makes its own threads.
+
+        Raises:
+            TableError: the table's folder cannot be opened.
+        """
         self._files = files
         self._threads, self._shared = threads or UploadThreads(), threads is not None
         self._task = task
@@ -64,11 +79,15 @@ class TableWriter:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of memory of waiting rows, and of open files that are kept in memory."""
+        """Bytes of memory that waiting rows take, plus the bytes of open files that are in memory."""
         return self._waiting.bytes + sum(file.bytes_in_memory for file in self._open.values())
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
-        """Add rows of one partition: at least one row, in offset order; rows with another schema go to other files."""
+        """Add rows of one partition: at least one row, in offset order.
+
+        If the rows have another schema than the rows before them, all open files are closed first. Raises TableError if
+        the table's folder cannot be written to.
+        """
         if self._schema != batch.schema:
             self.flush()
             self._schema = batch.schema
@@ -78,21 +97,28 @@ class TableWriter:
             self._write(self._waiting.take(keep=limit // 2))
 
     def flush(self) -> None:
-        """Write all waiting rows, and close every file."""
+        """Write all waiting rows, and close every file. Raises TableError if the folder cannot be written to."""
         self._write(self._waiting.take())
         with _named_errors(self._files):
             for day in list(self._open):
                 self._finish(day)
 
     def finish(self) -> list[DataFile]:
-        """Flush, wait until all files are stored, and return every file that was written."""
+        """Flush, wait until all files are in the table's folder, and return all files of this writer.
+
+        Raises:
+            TableError: the table's folder cannot be written to.
+        """
         self.flush()
         with _named_errors(self._files):
             self._folder.wait()
         return self._finished
 
     def close(self) -> None:
-        """Discard unfinished files, which exist only if the task has failed, and free the writer's resources."""
+        """Discard open files, which exist only if the task has failed, and free the writer's resources.
+
+        Upload threads that the task's tables share keep running.
+        """
         for file in self._open.values():
             file.close()
         self._folder.close()
@@ -100,9 +126,10 @@ class TableWriter:
             self._threads.close()
 
     def _write(self, days: list[DayRows]) -> None:
-        """Write rows of several days, and leave at most `MAX_OPEN_FILES` files open.
+        """Append rows of several days to files, and leave at most `MAX_OPEN_FILES` files open.
 
-        Days that have an open file come first, then the days with the most rows.
+        Days with an open file come first. The other days keep their order, in which the days with the most rows come
+        first.
         """
         with _named_errors(self._files):
             for number, rows in enumerate(sorted(days, key=lambda of_day: of_day.day not in self._open)):
@@ -168,7 +195,7 @@ class _OpenFile:
         self.waiting_bytes += batch.nbytes
 
     def write_row_group(self) -> int:
-        """Write the waiting rows as a row group, if there are any; return the file's size so far, in bytes."""
+        """Write the waiting rows, if there are any, as a row group; return the bytes written to the file so far."""
         if not self._waiting:
             return int(self._sink.tell())
         if self._parquet is None:

@@ -1,7 +1,7 @@
 """Writer of a task's rows: it reads the task's splits and writes the files of all their tables, with bounded memory.
 
-Splits are ordered by topic. So the table that got no rows for longest has probably got its last row: its files are
-closed first when memory or open files are short.
+Splits are ordered by topic. So the table that got no rows for longest has probably got its last row. If memory or open
+files are short, the files of this table are closed first.
 """
 
 from __future__ import annotations
@@ -27,23 +27,32 @@ from tiered_stream.read.task_storage import TaskStorage
 from tiered_stream.storage.throttle import Pace, pace_of
 
 _Key = tuple[str, str]
-"""Key of the table that gets the rows, and key of the table with which they are committed (`DataFile.share`)."""
+"""Key of the table that gets the rows, and key of the table that the records were meant for (`DataFile.share`).
+
+They differ for dead letters.
+"""
 BATCH_ROWS = 131_072
-"""Rows of one Arrow batch: large, because each batch costs Python time, and no batch is sent to a JVM."""
+"""Maximum number of rows of one Arrow batch.
+
+It is large, because each batch costs Python time, and no batch is sent to a JVM.
+"""
 MAX_HELD_BYTES = 64 << 20
-"""Maximum memory of all tables together, except the table that gets rows now: as much as one table may take."""
+"""Maximum bytes in memory of all tables together, without the table that gets rows now: as many as for one table."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTables:
-    """Selection of the tables that a task writes: all tables or one. Dead letters follow the table of their rows."""
+    """Selection of the tables whose rows a task writes.
+
+    A dead letter counts as a row of the table that its record was meant for.
+    """
 
     held: Collection[str] = ()
-    """Keys of tables whose rows are not written because the tables are parked."""
+    """Keys of parked tables, whose rows are not written."""
     only: str | None = None
-    """Key of the one table whose rows are written, while a parked table is caught up; None: all tables."""
+    """Key of the only table whose rows are written, because a query catches up this table; None: all tables."""
     park: bool = False
-    """True if a table that cannot be written is only reported, while the other tables continue."""
+    """True if the task goes on when a table cannot be written, and reports the table's records as `HeldRows`."""
 
 
 ALL_TABLES = TaskTables()
@@ -51,7 +60,7 @@ ALL_TABLES = TaskTables()
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Result of a task: its files, the records that are in no file, and the metrics of reading."""
+    """Result of a task: its data files, the records that are in no file (`held`), and the metrics of reading."""
 
     files: list[DataFile]
     held: list[HeldRows]
@@ -61,10 +70,15 @@ class Written:
 def write_splits(
     splits: Sequence[Split], options: Options, transform: TableRows, task: int, tables: TaskTables = ALL_TABLES
 ) -> Written:
-    """Read the splits one after the other and write their rows to files; `task` is a number in the files' names.
+    """Read the splits one after the other, and write their rows to data files.
+
+    Args:
+        transform: converts records to rows of tables.
+        task: number of the task, which is part of the files' names.
+        tables: selection of the tables to write.
 
     Raises:
-        TableError: a table's folder cannot be written to, and `tables.park` is off.
+        TableError: a topic has no table; or a table's folder cannot be written to, and `tables.park` is off.
         TieredStreamError: a split cannot be read, or a record cannot be decoded.
     """
     metrics = ReadMetrics()
@@ -88,13 +102,13 @@ def write_splits(
 
 
 def _with_topic_ids(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
-    """Return the file's description with the ids of its topics, as far as `ids` has them."""
+    """Return the file's description with the topic ids of its topics; topics that are not in `ids` are left out."""
     topics = {partition.topic for partition in file.offsets}
     return replace(file, topic_ids={topic: ids[topic] for topic in topics & ids.keys()})
 
 
 class TaskWriter:
-    """Writer of one task's files for all of its tables."""
+    """Writer of one task's data files for all of its tables."""
 
     def __init__(self, task: int, pace: Pace = lambda size: None, tables: TaskTables = ALL_TABLES) -> None:
         self._task = task
@@ -103,10 +117,10 @@ class TaskWriter:
         self._threads = UploadThreads()
         self._tables: dict[_Key, TableWriter] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
-        """First and last offset of the records for a table, by table key and partition; used only for parking."""
+        """First and last offset of the records for a table, by table key and partition; empty without `park`."""
         self._held_reasons = dict.fromkeys(tables.held, "it is parked")
         self._room: dict[_Key, tuple[int, int]] = {}
-        """Bytes of memory and number of open files of each writer; `_held` and `_opened` are the sums."""
+        """Bytes in memory and number of open files of each writer; `_held` and `_opened` sum them over all writers."""
         self._held = 0
         self._opened = 0
 
@@ -120,11 +134,14 @@ class TaskWriter:
     ) -> None:
         """Add rows of one partition for one table: at least one row, in offset order.
 
-        `offsets` are the first and the last offset of the records, both inclusive. `dead_letters_for` is set if the
-        rows are dead letters: the key of the table that their records were meant for.
+        Rows of a table that `TaskTables` leaves out, or that was given up after an error, are dropped.
+
+        Args:
+            offsets: first and last offset of the records, both inclusive.
+            dead_letters_for: set if the rows are dead letters: the key of the table that their records were meant for.
 
         Raises:
-            TableError: a table's folder cannot be written to, and such tables are not parked.
+            TableError: a table's folder cannot be written to, and `TaskTables.park` is off.
         """
         share = dead_letters_for or table.uri
         if self._selection.only not in (None, share):
@@ -146,16 +163,20 @@ class TaskWriter:
 
     @property
     def held(self) -> list[HeldRows]:
-        """Records that are in no file because their table is parked or cannot be written."""
+        """Records that are in no file because their table is parked or could not be written, by table.
+
+        It is empty if `TaskTables.park` is off.
+        """
         return [
             HeldRows(key, self._offsets[key], why) for key, why in self._held_reasons.items() if key in self._offsets
         ]
 
     @contextmanager
     def _give_up_on_error(self, share: str) -> Iterator[None]:
-        """Give up a table and its dead letters if the `with` block raises a TableError.
+        """If the `with` block raises a TableError, write no more rows for the table `share`, and close its writers.
 
-        Without parking, raise it again.
+        If `TaskTables.park` is off, raise the error again instead. Dead letters that were meant for the table are given
+        up with it.
         """
         try:
             yield
@@ -176,7 +197,10 @@ class TaskWriter:
                 break
 
     def _lacks_room(self, excluded: TableWriter | None) -> bool:
-        """Return whether all tables except `excluded` exceed the limit of memory or of open files."""
+        """Return whether all tables except `excluded` exceed the limit of memory or of open files.
+
+        `excluded` is a table's writer; None: all tables count.
+        """
         held, opened = self._held, self._opened
         if excluded is not None:
             held, opened = held - excluded.held_bytes, opened - excluded.open_files
@@ -184,9 +208,9 @@ class TaskWriter:
 
     @contextmanager
     def _counted(self, key: _Key, writer: TableWriter) -> Iterator[None]:
-        """Update the sums of memory and open files after the `with` block.
+        """After the `with` block, update the sums of memory and open files by the values of `writer`.
 
-        The writer counts as 0 if the block fails.
+        If the block fails, the writer counts as 0.
         """
         after = 0, 0
         try:
@@ -202,10 +226,12 @@ class TaskWriter:
         self._opened += now[1] - opened
 
     def finish(self) -> list[DataFile]:
-        """Close every file; return the written files, without files of tables that are given up or parked.
+        """Close every file, wait until all files are in their folders, and return them.
+
+        Files of tables that are parked, or that could not be written, are left out.
 
         Raises:
-            TableError: a table's folder cannot be written to, and such tables are not parked.
+            TableError: a table's folder cannot be written to, and `TaskTables.park` is off.
         """
         files: list[DataFile] = []
         # Flush all tables first, so that all uploads are under way before the first wait.

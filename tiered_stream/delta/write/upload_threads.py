@@ -7,16 +7,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Condition
 
 LARGE_IN_FLIGHT = 2
-"""Maximum number of large files that a task uploads at once; the next file waits before its upload begins."""
+"""Maximum number of uploads at once if all files together have more than `SMALL_BYTES`; other files wait."""
 SMALL_IN_FLIGHT = 8
 """Maximum number of uploads at once if all files together have at most `SMALL_BYTES`.
 
-More are allowed because the upload of a small file mostly waits for the response."""
+It is higher, because the upload of a small file mostly waits for the response.
+"""
 SMALL_BYTES = 16 << 20
 
 
 class UploadThreads:
-    """Threads and limits for one task's uploads; the caller keeps track of the uploads' futures."""
+    """Threads for one task's uploads, and limits of how many run at once; the caller waits for the uploads' futures."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(SMALL_IN_FLIGHT, "upload")
@@ -25,7 +26,11 @@ class UploadThreads:
         self._bytes = 0
 
     def begin(self, size: int, upload: Callable[[], None]) -> Future[None]:
-        """Wait until other uploads leave room for a file of `size` bytes, then start its upload; return its future."""
+        """Wait until other uploads leave room for a file of `size` bytes, then call `upload` in a thread.
+
+        Returns:
+            Future of the upload, which has the error if `upload` raises one.
+        """
         with self._room:
             self._room.wait_for(lambda: self._has_room(size))
             self._files += 1
@@ -45,5 +50,5 @@ class UploadThreads:
             self._room.notify()
 
     def close(self) -> None:
-        """Cancel uploads that have not started, and wait for uploads that have."""
+        """Cancel uploads that have not started, and wait for the end of uploads that have started."""
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,7 +1,7 @@
-"""Rows that wait in a task until there are enough to write; they are split by day only when they are taken out.
+"""Rows that wait in a task until there are enough to write, and are divided by day only when they are taken out.
 
-All waiting rows are then sorted at once, however many days they have. The days with the most rows are taken first. Days
-with few rows wait for more rows, so that a day gets one file instead of one each time that memory is full.
+So all waiting rows are sorted at once, however many days they have. The days with the most rows are taken first. Days
+with few rows wait for more rows. So a day gets few large files, instead of a small one each time that memory is full.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MICROSECONDS = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
 _FIRST, _LAST = (date.min - _EPOCH).days, (date.max - _EPOCH).days
 NULL_DAY = "__HIVE_DEFAULT_PARTITION__"
-"""Partition value in the folder name of rows without a day, as Hive and Spark write it."""
+"""Value in the name of the partition folder for rows without a day, as Hive and Spark write it."""
 
 
 def spark_day() -> str:
-    """Return the Spark SQL expression for a record's UTC day, null outside the years 1 to 9999."""
+    """Return the Spark SQL expression for the UTC day of the column `timestamp`; null outside the years 1 to 9999."""
     seconds = "unix_seconds(timestamp)"
     return (
         f"CASE WHEN {seconds} BETWEEN {_FIRST * 86_400} AND {(_LAST + 1) * 86_400 - 1} "
@@ -34,7 +34,10 @@ def spark_day() -> str:
 
 
 def day_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
-    """Return each row's UTC day as days since the epoch; a row without a day gets a number above year 9999."""
+    """Return each row's UTC day as days since the epoch.
+
+    If a row's timestamp is outside the years 1 to 9999, it has no day. Its number is that of the day after 9999-12-31.
+    """
     column = kafka_column(batch, TIMESTAMP)
     # The buffer is read directly, because pyarrow's conversion to numpy imports pandas.
     days = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)] // _MICROSECONDS
@@ -42,13 +45,13 @@ def day_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
 
 
 def day_dates(batch: pa.RecordBatch) -> pa.Array:
-    """Return each row's UTC day as an Arrow date, null for a row without a day."""
+    """Return each row's UTC day as an Arrow date; null if the timestamp is outside the years 1 to 9999."""
     days = day_numbers(batch)
     return pa.array(days, mask=days > _LAST).cast(pa.date32())
 
 
 def day_text(day: int) -> str | None:
-    """Return a day number as ISO text such as `2026-11-21`; None for the number that stands for no day."""
+    """Return a number from `day_numbers` as ISO text such as `2026-11-21`; None if the number stands for no day."""
     return None if day > _LAST else (_EPOCH + timedelta(day)).isoformat()
 
 
@@ -59,14 +62,17 @@ PartitionRows = tuple[TopicPartition, pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class DayRows:
-    """Rows of one day; `day` is None outside the years 1 to 9999, and in tables that are not partitioned by day."""
+    """Rows of one UTC day; `day` is the day as ISO text.
+
+    None: the rows have no day, or the table is not partitioned by day.
+    """
 
     day: str | None
     batches: list[PartitionRows]
 
 
 class WaitingRows:
-    """Waiting rows of one task for one table; `by_day` says whether the table is partitioned by day."""
+    """Rows of one task that wait to be written to one table; `by_day`: the table is partitioned by day."""
 
     def __init__(self, *, by_day: bool) -> None:
         self._by_day = by_day
@@ -83,13 +89,13 @@ class WaitingRows:
         self.bytes += batch.nbytes
 
     def has_several_days(self) -> bool:
-        """Return whether the waiting rows are of more than one day; False in tables that are not partitioned by day."""
+        """Return whether the waiting rows are of more than one day; false if the table is not partitioned by day."""
         return bool(self._days) and min(map(np.min, self._days)) != max(map(np.max, self._days))
 
     def take(self, keep: int = 0) -> list[DayRows]:
-        """Remove and return the rows of whole days, those with the most rows first, until at most `keep` bytes wait.
+        """Remove and return rows by day, the days with the most rows first, until at most `keep` bytes of rows wait.
 
-        If all rows are of one day, all of them are taken.
+        All rows of a day are taken together. If all waiting rows are of one day, they are taken whatever `keep` is.
         """
         taken: list[DayRows] = []
         if self.has_several_days():
@@ -101,9 +107,9 @@ class WaitingRows:
         return taken
 
     def _take_largest(self, keep: int) -> list[DayRows]:
-        """Remove and return the days with the most rows: at least one day, and enough to leave `keep` bytes.
+        """Remove and return the days with the most rows: at least one day, and enough days to leave about `keep` bytes.
 
-        The number of days is estimated as if all rows had the same size.
+        The number of days is computed as if all rows had the same size.
         """
         days, day_of_row, counts = np.unique(np.concatenate(self._days), return_inverse=True, return_counts=True)
         largest_first = np.argsort(-counts, kind="stable")
@@ -138,10 +144,11 @@ class _AllRows:
         self._partition_of_row = np.repeat([numbers[partition] for partition, _ in batches], lengths)
 
     def batches(self, rows: _Numbers, day: _Numbers) -> Iterator[tuple[int, PartitionRows]]:
-        """Yield the rows with indexes `rows`, in this order, in batches of adjacent rows of one day and partition.
+        """Yield the rows with the indexes `rows`, in this order, as pairs of a number from `day` and a batch.
 
-        `day` has a day's number for each of the rows, which comes with each batch. The rows are copied once, because
-        slices of the original batch would keep the memory of rows that were written long ago.
+        `day` has a number for each of these rows. All rows of a batch are adjacent, of one partition, and have the same
+        number in `day`. The rows are copied once, because slices of the original batch would keep the memory of rows
+        that were written long ago.
         """
         copy = self._batch.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)]))
         partition = self._partition_of_row[rows]

@@ -16,7 +16,7 @@ from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, SlicesDe
 
 
 class AvroReader(SlicesDecoder):
-    """Decoder of values that were written with one schema, to a column with the type of the reader's schema.
+    """Decoder of values that were written with the schema `writer`, to a column with the type of the schema `reader`.
 
     The constructor raises the errors of `AvroDecoder`.
     """
@@ -36,7 +36,7 @@ class AvroReader(SlicesDecoder):
 
 
 class AvroDecoder(AvroReader):
-    """Decoder of values that were all written with one schema, which is given as text."""
+    """Decoder of values that were all written with one schema. The schema is given as JSON text."""
 
     def __init__(self, schema: str, reader: str | None = None) -> None:
         """Prepare to decode values of `schema`, as values of `reader` if it is given (Spark: the option `avroSchema`).

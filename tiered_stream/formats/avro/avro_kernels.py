@@ -1,7 +1,8 @@
 """Compiled half of the Avro decoder, which runs a program (`avro_program.py`) to read values into columns.
 
 A value must end where its bytes end. Every length and count is checked against the available bytes before it is used.
-List items that take no bytes, such as nulls, are counted and limited. A negative position is a negated error code.
+List items that take no bytes, such as nulls, are counted and limited. A kernel that returns a position returns a
+negated error code in its place if it fails.
 """
 
 from __future__ import annotations
@@ -50,11 +51,12 @@ LIST, NEXT, UNION, JUMP, FAIL, DEFAULT, RESUME, DONE = range(11, 19)
 #   ENUM, UNION   A: position in the table. B: number of entries.
 #   LIST          A: operation after the list. B: whether each item takes bytes. C: node of a map's keys, or -1.
 #   JUMP          A: operation to continue with.
-#   FAIL          A: number of the mismatch.
+#   FAIL          A: index of the error text in `AvroProgram.mismatches`.
 #   DEFAULT       A: position of its bytes in the texts. B: their number.
 OPERATION, NODE, A, B, C = range(5)
 
-# Columns of the stack, which has a row for each list that is being read.
+# Columns of the stack, which has a row for each list that is being read: the list's LIST operation, the items that are
+# left in the block, the block's end (-1: not stated), and the first slot of a map's keys.
 AT, LEFT, BLOCK_END, FIRST = range(4)
 STACK_COLUMNS = 4
 
@@ -113,7 +115,7 @@ def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
-    """Append a float, a double, or an integer that the column has as one of these; return the position after it."""
+    """Append a float, a double, or an integer for a column of floats or doubles; return the position after it."""
     kind, node, value = operation[OPERATION], operation[NODE], 0.0
     if kind == NUMBER:
         number, at = _integer(data, at, stop, operation[A])
@@ -131,9 +133,9 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
-    """Return the start and the end of `size` bytes at `at`, or twice a negated error.
+    """Return the start and the end of the `size` bytes at `at`, or a negated error in place of both.
 
-    If `size` is -1, their length is read first, at `at`.
+    If `size` is -1, the number of bytes is read first, at `at`.
     """
     if size < 0:
         size, at = _varint(data, at, stop)
@@ -157,9 +159,9 @@ def _bytes(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @kernel
 def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns: Any) -> Int:
-    """Append a decimal, a big-endian two's complement number of any length; return the position after it.
+    """Append a decimal, which is a big-endian two's complement number of any length; return the position after it.
 
-    `powers` are the powers of ten, as upper and lower 64 bits.
+    `powers` has the powers of ten, each as its upper and lower 64 bits.
     """
     at, end = _sized(data, at, stop, operation[B])
     node = operation[NODE]
@@ -204,9 +206,11 @@ def _enum(data: Any, at: Int, stop: Int, operation: Any, table: Any, texts: Any,
 
 @kernel
 def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: Int) -> Int:
-    """Begin a list's next block: set its item count and its end in `frame`; return the position after the block's head.
+    """Read the head of a list's next block; return the position after the head.
 
-    The count is 0 after the last block. The end is -1 if the block does not state its size.
+    `frame` is the list's row of the stack. LEFT in it becomes the number of the block's items, which is 0 after the
+    last block. BLOCK_END becomes the block's end, or -1 if the block does not state its size. `empty` is the number of
+    items without any bytes in the value so far.
     """
     if frame[BLOCK_END] >= 0 and frame[BLOCK_END] != at:
         return np.int64(-BAD_BLOCK)
@@ -231,7 +235,10 @@ def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: I
 
 @kernel
 def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int:
-    """Append a list, or a map, to its node after its last item; return 0 or an error."""
+    """Append a list or a map to its node after its last item; return 0 or an error code.
+
+    `first` is the first slot of the map's keys.
+    """
     if operation[NODE] < 0:
         return np.int64(0)
     if operation[C] >= 0 and has_duplicate_key(columns, operation[C], first, key_table):
@@ -241,9 +248,10 @@ def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: Any, stack: Any, key_table: Any) -> Any:
-    """Begin a list (LIST), or continue it after an item (NEXT); return the position and the next operation.
+    """Run operation `index`: LIST begins a list, and NEXT continues it after an item.
 
-    The stack's first row has the number of open lists, and the number of the value's items without any bytes so far.
+    Returns the position after the bytes that were read, and the index of the next operation. The stack's first row has
+    the number of open lists, and the number of the value's list items without any bytes so far.
     """
     depth = stack[0, AT]
     if operations[index, OPERATION] == LIST:
@@ -272,7 +280,7 @@ def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: A
 
 @inlined
 def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
-    """Read the number of a union's branch; return the position after it and the operation that reads the branch."""
+    """Read the number of a union's branch; return the position after it and the branch's first operation (an index)."""
     branch, at = _integer(data, at, stop, 0)
     if at < 0:
         return at, np.int64(0)
@@ -312,7 +320,10 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
 
 @kernel
 def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, key_table: Any) -> Int:
-    """Read one value by the program; return 0, NO_ROOM, or an error plus 256 times the number of the last operation."""
+    """Read one value by the program; return 0, NO_ROOM or an error.
+
+    The error is the error code plus 256 times the index of the operation that failed.
+    """
     operations, table, texts, _ = program
     source, end, resume_at = data, stop, at
     index = next_index = np.int64(0)
@@ -349,8 +360,8 @@ def decode_values(slices: Any, program: Any, first: Int, columns: Any, room: Any
     """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
 
     `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (operations, table,
-    texts, powers of ten). A value that cannot be decoded becomes null, and `errors[row]` its error plus 256 times the
-    number of the operation.
+    texts, powers of ten), and `room` is (stack, key table). A value that cannot be decoded becomes null. `errors[row]`
+    becomes the error code plus 256 times the index of the operation that failed.
     """
     data, starts, stops, valid = slices
     stack, key_table = room

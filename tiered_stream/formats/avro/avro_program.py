@@ -5,10 +5,11 @@ written. Each operation writes a node of a column, or no node (-1) if the reader
 fields of a record come the defaults of fields that the writer's schema lacks. Columns are filled independently of each
 other, so the order of the reader's fields does not matter.
 
-Types that cannot be read are found here, not by the kernel. They are an error of the whole schema or, in a branch of a
-union, an error of the values that have this branch. Types with different logical types cannot be read as each other,
-with two exceptions: timestamps, whose units are converted, and types of which one has no logical type, which is a plain
-number or plain bytes.
+The compiler, not the kernel, finds a writer's type that cannot be read as the reader's type. In a branch of a union,
+this is an error of the values that have this branch. Elsewhere, it is an error of the whole schema.
+
+The two types must have the same logical type, with two exceptions. Timestamps may have different units, which are
+converted. If only one of the two types has a logical type, numbers and bytes are read unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ from tiered_stream.formats.avro.avro_types import single_type
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 
 _MAX_OPERATIONS = 100_000
-"""Maximum number of operations that are emitted, with the discarded ones: a union's branch may be tried many times."""
+"""Maximum number of operations that are emitted for one program.
+
+Operations that are emitted and then discarded count, because a union's branch may be tried many times.
+"""
 
 _SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
 _NULL = Primitive("null")
@@ -55,7 +59,8 @@ class _MismatchError(Exception):
 class AvroProgram:
     """Program that reads values of one schema into the columns of another.
 
-    `paths` has the field path of each operation, and `mismatches` the texts of types that cannot be read.
+    `paths` has the field path of each operation. `mismatches` has an error text for each branch of a union that cannot
+    be read.
     """
 
     def __init__(self, writer: AvroType, reader: AvroType, builder: ColumnBuilder) -> None:
@@ -83,7 +88,10 @@ class AvroProgram:
         return np.array(self.operations, np.int64), np.array(self.table or [0], np.int64), texts, _POWERS
 
     def reason(self, error: int) -> str:
-        """Return why a value could not be decoded, from the kernel's error, which also names the operation."""
+        """Return why a value could not be decoded.
+
+        `error` is the kernel's error code plus 256 times the index of the operation that failed.
+        """
         operation, error = divmod(error, 256)
         path = self.paths[operation] or "the value"
         if error == kernels.MISMATCH:
@@ -100,7 +108,10 @@ class AvroProgram:
         return row
 
     def read(self, writer: AvroType, reader: AvroType, node: int, path: str) -> None:
-        """Emit the operations that read a value of `writer` as `reader` into a node. The node -1 skips the value."""
+        """Emit the operations that read a value of `writer` as `reader` into a node. The node -1 skips the value.
+
+        Raises _MismatchError if no value of `writer` can be read as `reader`.
+        """
         if isinstance(writer, Union):
             self._writer_union(writer, reader, node, path)
             return
@@ -208,7 +219,8 @@ class AvroProgram:
     def _enum(self, writer: Enum, reader: Enum, node: int, path: str) -> None:
         """Emit the operation that reads an enum, and add its symbols to the table.
 
-        The table has position and length of each symbol's text, and (-1, 0) for a symbol that the reader does not know.
+        For each of the writer's symbols, the table gets the position and the length of the symbol's text. A symbol that
+        the reader's schema lacks becomes the reader's default or, without a default, the pair (-1, 0).
         """
         self.emit(kernels.ENUM, node, path, a=len(self.table), b=len(writer.symbols))
         for symbol in writer.symbols:
@@ -239,7 +251,10 @@ class AvroProgram:
                 self._default(field, nodes[field.name], f"{path}.{field.name}" if path else field.name)
 
     def _default(self, field: Field, node: int, path: str) -> None:
-        """Emit the operations that read a field's default, as a value whose bytes are in the texts."""
+        """Emit the operations that read a field's default. The bytes of the default are added to the texts.
+
+        Raises _MismatchError if the field has no default, or if the default does not have the field's type.
+        """
         if field.default is NO_DEFAULT:
             raise _MismatchError(f"{path}: the writer has no such field, and it has no default")
         if node >= 0:
@@ -249,10 +264,9 @@ class AvroProgram:
 
 
 def _encoded(kind: AvroType, value: Any, path: str) -> bytes:
-    """Return a default as the bytes of a value of the type `kind`.
+    """Return the default `value`, which is parsed JSON, as the bytes of an Avro value of the type `kind`.
 
-    Defaults are JSON (Avro specification, "Complex Types, Records"). Raises _MismatchError if this one is none of the
-    type.
+    (Avro specification, "Complex Types, Records".) Raises _MismatchError if `value` is not a default of this type.
     """
     content: bytes | None = None
     match kind, value:
@@ -286,7 +300,8 @@ def _encoded_text(kind: AvroType, value: str) -> bytes | None:
             return _varint(kind.symbols.index(value))
         case Primitive("bytes") | Fixed() if all(ord(character) < 256 for character in value):
             content = value.encode("latin-1")
-            if isinstance(kind.logical, Decimal) and not _fits(content, kind.logical):
+            limit = 10**kind.logical.precision if isinstance(kind.logical, Decimal) else None
+            if limit is not None and abs(int.from_bytes(content, signed=True)) >= limit:
                 return None
             if isinstance(kind, Primitive):
                 return _sized(content)
@@ -308,10 +323,6 @@ def _encoded_number(kind: Primitive, value: Any) -> bytes | None:
     return None
 
 
-def _fits(content: bytes, decimal: Decimal) -> bool:
-    return bool(abs(int.from_bytes(content, signed=True)) < 10**decimal.precision)
-
-
 def _varint(number: int) -> bytes:
     bits, encoded = (number << 1) ^ (number >> 63), bytearray()
     while bits > 127:
@@ -329,9 +340,9 @@ def _block(items: list[bytes]) -> bytes:
 
 
 def _candidates(writer: AvroType, branches: Sequence[AvroType]) -> list[int]:
-    """Return the positions of the reader's branches in the order in which they are tried for the writer's type.
+    """Return the indexes of the reader's `branches`, in the order in which they are tried for the type `writer`.
 
-    Branches with the same type and name come first.
+    Branches that have the type and the name of `writer` come first.
     """
 
     def identity(node: AvroType) -> tuple[object, ...]:
@@ -341,7 +352,10 @@ def _candidates(writer: AvroType, branches: Sequence[AvroType]) -> list[int]:
 
 
 def _factor(writer: Primitive, reader: Primitive) -> int:
-    """Return the factor that converts a timestamp into microseconds, the unit of columns, or 1 for other types."""
+    """Return the factor by which a written number becomes the column's number.
+
+    It is 1000 for a timestamp in milliseconds, because columns have microseconds. Otherwise it is 1.
+    """
     return 1000 if reader.logical is not None and str(writer.logical or reader.logical).endswith("millis") else 1
 
 

@@ -36,7 +36,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One of the types in `PRIMITIVES`, perhaps with a logical type."""
+    """Primitive type. `kind` is one of `PRIMITIVES`, and `logical` is the logical type, None if there is none."""
 
     kind: str
     logical: str | Decimal | None = None
@@ -67,7 +67,7 @@ class Fixed(Named):
 
 @dataclass(frozen=True, slots=True)
 class Enum(Named):
-    """Type of values that are one of `symbols`. `default` stands for symbols that a reader does not know."""
+    """Type of values that are one of `symbols`. A reader uses `default` for a symbol that is not in `symbols`."""
 
     symbols: tuple[str, ...]
     default: str | None
@@ -75,7 +75,7 @@ class Enum(Named):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Field of a record. `default` is JSON, or NO_DEFAULT."""
+    """Field of a record. `default` is the default value as parsed JSON, or NO_DEFAULT if the field has none."""
 
     name: str
     aliases: tuple[str, ...]
@@ -171,9 +171,10 @@ def children(node: AvroType) -> Iterator[AvroType]:
 
 
 def field_sources(reader: Record, writer: Record) -> dict[str, str]:
-    """Return the writer's field from which each of the reader's fields is read, by the reader's field name.
+    """Return the names of the writer's fields from which the reader's fields are read, by the reader's field names.
 
-    A reader's field is read from the field with its name, else from a field that has one of its aliases as name.
+    A reader's field is read from the writer's field with its name, or else from a field whose name is one of its
+    aliases. A reader's field for which the writer has neither is left out.
     """
     left = {field.name for field in writer.fields}
     sources = {field.name: field.name for field in reader.fields if field.name in left}
@@ -189,7 +190,7 @@ def field_sources(reader: Record, writer: Record) -> dict[str, str]:
 class _Parser:
     """Parser of several schemas, each of which may use the named types of the schemas before it.
 
-    `where` describes the place of a type in error messages.
+    Its methods take `where`, which describes a type's position in the schema for error messages.
     """
 
     def __init__(self) -> None:
@@ -244,7 +245,7 @@ class _Parser:
         return Union(branches)
 
     def _name(self, definition: dict[str, Any], namespace: str, where: str) -> tuple[str, tuple[str, ...], str]:
-        """Return a definition's full name, its aliases, and the namespace within the definition."""
+        """Return a definition's full name, its aliases, and the namespace within the definition; register the name."""
         name, aliases = definition.get("name"), definition.get("aliases", [])
         namespace = namespace if definition.get("namespace") is None else definition["namespace"]
         if not isinstance(namespace, str):
@@ -315,9 +316,9 @@ def _last(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether a type or a field may have the name. Hyphens are allowed, as in other readers.
+    """Return whether a type or a field may have the name, which is without a namespace.
 
-    Namespaces are not checked, as in other readers.
+    As in other Avro readers, hyphens are allowed, and namespaces are not checked.
     """
     return name.replace("-", "_").isidentifier()
 
@@ -332,7 +333,8 @@ def _logical(kind: str, definition: dict[str, Any]) -> str | Decimal | None:
 def _decimal(definition: dict[str, Any], size: int | None) -> Decimal | None:
     """Return the decimal type of a definition, or None if the definition is not a valid decimal.
 
-    Avro reads values of an invalid decimal as bytes (`LogicalTypes.fromSchemaIgnoreInvalid`).
+    `size` is the size of a fixed type, None for bytes. Avro reads values of an invalid decimal as bytes
+    (`LogicalTypes.fromSchemaIgnoreInvalid`). Raises ConfigurationError for a precision above 38.
     """
     precision, scale = definition.get("precision"), definition.get("scale", 0)
     if definition.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:

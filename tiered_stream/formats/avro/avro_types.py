@@ -55,7 +55,10 @@ def member_fields(union: Union) -> list[pa.Field]:
 
 
 def single_type(union: Union) -> AvroType | None:
-    """Return the type whose values hold all values of a union, or None if the union becomes a struct."""
+    """Return the one type to which all values of a union, except nulls, can be converted.
+
+    Returns the null type if the union has no other branch, and None if the union becomes a struct.
+    """
     values = union.values
     kinds = frozenset(branch.kind for branch in values if isinstance(branch, Primitive))
     match len(values):

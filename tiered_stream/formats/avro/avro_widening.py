@@ -24,8 +24,8 @@ _WIDER = {
 def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroType:
     """Return the reader's schema plus the fields that only the writer's schema has.
 
-    These fields are nullable, and come last in their records. With `types`, a number that has a wider type in the
-    writer's schema gets a type that holds both. Nothing else changes.
+    These fields are nullable, and come last in their records. If `types` is True, a number that has a wider type in the
+    writer's schema gets a type that holds the numbers of both schemas. Nothing else changes.
     """
     match reader, writer:
         case Union(), _ if len(reader.values) == 1:
@@ -44,7 +44,10 @@ def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroT
 
 
 def with_column_numbers(reader: AvroType, column: pa.DataType | None) -> AvroType:
-    """Return the reader's schema with the wider number types that a table's column has; None stands for no column."""
+    """Return the reader's schema with the number types that are wider in `column`, the type of the table's column.
+
+    If `column` is None, the schema is returned unchanged.
+    """
     match reader:
         case _ if column is None:
             return reader

@@ -17,9 +17,10 @@ _MAX_MAP_KEYS = 1 << 20
 
 
 def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
-    """Return the array that `has_duplicate_key` works in: room for a hash table, and a random seed as the last number.
+    """Return the array that `has_duplicate_key` takes as `key_table`.
 
-    The room takes memory only when it is used. Without `maps` there is only the seed.
+    It has space for a hash table, which takes memory only when it is used, and a random seed as the last number. If
+    `maps` is False, it has only the seed.
     """
     room = allocate((2 * _MAX_MAP_KEYS if maps else 0) + 1, np.int64)
     # A secret seed keeps senders from choosing keys that collide in the hash table.
@@ -29,7 +30,10 @@ def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
 
 @kernel
 def character_end(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after one UTF-8 sequence of two to four bytes (Unicode, table 3-7), or -1 if it is none."""
+    """Return the position after the UTF-8 sequence of two to four bytes at `at` (Unicode, table 3-7).
+
+    Returns -1 if the bytes before `stop` are not such a sequence.
+    """
     first = data[at]
     size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
     if first < 0xC2 or first > 0xF4 or size > stop - at:
@@ -47,7 +51,7 @@ def character_end(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def is_utf8(data: Any, at: Int, stop: Int) -> Any:
-    """Return whether the bytes are UTF-8, without surrogates and overlong forms."""
+    """Return whether the bytes from `at` to `stop` are UTF-8. Surrogates and overlong forms are not UTF-8."""
     while 0 <= at < stop:
         at = at + 1 if data[at] < 128 else character_end(data, at, stop)
     return at >= 0
@@ -57,7 +61,7 @@ def is_utf8(data: Any, at: Int, stop: Int) -> Any:
 def unsigned_varint(data: Any, at: Int, stop: Int) -> Any:
     """Read a varint of at most 64 bits; return its value as a uint64, and the position after it.
 
-    The position is -1 if the varint does not end before `stop`, and -2 if it has more bits.
+    The position is -1 if the varint does not end before `stop`, and -2 if it has more than 64 bits.
     """
     value, shift = np.uint64(0), np.uint64(0)
     while at < stop:
@@ -74,7 +78,7 @@ def unsigned_varint(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def from_zigzag(value: Any) -> Int:
-    """Return the signed integer that a uint64 encodes."""
+    """Return the signed integer that a uint64 encodes in zigzag form."""
     return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
 
 
@@ -92,7 +96,7 @@ def load_float(data: Any, at: Int) -> Any:
 
 @kernel
 def _key(columns: Any, node: Int, slot: Int) -> Any:
-    """Return the position of a map's key in the memory of the columns, and the key's size in bytes."""
+    """Return the position and the size in bytes of the map key in a slot of `node`, within the memory of `columns`."""
     nodes, _, ints, _ = columns
     ends = nodes[node, VALUES_AT] + slot
     return nodes[node, BYTES_AT] + ints[ends], np.int64(ints[ends + 1] - ints[ends])
@@ -108,9 +112,10 @@ def _are_equal(memory: Any, one: Int, other: Int, size: Int) -> Any:
 
 @kernel
 def has_duplicate_key(columns: Any, node: Int, first: Int, key_table: Any) -> Any:
-    """Return whether two keys from the slot `first` of a node on are equal, or whether the keys are too many to check.
+    """Return whether a map has two equal keys. The keys are in the slots of `node` from `first` on.
 
-    `key_table` is the array of `key_hash_table`.
+    Returns True, too, if there are more than 2**20 keys, which are not compared. `key_table` is the array that
+    `key_hash_table` returns.
     """
     last, size = columns[0][node, SLOTS], 4
     if last - first < 2:

@@ -35,13 +35,14 @@ class ByteSlices:
         return len(self.starts)
 
     def take(self, rows: Array) -> ByteSlices:
-        """Return the values at the positions `rows`."""
+        """Return the values with the indexes `rows`, in the order of `rows`."""
         return ByteSlices(self.data, self.starts[rows], self.stops[rows], self.valid[rows])
 
     def after(self, sizes: Array | int) -> ByteSlices:
-        """Return the values without their first `sizes` bytes.
+        """Return the values without their first bytes.
 
-        All values that are not null must have that many bytes.
+        `sizes` is the number of bytes to leave out: one number for all values, or one for each value. A value that is
+        not null must have at least this number of bytes.
         """
         return ByteSlices(self.data, (self.starts + sizes).astype(np.int32), self.stops, self.valid)
 

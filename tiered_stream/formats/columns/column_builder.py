@@ -1,4 +1,4 @@
-"""Columns that kernels write: a schema as a table of nodes, memory for the rows, and the conversion to Arrow."""
+"""Builder of columns that kernels write: it makes the table of nodes, allocates memory, and converts it to Arrow."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def node_kind(kind: pa.DataType) -> int:
 
 
 def children(kind: pa.DataType) -> list[pa.Field]:
-    """Return the fields below a type. A map has one field, the entries, which are a struct of key and value."""
+    """Return the child fields of a type, or [] if it has none. A map has one child: a struct of key and value."""
     if types.is_struct(kind):
         return [kind.field(at) for at in range(kind.num_fields)]
     if types.is_map(kind):
@@ -83,15 +83,15 @@ def _node_table(nodes: list[tuple[pa.Field, int, int]]) -> np.ndarray[Any, Any]:
 
 
 class ColumnBuilder:
-    """Builder of columns of one type, one column for each batch of values.
+    """Builder of columns of the type `kind`, one column for each batch of values.
 
-    It estimates the room for a batch from the room that earlier batches took.
+    It estimates the memory for a batch from the memory that earlier batches took.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self.fields = list(_preorder(pa.field("", kind)))
-        """Field, parent node and node of the next sibling, by node."""
+        """(field, parent node, node of the next sibling) of each node. The root has the parent -1."""
         self._table = _node_table(self.fields)
         kinds = self._table[:, kernels.KIND]
         self._slot_sizes = np.array([_SLOT_SIZES[int(slot_kind)] for slot_kind in kinds], np.int64)
@@ -106,10 +106,11 @@ class ColumnBuilder:
         return any(pa.types.is_map(field.type) for field, _, _ in self.fields)
 
     def build(self, rows: int, write: Callable[[Columns, int], int]) -> tuple[pa.Array, list[int]]:
-        """Return the column of `rows` rows, and the rows that are null because a single one takes too much memory.
+        """Return a column of `rows` rows, and the indexes of the rows that need too much memory (`MAX_MEMORY`).
 
-        `write(columns, row)` appends the rows from `row` on, until `rows` or until there is no room for the next row,
-        and returns the row after the last appended row. It is called again, with empty columns, for the remaining rows.
+        `write(columns, row)` appends rows, from the index `row` on, until all are appended or the next one has no room.
+        It returns the index after the last appended row. It is called again, with empty columns, for the remaining
+        rows. A row that needs more than `MAX_MEMORY` by itself becomes null.
         """
         built, too_large, row = [], [], 0
         while row < rows:
@@ -132,10 +133,11 @@ class ColumnBuilder:
     def decoded(
         self, slices: ByteSlices, kernel: Callable[..., int], program: tuple[Any, ...], room: tuple[Any, ...]
     ) -> tuple[pa.Array, np.ndarray[Any, Any], dict[int, str]]:
-        """Decode values by a kernel; return their column, their errors by row (0: none), and reasons by row.
+        """Decode values by a kernel; return their column, an array of their errors (0: none), and reasons by row.
 
-        `kernel` (slices, program, row, columns, room, errors) appends rows as `write` of `build` does, and sets their
-        errors. Rows that take too much memory have a reason, and no error.
+        `kernel(slices, program, row, columns, room, errors)` appends rows as `write` of `build` does, and sets their
+        errors. `room` has the arrays that the kernel works in. The reasons are for rows that need too much memory; the
+        errors of these rows are 0.
         """
         data, errors = slices.kernel_arguments(), np.zeros(len(slices), np.int64)
 
@@ -147,7 +149,7 @@ class ColumnBuilder:
         return column, errors, dict.fromkeys(too_large, TOO_LARGE)
 
     def _columns_of(self, rows: int) -> Columns:
-        """Return empty columns for `rows` rows, or for as many rows as the limits of memory and slots allow."""
+        """Return empty columns for `rows` rows, or for fewer rows if the limits of memory and slots require it."""
         memory = (self._slots * (self._slot_sizes + 1) + self._bytes).sum()
         limit = min(_MAX_SLOTS / max(self._slots.max(), self._bytes.max()), MAX_MEMORY / memory)
         rows = max(1, min(rows, int(limit)))
@@ -156,9 +158,9 @@ class ColumnBuilder:
         return self._allocate(slots, sizes)
 
     def _row_alone(self, write: Callable[[Columns, int], int], row: int) -> pa.Array | None:
-        """Return the column of one row, tried with more and more room, or None if the row takes too much memory.
+        """Return a column of one row, or None if the row needs more than `MAX_MEMORY`.
 
-        The result depends on nothing but the row.
+        The row is written again with more room until it fits. The result does not depend on earlier batches.
         """
         slots = np.where(self._is_guess, 1 << 10, 1)
         sizes = np.where(self._bytes > 0, 1 << 16, 0)
@@ -200,9 +202,9 @@ class ColumnBuilder:
         self._bytes[texts] = np.maximum(sizes, self._bytes[texts] * more[texts])
 
     def _array(self, columns: Columns, node: int = 0) -> pa.Array:
-        """Return what was written to a node as an Arrow array that holds the memory.
+        """Return the values of a node as an Arrow array, which shares the memory of `columns`.
 
-        Only narrower types and bits are copied.
+        Only booleans, validity, and numbers of fewer than 64 bits are copied.
         """
         nodes, memory, ints, longs = columns
         kind, slots = self.fields[node][0].type, int(nodes[node, kernels.SLOTS])

@@ -13,8 +13,8 @@ kernel writes one row after the other:
     LIST's last slot;
     `append_null` for a null or a missing value: for a STRUCT it also writes the slots below.
 
-`end_row` ends a row. If the row could not be finished, it becomes a null row, or the kernel stops there because there
-was no room (`ColumnBuilder` makes room and calls it again).
+`end_row` ends a row. A row with an error becomes a null row. If there was no room for the row, the row is removed and
+the kernel returns. `ColumnBuilder` then allocates new columns and calls the kernel again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NULL, BOOL, LONG, DOUBLE, DECIMAL, BYTES, STRUCT, LIST = range(8)
 KIND, PARENT, END, LOW, HIGH = range(5)
 # Number of slots, maximum number of slots, maximum bytes of a BYTES node, and whether either maximum was too low.
 SLOTS, MAX_SLOTS, MAX_BYTES, LACKS = range(5, 9)
-# Places in memory of a node's validity (a byte a slot), its values (in units of their size) and its bytes.
+# Positions in memory of a node's validity (one byte for each slot), its values (in units of their size) and its bytes.
 VALID_AT, VALUES_AT, BYTES_AT = range(9, 12)
 NODE_COLUMNS = 12
 
@@ -43,7 +43,7 @@ NO_ROOM, NULL_VALUE = -2, -3
 
 @inlined
 def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
-    """Take the node's next slot and mark it as not null; return -1 if there is no room."""
+    """Add a slot that is not null to a node; return the slot, or -1 if there is no room."""
     slot = nodes[node, SLOTS]
     if slot >= nodes[node, MAX_SLOTS]:
         nodes[node, LACKS] = 1
@@ -55,7 +55,7 @@ def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
 
 @inlined
 def append_long(columns: Any, node: Int, value: Int) -> Any:
-    """Append an integer, a date in days, or a timestamp in its unit. The caller has compared it with LOW and HIGH."""
+    """Append an integer, a date in days, or a timestamp in its unit. The caller must compare it with LOW and HIGH."""
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -82,7 +82,7 @@ def append_bool(columns: Any, node: Int, value: Any) -> Any:
 
 @inlined
 def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
-    """Append a decimal, given by the 128 bits of its unscaled value. The caller has checked its precision."""
+    """Append a decimal, given by the 128 bits of its unscaled value. The caller must check the precision."""
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -94,7 +94,7 @@ def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
 
 @inlined
 def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Any:
-    """Append the `size` bytes of `data` at `at`. The caller has checked bounds, and UTF-8 for a string column."""
+    """Append the `size` bytes of `data` at `at`. The caller must check bounds, and UTF-8 for a string column."""
     nodes, memory, ints, _ = columns
     ends = nodes[node, VALUES_AT] + nodes[node, SLOTS]
     begin = np.int64(ints[ends])
@@ -127,9 +127,9 @@ def append_list(columns: Any, node: Int) -> Any:
 
 @kernel
 def append_null(columns: Any, node: Int) -> Any:
-    """Append a null, for a struct also to all nodes below.
+    """Append a null to a node and, if the node is a struct, to its children, at any depth.
 
-    No element may have been appended to a list's child since the list's last slot.
+    The child of a list gets no slot. No element may have been appended to it since the list's last slot.
     """
     nodes, valid, ints, longs = columns
     at, end = node, nodes[node, END]
@@ -153,7 +153,7 @@ def append_null(columns: Any, node: Int) -> Any:
 
 @kernel
 def truncate(columns: Any, rows: Int) -> None:
-    """Remove all that was written after the first `rows` rows."""
+    """Remove the slots of all rows after the first `rows` rows, from all nodes."""
     nodes, _, ints, _ = columns
     nodes[0, SLOTS] = rows
     for node in range(1, nodes.shape[0]):

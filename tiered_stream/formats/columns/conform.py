@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,21 +17,23 @@ _WIDER = (
 Delta's type widening allows these steps (Delta: `TypeWidening`); decimals are handled in `widens`.
 """
 _STEPS = {(narrow, wide) for row in _WIDER for at, narrow in enumerate(row) for wide in row[at + 1 :]}
-assert all(step in _STEPS for row in _WIDER for step in pairwise(row))
 
 
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Return whether every value of the type `narrow` is a value of the type `wide`. Neither type has fields."""
+    """Return whether a column of the type `narrow` may be widened to the type `wide` without changing a value.
+
+    Returns False for two equal types, unless they are decimals, and for types with fields.
+    """
     if pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
         return bool(wide.scale >= narrow.scale and wide.precision - wide.scale >= narrow.precision - narrow.scale)
     return (narrow, wide) in _STEPS
 
 
 def conform(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Return the column with the type `kind`, and a flag for each row whose value does not fit (None: all fit).
+    """Return the column with the type `kind`, and a boolean for each row: True if a value in it does not fit `kind`.
 
-    Values that do not fit are null. Fields that `kind` does not have are left out. Fields that the column does not have
-    are null.
+    None in place of the booleans means that all values fit. Values that do not fit become null. Fields that `kind` does
+    not have are left out. Fields that the column does not have are null.
     """
     if column.type == kind:
         return column, None
@@ -55,7 +55,7 @@ def _struct_column(column: pa.StructArray, kind: pa.StructType) -> tuple[pa.Arra
         at = column.type.get_field_index(field.name)
         child, bad = conform(column.field(at), field.type) if at >= 0 else (pa.nulls(len(column), field.type), None)
         columns.append(child)
-        misfit = _either(misfit, bad)
+        misfit = bad if misfit is None else misfit if bad is None else pc.or_(misfit, bad)
     struct = pa.StructArray.from_arrays(columns, fields=list(kind), mask=column.is_null())
     # A value below a null struct is not used, so it cannot be a misfit.
     return struct, None if misfit is None else pc.and_(misfit, column.is_valid())
@@ -71,9 +71,3 @@ def _items_column(
         return pa.nulls(len(column), kind), column.is_valid()
     conformed_column = with_items(column, offsets, conformed, kind)
     return conformed_column, None if misfits[-1] is None else rows_with(misfits[-1], offsets)
-
-
-def _either(one: pa.BooleanArray | None, other: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return pc.or_(one, other)

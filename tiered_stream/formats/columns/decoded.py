@@ -1,4 +1,4 @@
-"""Interface of the decoders of all formats: what they take and what they return."""
+"""Interfaces of the decoders of all formats, and functions that replace rows in a decoded column."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class ValueDecoder(ABC):
 
     @abstractmethod
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
-        """Decode values; any bytes give a row or a reason. `values` may be a slice, and may hold nulls.
+        """Decode `values`. A value that cannot be decoded becomes null and gets a reason.
 
-        `headers` are the headers of the values' records, in which values may name their schemas.
+        `values` may be a slice, and may have nulls. `headers` are the headers of the values' records, which may name
+        the values' schemas.
         """
 
 
@@ -52,16 +53,16 @@ class SlicesDecoder(ValueDecoder):
 
     @abstractmethod
     def read(self, slices: ByteSlices) -> Decoded:
-        """Decode values; any bytes give a row or a reason."""
+        """Decode the values of `slices`. A value that cannot be decoded becomes null and gets a reason."""
 
 
 def with_exact_rows(
     column: pa.Array, slices: ByteSlices, slots: Iterable[int], row: Callable[[bytes], Any], reasons: dict[int, str]
 ) -> pa.Array:
-    """Return the column with the rows of the values in `slots`, which are decoded one by one in Python.
+    """Decode the values with the indexes `slots` one by one in Python; return `column` with their rows in these slots.
 
-    `row` returns a value's row as a Python value that pyarrow converts. If it raises CorruptDataError, the error's text
-    is added to `reasons` under the slot.
+    `row` decodes a value to a Python value that pyarrow converts. If `row` raises CorruptDataError, the slot of the
+    value is unchanged, and the error's text is added to `reasons` under the slot.
     """
     rows: dict[int, Any] = {}
     size = 0
@@ -78,7 +79,10 @@ def with_exact_rows(
 
 
 def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:
-    """Return the column with the values of `rows` in their slots; pyarrow converts these Python values."""
+    """Return `column` with the Python values of `rows` in the slots that are their keys.
+
+    pyarrow converts the Python values to the column's type.
+    """
     if not rows:
         return column
     # A list's scalar is converted, because pyarrow's array of Python values would import pandas.
@@ -89,5 +93,5 @@ def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:
 
 
 def taken(column: pa.Array, slots: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:
-    """Return the values in `slots` of a column, in the order of `slots`."""
+    """Return the values of a column at the indexes `slots`, in the order of `slots`."""
     return column.take(pa.Array.from_buffers(pa.int64(), len(slots), [None, pa.py_buffer(slots)]))

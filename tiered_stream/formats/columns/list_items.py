@@ -1,4 +1,4 @@
-"""Items of lists and maps, taken out of their column and put back."""
+"""Functions that take the items out of a column of lists or maps, and put other items in."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Offsets = np.ndarray[Any, Any]
 
 
 def list_items(column: pa.ListArray | pa.MapArray) -> tuple[Offsets, list[pa.Array]]:
-    """Return a column's offsets and items: the list of values of a list column, keys and values of a map column.
+    """Return the offsets and the items of a column of lists or maps.
 
-    Row n has the items from `offsets[n]` to `offsets[n + 1]`. The offsets begin with 0, also if the column is a slice.
+    The items are one array for lists, and two arrays, keys and values, for maps. Row n has the items from `offsets[n]`
+    to `offsets[n + 1]`. The offsets begin with 0, even if the column is a slice.
     """
     offsets = column.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])
@@ -26,17 +27,23 @@ def list_items(column: pa.ListArray | pa.MapArray) -> tuple[Offsets, list[pa.Arr
 def with_items(
     column: pa.ListArray | pa.MapArray, offsets: Offsets, items: Sequence[pa.Array], kind: pa.DataType
 ) -> pa.ListArray | pa.MapArray:
-    """Return a column of the type `kind` with the rows of `column` and other items, as `list_items` returns both."""
+    """Return a column of the type `kind` with the items `items`, and with the nulls of `column`.
+
+    `offsets` and `items` have the form that `list_items` returns.
+    """
     # The offsets are a copy, because Arrow does not accept a mask together with sliced offsets.
     return type(column).from_arrays(pa.array(offsets), *items, type=kind, mask=null_mask(column))
 
 
 def null_mask(column: pa.Array) -> pa.BooleanArray | None:
-    """Return a mark for each null of a column, or None if it has no nulls."""
+    """Return a boolean for each row of a column, True if the row is null; or None if the column has no nulls."""
     return column.is_null() if column.null_count else None
 
 
 def rows_with(marks: pa.BooleanArray, offsets: Offsets) -> pa.BooleanArray:
-    """Return a mark for each row that has a marked item; row n has the items from `offsets[n]` to `offsets[n + 1]`."""
+    """Return a boolean for each row: True if `marks` is True for at least one of the row's items.
+
+    `marks` has a boolean for each item. Row n has the items from `offsets[n]` to `offsets[n + 1]`.
+    """
     before = np.concatenate([[0], np.cumsum(pc.fill_null(marks, False).to_numpy(zero_copy_only=False))])
     return pa.array(before[offsets[1:]] > before[offsets[:-1]])

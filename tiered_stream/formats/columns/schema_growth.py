@@ -11,20 +11,20 @@ _GROWN = b"grown"
 
 
 def mark_grown(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with a mark in its metadata: the table may lack some of its columns, or have narrower ones."""
+    """Return the schema with metadata that says: the table may lack some of its columns, or have narrower types."""
     return schema.with_metadata({_GROWN: b""})
 
 
 def is_grown(schema: pa.Schema) -> bool:
-    """Return whether the schema has the mark of `mark_grown`."""
+    """Return whether the schema has the metadata that `mark_grown` sets."""
     return _GROWN in (schema.metadata or {})
 
 
 def grown(planned: pa.DataType, shown: pa.DataType, *, add: bool = True, widen: bool = False) -> pa.DataType:
-    """Return the planned type with fields and wider types of the type `shown`, at any depth.
+    """Return the type `planned`, grown by the fields and the wider types of the type `shown`, at any depth.
 
-    With `add`, each struct gets the fields that only `shown` has, after its planned fields. With `widen`, numbers get
-    the types that are wider in `shown`.
+    If `add` is True, each struct gets the fields that only `shown` has, after its planned fields. If `widen` is True, a
+    number gets its type in `shown` if that type is wider.
     """
     if pa.types.is_struct(planned) and pa.types.is_struct(shown):
         names = {field.name.lower() for field in planned}

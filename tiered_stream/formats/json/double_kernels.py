@@ -17,7 +17,7 @@ _LOWEST, _HIGHEST = -342, 308
 
 
 def _power_of_five(exponent: int) -> int:
-    """Return the first 128 bits of five to the exponent, rounded up if the power is a fraction."""
+    """Return the highest 128 bits of `5**exponent`. For a negative exponent, they are rounded up."""
     power: int = 5 ** abs(exponent)
     if exponent < 0:
         bits = (power - 1).bit_length()
@@ -36,7 +36,10 @@ _ONE, _NINE = np.uint64(1), np.uint64(9)
 
 @kernel
 def nearest_double(digits: Int, exponent: Int) -> Any:
-    """Return the double nearest to `digits` (not negative) times ten to `exponent`, and whether it is certain."""
+    """Return the double nearest to `digits * 10**exponent`, and True; or 0.0 and False if the double is not certain.
+
+    `digits` is not negative.
+    """
     if digits == 0:
         return 0.0, True
     if digits <= 1 << 53 and -22 <= exponent <= 22:
@@ -77,7 +80,10 @@ def _rounded(digits: Any, exponent: Int) -> Any:
 
 @kernel
 def nearest_float(digits: Int, exponent: Int) -> Any:
-    """Return the float nearest to `digits` times ten to `exponent`, as a double, and whether the result is certain."""
+    """Return the float nearest to `digits * 10**exponent`, as a double, and whether the float is certain.
+
+    `digits` is not negative. A float that is not certain may be wrong.
+    """
     value, certain = nearest_double(digits, exponent)
     # To round twice, first to a double, gives a wrong float only if the double lies exactly between two floats.
     between = np.float64(value).view(np.uint64) & np.uint64(0x1FFFFFFF) == np.uint64(0x10000000)

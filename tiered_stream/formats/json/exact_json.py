@@ -1,4 +1,4 @@
-"""Slow and exact half of the JSON decoder, for single values, by the rules of Spark's `from_json` (`JacksonParser`)."""
+"""Exact half of the JSON decoder. It decodes single values in Python, by the rules of Spark's `JacksonParser`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _INFINITIES = {"+INF": math.inf, "+Infinity": math.inf, "Infinity": math.inf, "-
 
 
 class ExactJson:
-    """Converter of JSON values to rows of one type, one value after the other."""
+    """Converter of JSON documents to rows of the struct type `kind`. `zone` is for timestamps without a time zone."""
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:
         self._zone = zone
         self._convert = self._converter(kind)
 
     def row(self, data: bytes) -> dict[str, Any]:
-        """Return a document as a dict that pyarrow converts to a struct.
+        """Return the document `data` as a dict that pyarrow converts to a struct.
 
-        Raises CorruptDataError, whose text is the reason, if the document cannot become a row.
+        Raises CorruptDataError, whose text is the reason, if `data` is not a JSON object, or if a field does not fit
+        its type.
         """
         document = parse_json(data)
         if type(document) is not Fields:
@@ -57,61 +58,36 @@ class ExactJson:
     def _value_converter(self, kind: pa.DataType) -> Callable[[Any], Any]:
         """Return a function that converts a parsed value to `kind`, and returns None for a value that does not fit."""
         if types.is_struct(kind):
-            return self._object_converter(kind)
+            fields = {field.name: self._converter(field.type) for field in kind}
+            return _only(Fields, lambda members: {
+                name: _convert_at(f".{name}", fields[name], member) for name, member in members if name in fields
+            })  # fmt: skip
         if types.is_map(kind):
-            return self._map_converter(kind)
+            item = self._converter(kind.item_type)
+            return _only(Fields, lambda members: [
+                (_string(key), _convert_at(f".{key}", item, member)) for key, member in members
+            ])  # fmt: skip
         if types.is_list(kind):
-            return self._array_converter(kind)
+            item = self._converter(kind.value_type)
+            return _only(list, lambda elements: [
+                _convert_at(f"[{at}]", item, element) for at, element in enumerate(elements)
+            ])  # fmt: skip
         if types.is_signed_integer(kind):
             half = 1 << kind.bit_width - 1
-            return lambda value: _in_range(int(value), half) if type(value) is Integer else None
+            return _only(Integer, lambda number: _in_range(int(number), half))
         if types.is_decimal(kind):
             return lambda value: _decimal(value, kind.precision, kind.scale)
         if types.is_timestamp(kind):
-            return (
-                self._timestamp if kind.tz else lambda value: _if_string(value, lambda t: microseconds_of_text(t, None))
-            )
+            return self._timestamp if kind.tz else _only(str, lambda text: microseconds_of_text(text, None))
         return {
-            pa.bool_(): lambda value: value if type(value) is bool else None,
+            pa.bool_(): _only(bool, lambda value: value),
             pa.float32(): lambda value: _real(value, kind),
             pa.float64(): lambda value: _real(value, kind),
             pa.string(): _string,
-            pa.binary(): lambda value: _if_string(value, _base64),
-            pa.date32(): lambda value: _if_string(value, days_of_text),
+            pa.binary(): _only(str, _base64),
+            pa.date32(): _only(str, days_of_text),
             pa.null(): lambda value: None,
         }[kind]
-
-    def _object_converter(self, kind: pa.StructType) -> Callable[[Any], Any]:
-        converters = {field.name: self._converter(field.type) for field in kind}
-
-        def convert(value: Any) -> dict[str, Any] | None:
-            if type(value) is not Fields:
-                return None
-            return {
-                name: _convert_at(f".{name}", converters[name], member) for name, member in value if name in converters
-            }
-
-        return convert
-
-    def _map_converter(self, kind: pa.MapType) -> Callable[[Any], Any]:
-        item = self._converter(kind.item_type)
-
-        def convert(value: Any) -> list[tuple[str | None, Any]] | None:
-            if type(value) is not Fields:
-                return None
-            return [(_string(key), _convert_at(f".{key}", item, member)) for key, member in value]
-
-        return convert
-
-    def _array_converter(self, kind: pa.ListType) -> Callable[[Any], Any]:
-        item = self._converter(kind.value_type)
-
-        def convert(value: Any) -> list[Any] | None:
-            if type(value) is not list:
-                return None
-            return [_convert_at(f"[{at}]", item, element) for at, element in enumerate(value)]
-
-        return convert
 
     def _timestamp(self, value: Any) -> int | None:
         if type(value) is Integer:
@@ -151,8 +127,9 @@ def _in_range(number: int, half: int) -> int | None:
     return number if -half <= number < half else None
 
 
-def _if_string(value: Any, convert: Callable[[str], Any]) -> Any:
-    return convert(value) if type(value) is str else None
+def _only(json_type: type, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that converts values of one JSON type, and returns None for other values."""
+    return lambda value: convert(value) if type(value) is json_type else None
 
 
 def _real(value: Any, kind: pa.DataType) -> float | None:

@@ -1,8 +1,8 @@
 """Decoder of JSON documents to a struct column, by the rules of Spark's `from_json` with its default options.
 
-`json_kernels.py` decodes values of which it is certain. Any other value is decoded alone by `exact_json.py`. If a field
-or a row does not fit, Spark gives a null, and the slot here has a reason. `docs/guides/json-types.md` lists the types
-and the differences from Spark.
+`json_kernels.py` decodes the values whose meaning is certain. `exact_json.py` decodes each other value in Python. If a
+field does not fit its type, Spark returns null for the field. Here, the whole value becomes null and has a reason.
+`docs/guides/json-types.md` lists the types and the differences from Spark.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tiered_stream.formats.json.spark_texts import seconds_east
 
 
 class JsonDecoder(SlicesDecoder):
-    """Decoder of documents to one struct type.
+    """Decoder of JSON documents to a struct column.
 
     Args:
-        kind: the type, as pyspark's `to_arrow_schema` returns it.
+        kind: the column's type, as pyspark's `to_arrow_schema` returns it.
         zone: the session's time zone (`spark.sql.session.timeZone`), for timestamps without a zone.
 
     Raises:
@@ -55,9 +55,9 @@ def compile_kernels() -> None:
 
 
 def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    depths = [0] * len(builder.fields)
-    for node, (_, parent, _) in enumerate(builder.fields[1:], 1):
-        depths[node] = depths[parent] + 1
+    depths = [0]
+    for _, parent, _ in builder.fields[1:]:
+        depths.append(depths[parent] + 1)
     if max(depths) > MAX_NESTING:
         raise ConfigurationError(f"the schema goes deeper than {MAX_NESTING} levels")
     plan = np.zeros((len(builder.fields), kernels.PLAN_COLUMNS), np.int64)

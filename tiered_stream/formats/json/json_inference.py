@@ -1,8 +1,8 @@
 """Inference of the type of JSON documents from a sample, by the rules of Spark (`JsonInferSchema`, default options).
 
-Integers become bigint, larger integers decimals, and other numbers double. A value that is null or an empty string
-everywhere becomes a string, and so does a value with two types that have no common type. Fields are in the order of
-their names.
+Integers become bigint or, if they are larger, decimal. Integers of more than 38 digits and all other numbers become
+double. A field becomes a string if all its values are null or empty strings, or if its values have no common type.
+Fields are in the order of their names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_DIGITS = 38
 
 
 def infer_json(values: Iterable[bytes | None]) -> pa.StructType:
-    """Return the struct that holds all documents. Values that are not JSON objects are ignored.
+    """Return the struct type that has the fields of all documents. Values that are not JSON objects are ignored.
 
     Raises:
         ConfigurationError: no document has a field.
@@ -108,9 +108,10 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def _settled(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type with string in place of null (Spark: `canonicalizeType`), or None for a struct without fields.
+    """Return `kind` with string in place of each null type (Spark: `canonicalizeType`).
 
-    Structs without fields are left out, because a table cannot have them.
+    Structs without fields, and fields without a name, are removed, because a table cannot have them. Returns None if
+    `kind` is a struct or a list from which nothing remains.
     """
     if types.is_null(kind):
         return pa.string()

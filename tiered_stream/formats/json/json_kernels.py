@@ -1,7 +1,7 @@
-"""Compiled half of the JSON decoder, which writes documents into columns if it is certain what they mean.
+"""Compiled half of the JSON decoder, which writes the documents whose meaning is certain into columns.
 
-A document is read once, without recursion: `stack` has a row for each open container. Fields are expected in the order
-of the last document (`plan[..., FOLLOWS]`), so that a key costs one comparison of its bytes.
+A document is read once, without recursion: `stack` has a row for each open container. A key is first compared with the
+key that the last document had at this place (`plan[..., FOLLOWS]`). If they are equal, no other key is compared.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
 #   FORM           the column's form
 #   OPENING        first byte of a container, -1 for other nodes
 #   NAME_AT, _SIZE place of a field's name in `names`, with its quotes
-#   FOLLOWS        field that came after this one last time, or in an object's own row the first field; -1: unknown
+#   FOLLOWS        field that followed this field in an earlier document; for an object, its first field; -1: none yet
 #   FIELDS         number of an object's fields
 #   SCALE          scale of a decimal; for a timestamp 1 if texts without a zone are in UTC, the session's time zone
 #   LIMIT          least unscaled value that is too large for a decimal
 FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, LIMIT = range(8)
 PLAN_COLUMNS = 8
 
-# Columns of `stack`: the container's node (-1: no column holds it), its last field, the number of its fields that were
-# found, and the byte that closes it.
+# Columns of `stack`: the container's node (-1: no column holds it), the field of its last key, the number of its keys
+# that have a field, and the byte that closes it.
 NODE, PREVIOUS, FOUND, CLOSING = range(4)
 STACK_SHAPE = (MAX_NESTING, 4)
 
@@ -87,7 +87,10 @@ def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent:
 
 @inlined
 def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append a number; return the position after it, or DOUBTFUL or FULL."""
+    """Append the number at `at` to `node`; return the position after the number.
+
+    Returns DOUBTFUL if it is not certain which value the column must get, and FULL if there is no room.
+    """
     begin, form = at, plan[node, FORM]
     mantissa, exponent, negative, integer, at = read_number(data, at, stop)
     if at < 0:
@@ -114,7 +117,7 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 
 @inlined
 def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: Int) -> Int:
-    """Append the value of the string between two quotes; return OK, DOUBTFUL or FULL."""
+    """Append the string in `data[at:end]` to `node`, as a value of the column's type; return OK, DOUBTFUL or FULL."""
     form = plan[node, FORM]
     if form == STRING:
         return OK if append_bytes(columns, node, data, at, end - at) else FULL
@@ -132,7 +135,7 @@ def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: In
 
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append a value that is not a container; return the position after it, or DOUBTFUL or FULL."""
+    """Append the value at `at`, which is not a container, to `node`; return the position after it, DOUBTFUL or FULL."""
     byte, result = data[at], DOUBTFUL
     if byte == 34:
         end = string_end(data, at + 1, stop)
@@ -154,7 +157,11 @@ def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 
 @inlined
 def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
-    """Return the field that the key at `at` names, or -1 for an unknown key, and the position after the key."""
+    """Return the field of the key at `at`, -1 if no field has this name, and the position after the key.
+
+    `top` is the row of the object in `stack`, in which the field becomes the object's last field. The position is
+    DOUBTFUL if the key is malformed or escaped, or if the document had it before.
+    """
     nodes, node, previous = columns[0], top[NODE], top[PREVIOUS]
     field, size = plan[previous, FOLLOWS], np.int64(0)
     if field >= 0:
@@ -180,7 +187,11 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 
 @inlined
 def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
-    """Return the node of a container's next value, or -1 if no column holds it, and the position of the value."""
+    """Return the node of a container's next value, -1 if no column holds it, and the position of the value.
+
+    `top` is the row of the container in `stack`. In an object or a map, the key at `at` is read first; a map's key is
+    also appended. The position is DOUBTFUL if the key is not certain, and FULL if there is no room for the key.
+    """
     node = top[NODE]
     if top[CLOSING] == 93:
         return (node + 1 if node >= 0 else node), at
@@ -223,9 +234,10 @@ def _end_container(columns: Any, plan: Any, top: Any) -> Int:
 
 @inlined
 def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
-    """End all containers that end after a value; return the innermost open container, and the next position.
+    """End the containers that are closed at `at`, after a value; return the innermost open container, and a position.
 
-    The container is an index of the stack, -1 if none is open. The next value or key begins at the position.
+    The container is an index of `stack`, -1 if none is open. The position is the start of the next value or key, or
+    DOUBTFUL or FULL. If no container is open, it is the position after the document.
     """
     while depth >= 0:
         at = skip_blanks(data, at, stop)
@@ -244,9 +256,10 @@ def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stac
 
 @inlined
 def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child: Int, stack: Any, depth: Int) -> Any:
-    """Append a value to the node `child`, or begin it if it is a container; return what `_end_containers` returns.
+    """Append the value at `at` to the node `child`; return what `_end_containers` returns.
 
-    If `child` is -1, the value is checked and not appended.
+    A container that is not empty is only begun: its first value or key is at the returned position. If `child` is -1,
+    the value is checked and not appended.
     """
     byte = data[at]
     if (byte == 123 or byte == 91) if child < 0 else byte == plan[child, OPENING]:
@@ -284,10 +297,10 @@ def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, st
 
 @kernel
 def append_documents(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
-    """Append rows from row `first` on until there is no room or no row left; return the row after the last appended.
+    """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
 
-    `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (plan, names). A
-    value that is not certain becomes null, and its error is DOUBTFUL.
+    `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (plan, names), and
+    `room` is (stack,). A value whose meaning is not certain becomes null, and its entry in `errors` becomes DOUBTFUL.
     """
     data, starts, stops, valid = slices
     plan, names = program

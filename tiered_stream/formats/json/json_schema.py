@@ -1,4 +1,4 @@
-"""Conversion of a JSON Schema (draft 7, 2019-09 or 2020-12) to the struct that its documents are read into.
+"""Conversion of a JSON Schema (draft 7, 2019-09 or 2020-12) to the struct type of its documents.
 
 Every field may be null, as in Spark's `from_json`. A value that may have several types becomes a string: its JSON text.
 """
@@ -24,13 +24,13 @@ _NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
 
 
 def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = None) -> pa.StructType:
-    """Return the struct type of a JSON Schema.
+    """Return the struct type for documents of the JSON Schema `text`.
 
-    `references` are texts of other schemas, by the names by which the schema refers to them.
+    `references` has the texts of other schemas, by the names by which `text` refers to them.
 
     Raises:
-        ConfigurationError: the text is not a JSON Schema of objects, refers to a missing schema, refers to itself
-            without an end, or is too large. The message names the location.
+        ConfigurationError: `text` is not a JSON Schema of objects, refers to a missing schema, refers to itself in a
+            cycle, or is too large. The message names the location.
     """
     document = _parsed(text)
     kind = _Reader(document, references or {}).kind(document, _Location(document))
@@ -60,7 +60,7 @@ def _parsed(text: bytes | str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Location:
-    """Location of a schema: the document that it is in, the path of its property, and its level of nesting."""
+    """Location of a subschema: the document that contains it, the path of its property, and its level of nesting."""
 
     document: Any
     path: str = ""
@@ -161,7 +161,11 @@ class _Reader:
         return self._common_kind(kinds)
 
     def _common_kind(self, kinds: list[pa.DataType]) -> pa.DataType:
-        """Return the type of a value that may have any of several types."""
+        """Return the type of a column for values that have any of the types `kinds`.
+
+        Null types do not count; if there are no others, the result is null. Integer and number become double. Any other
+        different types become a string.
+        """
         different = set(kinds) - {pa.null()}
         if not different:
             return pa.null()
@@ -170,7 +174,11 @@ class _Reader:
         return different.pop() if len(different) == 1 else pa.string()
 
     def _referenced_kind(self, reference: Any, location: _Location) -> pa.DataType:
-        """Return the type of the schema that `$ref` names (RFC 6901), in its own document or in a referenced one."""
+        """Return the type of the schema to which `reference`, the value of a `$ref`, points.
+
+        `reference` is the name of a document, `#`, and a JSON pointer (RFC 6901). Without a name, the pointer is into
+        the document of `location`.
+        """
         if not isinstance(reference, str):
             raise location.error(f"$ref is {str(reference)[:80]!r}, and not a string")
         name, _, pointer = reference.partition("#")
@@ -199,7 +207,7 @@ class _Reader:
 
 
 def _id_of(document: Any) -> str:
-    """Return the address by which other schemas refer to a document, without its fragment, or '' if it has none."""
+    """Return the `$id` by which other schemas refer to a document, without its fragment, or '' if it has none."""
     address = document.get("$id", "") if isinstance(document, dict) else ""
     return address.partition("#")[0] if isinstance(address, str) else ""
 
@@ -219,7 +227,10 @@ def _list(schema: dict[str, Any], word: str, location: _Location) -> list[Any]:
 
 
 def _type_of_values(schema: dict[str, Any], location: _Location) -> Any:
-    """Return the type names of a schema's constants (`enum` or `const`), if it has no `type`; None if unknown."""
+    """Return the JSON Schema types of the values in a schema's `enum` or `const`, as a sorted list of names.
+
+    Objects and arrays are ignored. Returns None if there are no other values.
+    """
     values = _list(schema, "enum", location) if "enum" in schema else [schema.get("const")] if "const" in schema else []
     names = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
     return sorted({names[type(value)] for value in values if type(value) in names}) or None

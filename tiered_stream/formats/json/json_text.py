@@ -1,4 +1,4 @@
-"""Parser of JSON text to Python values that keep what float and int lose, and writer of text as Jackson writes it."""
+"""Parser of JSON text to Python values that keep the text of numbers, and writer of JSON text as Jackson writes it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _LONGEST_NUMBER = 1000  # Jackson: StreamReadConstraints.DEFAULT_MAX_NUM_LEN
 
 
 class Integer(str):
-    """Text of an integer."""
+    """JSON number without a fraction or an exponent, as its text."""
 
     __slots__ = ()
 
 
 class Real(str):
-    """Text of a number with a fraction or an exponent, or `NaN`, `Infinity`, `-Infinity`."""
+    """JSON number with a fraction or an exponent, or `NaN`, `Infinity` or `-Infinity`, as its text."""
 
     __slots__ = ()
 
 
 class Fields(list[tuple[str, Any]]):
-    """JSON object: keys with their values, in order, with duplicate keys."""
+    """JSON object as a list of (key, value), in the order of the document and with duplicate keys."""
 
     __slots__ = ()
 
@@ -41,7 +41,8 @@ def parse_json(data: bytes) -> Any:
     """Parse one document into None, bool, str, list, `Integer`, `Real` and `Fields`.
 
     Raises:
-        CorruptDataError: the bytes are not a JSON document, are not UTF-8, or are nested too deeply.
+        CorruptDataError: the bytes are not a JSON document in UTF-8, have more than `MAX_NESTING` levels, or have a
+            number of more than 1000 characters.
     """
     depth = 0
     for bracket in _BRACKETS.finditer(data):

@@ -1,7 +1,8 @@
-"""Kernels for the parts of JSON text: strings, numbers, dates, and values that are skipped.
+"""Kernels that read strings, numbers, dates and timestamps in JSON text, or skip values.
 
-Each function takes the bytes, a position and the value's end. It returns the position after what it read, or DOUBTFUL
-(-1) if it is not certain of the text. Then `exact_json.py` decodes the whole value.
+A function takes the bytes `data`, a position `at`, and the end `stop` of the text. Most functions return the position
+after the text that they have read. They return DOUBTFUL (-1) if the meaning of the text is not certain; `exact_json.py`
+then decodes the whole value.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def string_end(data: Any, at: Int, stop: Int) -> Int:
 def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -> Any:
     """Return whether the bytes at `at` equal the `size` bytes of `text` at `text_at`.
 
-    At least 8 more bytes follow `text`.
+    At least 8 more bytes must follow these bytes in `text`.
     """
     if size > stop - at:
         return False
@@ -86,7 +87,7 @@ def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -
 
 @inlined
 def literal_end(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after `true`, `false` or `null`, or DOUBTFUL."""
+    """Return the position after `true`, `false` or `null`, or DOUBTFUL if none of them is at `at`."""
     if stop - at < 4:
         return np.int64(DOUBTFUL)
     word = load_uint32_le(data, at)
@@ -109,9 +110,10 @@ def _digits(data: Any, at: Int, stop: Int, value: Int) -> Any:
 
 @inlined
 def read_number(data: Any, at: Int, stop: Int) -> Any:
-    """Read a number; return (digits, exponent, is negative, is integer, position after it).
+    """Read a number; return (digits, exponent, is negative, is integer, position after the number).
 
-    The number is digits times ten to the exponent. The position is DOUBTFUL if there are more than 18 digits.
+    The number's absolute value is digits times ten to the exponent. The position is DOUBTFUL if the number is malformed
+    or has more than 18 digits.
     """
     negative = data[at] == 45
     at += negative
@@ -142,14 +144,14 @@ def read_number(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _two(data: Any, at: Int) -> Int:
-    """Return the number that two digits make, or -10000 if they are not digits."""
+    """Return the number that the two bytes at `at` write in decimal, or -10000 if they are not digits."""
     tens, ones = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
     return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else np.int64(-10000)
 
 
 @inlined
 def read_date(data: Any, at: Int, stop: Int) -> Any:
-    """Read a date `YYYY-MM-DD`, from the year 1 on; return the days since 1970 and the position after it.
+    """Read a date `YYYY-MM-DD`, from the year 1 on; return the days since 1970 and the position after the date.
 
     The position is DOUBTFUL if this is not a date.
     """
@@ -170,7 +172,10 @@ def read_date(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _read_zone(data: Any, at: Int, stop: Int) -> Any:
-    """Return the seconds east of UTC of a zone `Z` or `+HH:MM` that ends at `stop`, and whether it is a zone."""
+    """Return the offset from UTC in seconds, positive to the east, that `data[at:stop]` states.
+
+    Also returns whether the text is `Z`, `+HH:MM` or `-HH:MM`; otherwise the offset has no meaning.
+    """
     if stop - at == 1:
         return np.int64(0), data[at] == 90
     if stop - at != 6 or (data[at] != 43 and data[at] != 45) or data[at + 3] != 58:
@@ -182,9 +187,10 @@ def _read_zone(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> Any:
-    """Return the microseconds of `YYYY-MM-DD[T ]HH:MM:SS[.f][zone]` that ends at `stop`, and whether they are certain.
+    """Return the microseconds since 1970 of the timestamp `data[at:stop]`, and whether they are certain.
 
-    `zoned` and `unzoned` are whether texts with a zone and texts without a zone are understood.
+    They are certain if the text is `YYYY-MM-DD[T ]HH:MM:SS[.f][zone]`. In addition, `zoned` must be True for a text
+    with a zone, and `unzoned` for a text without one.
     """
     days, at = read_date(data, at, stop)
     if at < 0 or stop - at < 9 or (data[at] != 84 and data[at] != 32) or data[at + 3] != 58 or data[at + 6] != 58:
@@ -209,7 +215,7 @@ def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> A
 
 @kernel
 def skip_scalar(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position after a string, a number or a literal, or DOUBTFUL."""
+    """Return the position after the string, number or literal at `at`, or DOUBTFUL if none is certain to be there."""
     byte = data[at]
     if byte == 34:
         at = string_end(data, at + 1, stop)
@@ -222,7 +228,7 @@ def skip_scalar(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def skip_colon(data: Any, at: Int, stop: Int) -> Int:
-    """Return the position of the value after a colon, or DOUBTFUL."""
+    """Return the position of the value after a colon, or DOUBTFUL if no colon follows `at`. Blanks are skipped."""
     if at < stop and data[at] != 58:
         at = skip_blanks(data, at, stop)
     if at >= stop or data[at] != 58:

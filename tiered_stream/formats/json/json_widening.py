@@ -1,7 +1,7 @@
-"""Decoder of JSON documents whose numbers may outgrow integer columns: the column's type becomes wider from then on.
+"""Decoder of JSON documents that widens the type of an integer column if a document has a number that does not fit.
 
-A type is widened only as far as a document needs, and only if the document then decodes, so that garbage changes
-nothing.
+The type is widened only as far as the document needs, and only if the document then decodes. So garbage changes no
+type. Later documents are decoded to the wider type.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class WideningJsonDecoder(SlicesDecoder):
         self._decoder = JsonDecoder(kind, zone)
 
     def read(self, slices: ByteSlices) -> Decoded:
-        """Decode values, with a wider type if documents need it.
+        """Decode values. If documents need wider types, `kind` becomes wider for these and all later values.
 
-        Raises UnsupportedDataError if a number would become wider in two ways.
+        Raises UnsupportedDataError if documents need two types for one field, and no type holds the values of both.
         """
         decoded = self._decoder.read(slices)
         needed = reduce(joined, self._needed(slices, decoded.reasons), self.kind)
@@ -48,9 +48,10 @@ class WideningJsonDecoder(SlicesDecoder):
         return self._decoder.read(slices)
 
     def _needed(self, slices: ByteSlices, slots: Iterable[int]) -> Iterable[pa.StructType]:
-        """Yield, for each document in `slots` that a wider type makes decodable, the type that it needs.
+        """Yield the type that each document needs, among the documents with the indexes `slots`.
 
-        The type is the column's original type, with wider types only for the document's own numbers.
+        Only documents that decode to a wider type count. The type is the original type of the column, with wider types
+        for the document's numbers.
         """
         for slot in slots:
             document = slices.value(slot)
@@ -64,12 +65,16 @@ class WideningJsonDecoder(SlicesDecoder):
 
 
 def json_decoder(kind: pa.StructType, zone: str, *, widens: bool) -> JsonDecoder | WideningJsonDecoder:
-    """Return the decoder of documents to the type `kind`, which becomes wider for them if `widens`."""
+    """Return a decoder of documents to the type `kind`. If `widens` is True, documents can make this type wider."""
     return WideningJsonDecoder(kind, zone) if widens else JsonDecoder(kind, zone)
 
 
 def needed_type(kind: pa.DataType, value: Any) -> pa.DataType:
-    """Return the type `kind`, but with the wider number types that a parsed value needs."""
+    """Return the type `kind` with the wider number types that `value`, a result of `parse_json`, needs.
+
+    Only types of integers with at most 32 bits change: to double for a number with a fraction or an exponent, and to
+    int64 for a larger integer. An integer that does not fit into int64 changes nothing.
+    """
     if types.is_struct(kind) and type(value) is Fields:
         members = dict(value)
         return pa.struct([(field.name, needed_type(field.type, members.get(field.name))) for field in kind])

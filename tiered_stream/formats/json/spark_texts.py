@@ -26,7 +26,7 @@ _FIRST_GREGORIAN_DAY = -141427  # earlier numbers of days are in the Julian cale
 
 
 def days_of_text(text: str) -> int | None:
-    """Return the days since 1970 of a date in a text."""
+    """Return the days since 1970 of the date in a text. The text may also be this number of days itself."""
     match = _DATE.fullmatch(text.strip(_BLANKS))
     if match is not None:
         return _days(match)
@@ -36,9 +36,9 @@ def days_of_text(text: str) -> int | None:
 
 
 def microseconds_of_text(text: str, zone: str | None) -> int | None:
-    """Return the microseconds since 1970 of a timestamp in a text.
+    """Return the microseconds since 1970 of the timestamp in a text.
 
-    A text without a zone is in `zone`. If `zone` is None, the text must not name a zone.
+    A text without a time zone is in `zone`. If `zone` is None, the text must not name a time zone.
     """
     match = _TIMESTAMP.fullmatch(text.strip(_BLANKS))
     days = None if match is None else _days(match)
@@ -89,13 +89,13 @@ def seconds_east(zone: str, local: int) -> int | None:
 
 
 def decimal_of_text(text: str) -> decimal.Decimal | None:
-    """Return the number in a text, with or without thousands' separators."""
+    """Return the number in a text. Commas, which separate thousands, are ignored."""
     plain = text.replace(",", "")
     return decimal.Decimal(plain) if _NUMBER.fullmatch(plain) else None
 
 
 def fitted(number: decimal.Decimal, precision: int, scale: int) -> decimal.Decimal | None:
-    """Return the number at that scale, rounded half up, or None if it has more digits than `precision`."""
+    """Return `number` rounded half up to `scale` decimal places, or None if it has more digits than `precision`."""
     context = decimal.Context(
         prec=precision, rounding=decimal.ROUND_HALF_UP, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX
     )

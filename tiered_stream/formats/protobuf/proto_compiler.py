@@ -1,9 +1,13 @@
 """Compilation of `.proto` files to descriptor sets, by the compiler in the package grpcio-tools.
 
-The compiler is a separate process. It looks for imported files in one folder, then among the files that a schema
-registry itself knows (schemas import them, but do not list them as references), then among the files that Google ships
-(`google/protobuf/*.proto`). Confluent's registry knows `confluent/*.proto` and `google/type/*.proto`
-(`ProtobufSchema.KNOWN_DEPENDENCIES`). The package googleapis-common-protos has the latter.
+The compiler is a separate process. It searches for imported files in three places, in this order:
+
+    the folder of the files that are compiled;
+    the files that are built into Confluent's registry, so that schemas import them without a reference: the files
+    `confluent/*.proto` and `google/type/*.proto` (`ProtobufSchema.KNOWN_DEPENDENCIES`);
+    the files `google/protobuf/*.proto`, which the compiler includes.
+
+The package googleapis-common-protos has the files `google/type/*.proto`.
 """
 
 from __future__ import annotations
@@ -28,10 +32,13 @@ _CONFLUENT = (
 
 
 def compiled_proto(files: Mapping[str, str]) -> bytes:
-    """Return the descriptor set of `.proto` files, given as texts by the names by which they import each other.
+    """Compile `.proto` files; return their descriptor set.
+
+    `files` has the texts of the files, by the names by which the files import each other.
 
     Raises:
-        ConfigurationError: a text is not a `.proto` file, or the compiler is not installed.
+        ConfigurationError: a file cannot be compiled, a name is absolute or contains `..`, or the compiler is not
+            installed.
     """
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as folder:
         for name, text in files.items():
@@ -42,10 +49,11 @@ def compiled_proto(files: Mapping[str, str]) -> bytes:
 
 
 def compiled_file(path: Path) -> bytes:
-    """Return the descriptor set of a `.proto` file and of all files that it imports, from its folder or below.
+    """Compile a `.proto` file; return the descriptor set of the file and of all files that it imports.
 
     Raises:
-        ConfigurationError: the file cannot be compiled, it imports a file from elsewhere, or there is no compiler.
+        ConfigurationError: the file cannot be compiled, it imports a file from outside its folder, or the compiler is
+            not installed.
     """
     folder = path.parent.resolve()
     descriptor_set = _compiled(folder, [path.name])
@@ -84,7 +92,7 @@ def _compiled(folder: Path, names: Iterable[str]) -> bytes:
 
 
 def _write_known_protos(folder: Path) -> None:
-    """Write the `.proto` files that a registry knows into a folder, under the names by which schemas import them."""
+    """Write the `.proto` files that are built into Confluent's registry into a folder, under their import names."""
     for name in _CONFLUENT:
         _write(folder / name, pkgutil.get_data(__package__, name) or b"")
     google = find_spec("google.type")

@@ -1,7 +1,7 @@
 """Decoder of protobuf messages to a column that is equal to that of Spark's `from_protobuf`.
 
-Compiled code decodes plain messages (`protobuf_kernels.py`). Google's library decodes all others in Python, one by one,
-and decides whether they are messages.
+Compiled code decodes plain messages (`protobuf_kernels.py`). Google's library decodes all other values in Python, one
+by one, and decides whether they are messages.
 """
 
 from __future__ import annotations
@@ -40,10 +40,13 @@ class ProtobufDecoder(SlicesDecoder):
     """Decoder of values that are messages of one type."""
 
     def __init__(self, descriptor_set: bytes, message: str) -> None:
-        """Prepare to decode messages with the full name `message` of a `protoc --descriptor_set_out` descriptor set.
+        """Prepare to decode messages with the full name `message`.
+
+        `descriptor_set` is the output of `protoc --descriptor_set_out --include_imports`.
 
         Raises:
-            ConfigurationError: there is no such message, or it has no columns.
+            ConfigurationError: the descriptor set is invalid or lacks the message, or no column can have the message's
+                type.
         """
         descriptor = message_descriptor(descriptor_set, message)
         self.kind = message_type(descriptor)
@@ -61,7 +64,11 @@ class ProtobufDecoder(SlicesDecoder):
         return Decoded(with_exact_rows(column, slices, slots, self._exact_row, reasons), reasons)
 
     def _exact_row(self, content: bytes) -> Any:
-        """Return a message's row by Google's library. Raises CorruptDataError, whose text is a reason."""
+        """Decode the message `content` by Google's library; return its row as a dict.
+
+        Raises CorruptDataError, whose text is the reason, if `content` is not such a message, lacks a required field,
+        or has a time that does not fit into microseconds.
+        """
         try:
             message = self._class.FromString(content)
             if message.IsInitialized():
@@ -78,9 +85,11 @@ def _struct_of(message: Descriptor, kind: pa.StructType) -> _Convert:
 
 
 def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
-    """Return a function that gets a field's column value from a message.
+    """Return a function that returns the column value of `field` in a message.
 
-    The value is null if the field was not written and has no default of its own.
+    The value of a field that was not written is the default that the schema states, or else None. A field without
+    presence counts as not written if it has the default value of its type. A repeated field that was not written is an
+    empty list.
     """
     get = attrgetter(field.name)
     if is_map(field):

@@ -61,16 +61,19 @@ STACK_COLUMNS = 6
 
 DONE, NOT_PLAIN = range(2)
 LONGEST_TAG = 5
-"""Maximum bytes of a plain tag, and of a plain size."""
+"""Maximum number of bytes in a tag, and in a length prefix, of a plain message."""
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
-"""Wire types that are plain."""
+"""Wire types in plain messages. Only the wire types of groups are missing."""
 MAX_SECONDS = 9_000_000_000_000
 """Maximum seconds of a time that surely fits into microseconds."""
 
 
 @inlined
 def _tag(data: Any, at: Int, stop: Int) -> Any:
-    """Read a tag; return the field's number, wire type, and where its value begins and ends (-1 if it is not plain)."""
+    """Read a tag; return (field number, wire type, start of the value, end of the value).
+
+    The end is -1 if the tag or the value is malformed, or not plain.
+    """
     tag, begin = unsigned_varint(data, at, stop)
     number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
     is_plain = begin >= 0 and begin - at <= LONGEST_TAG and 1 <= number < 1 << 29
@@ -106,7 +109,11 @@ def _find_row(table: Any, first: Int, last: Int, number: Int) -> Int:
 
 @kernel
 def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int, end: Int, wire: Int) -> Any:
-    """Write the start and the end of a field's value into `marks`; return whether the message is still plain."""
+    """Write the start and the end of a field's value into `marks`; return whether the message is still plain.
+
+    For a repeated field, `begin` is the position of a tag, and only the first one is written. `first` and `last` are
+    the bounds of the message's fields in `fields`.
+    """
     row = fields[field]
     if wire != row[WIRE] and not (wire == SIZED and row[OCCURRENCE] == REPEATED and row[CODEC] < TEXT):
         # Google's library treats a field with another wire type as an unknown field.
@@ -130,8 +137,9 @@ def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int
 
 @kernel
 def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
-    """Write the start and the end of the value of each of a message's fields into `marks`.
+    """Scan a message; write the start and the end of each field's value into `marks`.
 
+    The start is -1 for a field that the message lacks. The start of a repeated field is the position of its first tag.
     Returns whether the message is plain.
     """
     for field in range(first, last):
@@ -158,7 +166,7 @@ def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: I
 
 @inlined
 def _integer(value: Any, codec: Int) -> Int:
-    """Return the column's integer for a number as it was read from the wire (uint64)."""
+    """Return the signed integer that a number from the wire, given as a uint64, has by the field's codec."""
     if codec == SINT32:
         low = np.int64(np.uint32(value))
         return (low >> 1) ^ -(low & 1)
@@ -179,7 +187,10 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
 
 @kernel
 def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
-    """Append a time from its seconds and nanoseconds, each of which may be written only once."""
+    """Append a `Timestamp` or `Duration` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
+
+    The time is not plain if it has an unknown field or the same field twice, or if the seconds exceed MAX_SECONDS.
+    """
     seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
     while at < stop:
         number, wire, begin, at = _tag(data, at, stop)
@@ -199,7 +210,10 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
 
 @kernel
 def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
-    """Append a text, bytes, or a time."""
+    """Append a text, bytes, or a time; return DONE, NOT_PLAIN or NO_ROOM.
+
+    An empty text, or no bytes, becomes null if the field has no presence.
+    """
     codec, node = row[CODEC], row[NODE]
     if codec == TIME:
         return _time(data, at, stop, row, columns)
@@ -212,7 +226,10 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
 
 @kernel
 def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append a number, a boolean, or an enum's symbol. A zero without presence becomes null."""
+    """Append a number, a boolean, or the name of an enum's number; return DONE, NOT_PLAIN or NO_ROOM.
+
+    Zero and false become null if the field has no presence.
+    """
     codec, node = row[CODEC], row[NODE]
     bits = np.uint64(0)
     if codec <= ENUM:
@@ -244,7 +261,7 @@ def _value(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, te
 
 @kernel
 def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append the numbers of a packed field, which follow each other."""
+    """Append all numbers in the value of a packed field; return DONE, NOT_PLAIN or NO_ROOM."""
     size = row[SIZE]
     while at < stop:
         end = at + size
@@ -261,7 +278,10 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append the list of a repeated field's values. The first is at `at`; -1 means that there are none."""
+    """Append the list of all values of a repeated field; return DONE, NOT_PLAIN or NO_ROOM.
+
+    `at` is the position of the field's first tag, -1 if the message lacks the field. The list is then empty.
+    """
     while 0 <= at < stop:
         number, wire, begin, end = _tag(data, at, stop)
         if number == row[NUMBER]:
@@ -293,7 +313,11 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
 
 @kernel
 def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
-    """Append a list of messages, or a map, after its last item; return DONE, NOT_PLAIN or NO_ROOM."""
+    """Append a list of messages, or a map, after its last item; return DONE, NOT_PLAIN or NO_ROOM.
+
+    `first` is the slot of the first item. A map is not plain if keys are equal, or if it has several keys that are not
+    texts.
+    """
     node = row[NODE] - 1
     # A map with several keys that are not texts is left to the library.
     several = row[OCCURRENCE] == MAP and columns[0][row[NODE], SLOTS] - first > 1
@@ -310,7 +334,10 @@ def _push(stack: Any, depth: Int, message: Int, begin: Int, end: Int) -> None:
 
 @kernel
 def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, columns: Any) -> Any:
-    """Return the start and the end of the field's next message, twice -1 if it has no more messages."""
+    """Return the start and the end of the next message in a field's value; the start is -1 if there is no more message.
+
+    `frame` is the stack's row for the message that contains the field. CURSOR and FIELD in it are advanced.
+    """
     if row[OCCURRENCE] < REPEATED:
         frame[FIELD] = field + 1
         return marks[field, AT], marks[field, STOP]
@@ -328,7 +355,10 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 
 @kernel
 def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
-    """Append a field's list after its last message, or null if its single message is missing."""
+    """Append a field's list or map after its last message, or null if its single message is missing.
+
+    Returns DONE, NOT_PLAIN or NO_ROOM. A missing message is not plain if the field is required.
+    """
     if row[OCCURRENCE] == ONCE and row[MISSING] == MISSING_NULL:
         return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
     if row[OCCURRENCE] >= REPEATED:
@@ -376,7 +406,8 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
 def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
     """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
 
-    A value that is not plain becomes null, and its error is NOT_PLAIN.
+    `program` is (messages, fields, table, texts), and `room` is (marks, stack, key table). A value that is not plain
+    becomes null, and its entry in `errors` becomes NOT_PLAIN.
     """
     data, starts, stops, valid = slices
     for row in range(first, starts.shape[0]):

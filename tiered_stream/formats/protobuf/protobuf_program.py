@@ -43,7 +43,7 @@ def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> tuple[Table
 
 
 def symbols(enum: EnumDescriptor) -> dict[int, str]:
-    """Return the names of an enum's numbers. A number with several names has the first, as in Java."""
+    """Return the names of an enum by their numbers. If a number has several names, the first one counts, as in Java."""
     return {value.number: value.name for value in reversed(enum.values)}
 
 
@@ -56,7 +56,10 @@ class _Compiler:
         self._builder = builder
 
     def add(self, message: Descriptor, node: int, is_entry: bool) -> int:
-        """Add a message whose struct is the node `node`, and the messages within it; return the message's index."""
+        """Add a message whose struct is the node `node`, and the messages within it; return the message's index.
+
+        `is_entry` is True if the message is the entry of a map field.
+        """
         number, first = len(self.messages), len(self.fields)
         self.messages.append((first, first + len(message.fields), node))
         struct = self._builder.fields[node][0].type

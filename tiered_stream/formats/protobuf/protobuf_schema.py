@@ -6,9 +6,7 @@ Unsigned numbers have the column types of signed numbers, and enums are strings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
-from typing import Any
 
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -46,7 +44,10 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
     pool = descriptor_pool.DescriptorPool()
     try:
         files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file}
-        for name in _in_order(files):
+        # The pool takes a file after the files that it imports.
+        for name in TopologicalSorter({name: list(file.dependency) for name, file in files.items()}).static_order():
+            if name not in files:
+                raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
             pool.Add(files[name])
         return pool.FindMessageTypeByName(message)
     except KeyError:
@@ -55,20 +56,11 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
         raise ConfigurationError(f"this is no descriptor set of protoc: {str(error)[:200]}") from error
 
 
-def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each file after the files that it imports. Raises ConfigurationError if an imported file is missing.
-
-    Raises ValueError if files import each other in a circle.
-    """
-    imported = {name: list(file.dependency) for name, file in files.items()}
-    for name in TopologicalSorter(imported).static_order():
-        if name not in files:
-            raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
-        yield name
-
-
 def message_type(message: Descriptor) -> pa.StructType:
-    """Return the struct type of a message. Raises ConfigurationError if the message is recursive or too large."""
+    """Return the struct type of a message.
+
+    Raises ConfigurationError if the message is recursive, has a group, or exceeds a limit of this module.
+    """
     return _message_columns(message, (), [_MAX_FIELDS])
 
 
@@ -86,7 +78,7 @@ def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int
 
 
 def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
-    """Return the type of a field's column, or None if the field has no column."""
+    """Return the type of a field's column, or None if the field is of a message without fields and has no column."""
     if is_map(field):
         pair = field.message_type.fields_by_name
         value = _single_type(pair["value"], above, left)

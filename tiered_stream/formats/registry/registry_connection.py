@@ -1,4 +1,7 @@
-"""Client of a schema registry: GET requests over TLS, with a password, to the first of its servers that responds."""
+"""HTTP client of a schema registry. It sends a GET request to the registry's servers in turn, until one serves it.
+
+The client uses TLS and a password if the settings have them.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +34,17 @@ _RETRIABLE = {408, 425, 429, *range(500, 600)} - {501, 505}
 _UNKNOWN = (40401, 40402, 40403)
 """Error codes of the registry for a missing subject, version or schema. A 404 without them has another cause."""
 GUIDS = "/schemas/guids/"
-"""Path of schemas by their GUIDs. Not every registry has it."""
+"""Prefix of the path of a schema; the schema's GUID follows. Not every registry has this path."""
 _PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
                "ssl.key.password")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Addresses and login of a schema registry, by the names that Confluent's Python client has for them.
+    """Addresses and login of a schema registry.
 
-    The property `url` may be several addresses, separated by commas. Files are PEM. `parse` checks the properties.
+    `properties` have the names that Confluent's Python client gives them; files are PEM. `urls` are the addresses in
+    the property `url`, where commas separate them. `parse` checks the properties.
     """
 
     urls: tuple[str, ...]
@@ -90,12 +94,13 @@ class RegistryConnection:
     def get(self, path: str) -> dict[str, Any]:
         """Return the JSON object at `path`, from the first server that returns it.
 
-        The servers are requested in turn, in up to 5 rounds, unless the error is final.
+        The request goes to the servers in turn, in up to 5 rounds. An error that is not temporary ends the rounds.
 
         Raises:
             UnknownSchemaError: the registry does not have the object.
-            SchemaRegistryUnavailableError: no server could be reached, or could answer.
-            SchemaRegistryError: the registry refused the request, or the server is not a schema registry.
+            SchemaRegistryUnavailableError: no server could be reached, or every server responded with an error that may
+                be temporary.
+            SchemaRegistryError: a server refused the request, or is not a schema registry.
         """
         wait, why = _FIRST_WAIT, ""
         for left in reversed(range(_ROUNDS)):

@@ -44,9 +44,10 @@ class RegistryDecoder(NamingDecoder[AvroType]):
     ) -> None:
         """Prepare to read values as values of the schema `reader`.
 
-        `referenced` are texts of schemas whose named types `reader` uses. `header` is the record header that names
-        schemas. With `evolution`, the type of all later values gets the fields that only a writer's schema has.
-        `column` is the type of the table's column, which may have wider types.
+        `referenced` are texts of schemas whose named types `reader` uses. `header` is the name of the record header
+        that names schemas. With `evolution`, `kind` gets the fields that only a writer's schema has, and with
+        `Evolution.WIDEN` also wider number types. `column` is the type of the table's column; the reader's number types
+        are widened to it.
 
         Raises:
             ConfigurationError: the settings or a schema are invalid.
@@ -91,9 +92,9 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
     def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroReader | str:
-        """Return the decoder of values of the schema with the number `number`, or the reason why they are not decoded.
+        """Return the decoder of values that name the schema `number`, or the reason why they cannot be decoded.
 
-        The number of null values is `NONE`.
+        `number` is from `named.numbers`. Values without a schema, such as nulls, have the number `NONE`.
         """
         writer = writers[number]
         if isinstance(writer, str):
@@ -126,7 +127,10 @@ def _parsed(schema: RegisteredSchema) -> AvroType:
 
 
 def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
-    """Return the values of all parts in one column; the values of `parts[i]` belong into the rows `groups[i]`."""
+    """Return the values of all `parts` in one column; the values of `parts[i]` come into the rows `groups[i]`.
+
+    Without parts, the column is empty and has the type `kind`.
+    """
     if not parts:
         return Decoded(pa.nulls(0, kind), {})
     column = pa.concat_arrays([part.column for part in parts])

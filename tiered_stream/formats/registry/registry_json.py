@@ -7,6 +7,7 @@ schema only states that the value is JSON, which record it is, and by which fiel
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -32,8 +33,9 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
     ) -> None:  # fmt: skip
         """Prepare to decode documents to the type `kind`.
 
-        `zone` is the session's time zone, for timestamps without a zone. `record` is the title of the documents'
-        schemas if a topic may have several, else ''. `header` is the record header that names schemas.
+        `zone` is the session's time zone, for timestamps without a zone. `record` is the title that a document's schema
+        must have; '' accepts any title. With `evolution`, `kind` gets the fields that only a document's schema has, and
+        with `Evolution.WIDEN` also wider number types. `header` is the name of the record header that names schemas.
 
         Raises ConfigurationError if the settings are invalid, or in the cases of `JsonDecoder`.
         """
@@ -54,17 +56,16 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
     def _grow(self, writers: Collection[pa.StructType]) -> None:
-        kind = self._base
-        for writer in writers:
-            kind = grown(kind, writer)
+        kind = reduce(grown, writers, self._base)
         if kind != self._base:
             self._base = kind
             self._decoder = json_decoder(kind, self._zone, widens=self._evolution is Evolution.WIDEN)
 
     def _parsed(self, schema: RegisteredSchema) -> pa.StructType | str:
-        """Return the fields by which a column may grow, or a text with the reason why values of the schema have no row.
+        """Return the struct type of the schema's documents, whose fields may become new columns.
 
-        Without evolution there are no such fields.
+        Without evolution, the struct has no fields. If the schema does not have the wanted title, the result is a text:
+        the reason why the schema's documents do not become rows.
         """
         record = json_schema_title(schema.text) if self._record else ""
         if record != self._record:

@@ -32,10 +32,12 @@ Indexes = tuple[int, ...]
 
 
 class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
-    """Decoder of the messages with one full name, whichever of the registry's schemas they name."""
+    """Decoder of messages with the full name `message`. The values may name any of the registry's schemas."""
 
     def __init__(self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "") -> None:
-        """Prepare to decode `message` of a descriptor set. `header` is the record header that names schemas.
+        """Prepare to decode messages with the full name `message`, whose type is in the descriptor set.
+
+        `header` is the name of the record header that names schemas.
 
         Raises ConfigurationError if the settings are invalid, or in the cases of `ProtobufDecoder`.
         """
@@ -77,15 +79,16 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
             self._refuse_others(messages, np.array([row]), indexes if size else None)
 
     def _refuse_others(self, messages: _NamedMessages, rows: Rows, indexes: Indexes | None) -> None:
-        """Add a reason for each of `rows` if the message that their values name is not the wanted one.
+        """Add a reason to `messages.reasons` for each of `rows`, unless the rows' values are the wanted message.
 
-        All these values name the same schema, and the message `indexes` in it; None if they name no message.
+        All values in `rows` name one schema, and the message `indexes` in this schema. `indexes` is None if the values
+        name no message.
         """
         if reason := self._mismatch(messages, int(messages.named.numbers[rows[0]]), indexes):
             messages.reasons.update(dict.fromkeys(rows.tolist(), reason[:REASON_SIZE]))
 
     def _mismatch(self, messages: _NamedMessages, number: int, indexes: Indexes | None) -> str | None:
-        """Return why values of the schema `number` and the message `indexes` are not rows, or None if they are.
+        """Return None if the message `indexes` of the schema `number` is the wanted message, else the reason why not.
 
         `indexes` is None if the value does not name its message.
         """
@@ -104,7 +107,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
 
 @dataclass(frozen=True, slots=True)
 class _NamedMessages:
-    """Messages that the values of one batch name, and the reasons of values that are not rows, as they are found."""
+    """State of one batch while its values are checked: the schemas that they name, and sizes and reasons so far."""
 
     named: NamedSchemas
     writers: Mapping[int, dict[Indexes, str] | str]
@@ -115,9 +118,9 @@ class _NamedMessages:
 
 
 def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:
-    """Return a flag for each value whose id is followed by a single zero, which names the schema's first message.
+    """Return a boolean for each value: True if a zero byte follows its id, which stands for the first message.
 
-    `prefixed` has a flag for each value with an id in front.
+    `prefixed` has a boolean for each value: True if the value has an id in front.
     """
     first = np.zeros(len(slices), np.bool_)
     rows = np.flatnonzero(prefixed & (slices.stops - slices.starts > PREFIX_SIZE))
@@ -126,7 +129,10 @@ def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:
 
 
 def message_indexes(content: bytes) -> tuple[Indexes, int]:
-    """Return a message's indexes, and the number of bytes at the start of `content` that hold them, 0 if none do."""
+    """Return the message indexes at the start of `content`, and the number of bytes that they take.
+
+    Returns () and 0 if `content` does not begin with valid indexes. A single zero byte is returned as the indexes (0,).
+    """
     numbers: list[int] = []
     at, count = 0, 1
     while len(numbers) <= count:
@@ -146,7 +152,10 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
 
 
 def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
-    """Return the full names of a schema's messages by their indexes. Raises ConfigurationError as the compiler does."""
+    """Return the full names of a schema's messages by their indexes.
+
+    Raises ConfigurationError if the schema cannot be compiled.
+    """
     files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(schema)).file
     (file,) = (file for file in files if file.name == _FILE)
     names: dict[Indexes, str] = {}

@@ -1,9 +1,9 @@
-"""Schemas that the values of a batch name, in front of the value or in a record header (Confluent's wire format).
+"""Reader of the schema ids that are in front of values or in record headers (Confluent's wire format).
 
 In front of a value are a zero byte and the schema's id (int32, big endian). The header `__key_schema_id` or
 `__value_schema_id` has a byte 1 and the schema's GUID (16 bytes), or a zero byte and the id; then the value is the
-content alone. For protobuf, the indexes of the message in the schema follow in the same place. A header takes
-precedence over the bytes in front.
+content alone. For protobuf, the indexes of the message in the schema follow the id or GUID. A header takes precedence
+over the bytes in front of the value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIRST_GUID = 1 << 31
 """First number that stands for a GUID. Ids are smaller."""
 _MAX_GUIDS = 10_000
 _MAX_HEADER = 512
-"""Maximum bytes of a header that are read: a GUID, and 64 indexes of a message."""
+"""Maximum number of bytes of a header that are read: enough for a GUID and 64 message indexes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class NamedSchemas:
     headers: Rows | None = None
     """Index of each value's header in `header_rests`, -1 for a value without the header; None if no value has it."""
     header_rests: tuple[bytes, ...] = ()
-    """Bytes after the id or the GUID, of each header content."""
+    """Bytes after the id or the GUID, in each of the different header values of the batch."""
 
     def name(self, number: int) -> str:
-        """Return the schema's name for messages: its GUID or its id."""
+        """Return the GUID or the id of the schema `number`, as text for error messages."""
         return str(self.guids.get(number, number))
 
 
@@ -87,7 +87,11 @@ class SchemaIds:
         return NamedSchemas(numbers, sizes, guids, places, tuple(rest for _, rest in parsed))
 
     def _parsed(self, content: bytes, guids: dict[int, UUID]) -> tuple[int, bytes]:
-        """Return the number of the schema that a header names, and the bytes after it; add a new GUID to `guids`."""
+        """Return the number of the schema that a header value names, and the bytes after its id or GUID.
+
+        A GUID is added to `guids` under its number. If the header has neither an id nor a GUID, the number is
+        `BAD_HEADER`.
+        """
         if content[:1] == b"\1" and len(content) >= _GUID_SIZE:
             guid = UUID(bytes=content[1:_GUID_SIZE])
             number = self._numbers.get(guid)
@@ -104,7 +108,7 @@ class SchemaIds:
 
 
 def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yield each different key with the rows that have it."""
+    """Yield each different key, in ascending order, with the indexes in `keys` at which it stands."""
     different, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
     yield from zip(different.tolist(), groups, strict=False)  # without keys there is one empty group
@@ -124,9 +128,9 @@ def prefixed_ids(slices: ByteSlices) -> Rows:
 
 
 def _last_headers(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]] | None:
-    """Return the contents of each record's last header with the name `name`: an index by record, and the contents.
+    """Return the value of each record's last header with the name `name`, as (index for each record, different values).
 
-    The index is -1 for a record without the header. Returns None if no record has the header.
+    The index is -1 for a record without the header, or with a null header. Returns None if no record has the header.
     """
     flat = pc.list_flatten(headers)
     hits = pc.indices_nonzero(pc.equal(pc.struct_field(flat, ["key"]), name))

@@ -58,8 +58,9 @@ class SchemaRegistry:
         """Return the schema that writers name by this id or, in a record header, by this GUID.
 
         Raises:
-            UnknownSchemaError: the registry has no such schema, and is not asked again for a minute.
-            SchemaRegistryError: the registry cannot be asked, as in `RegistryConnection.get`.
+            UnknownSchemaError: the registry has no such schema. For the next minute, the error is raised without a
+                request.
+            SchemaRegistryError: the registry cannot be reached, or refuses the request (see `RegistryConnection.get`).
         """
         # The text is the same each time, because it is the reason in dead letters.
         unknown = UnknownSchemaError(f"the schema registry has no schema {schema_id}")
@@ -75,9 +76,9 @@ class SchemaRegistry:
             raise unknown from error
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest schema of a subject. Each call requests it, because it may change.
+        """Return the newest schema of a subject. Each call sends a request, because a newer schema may exist.
 
-        Raises the errors of `by_id`.
+        Raises UnknownSchemaError if the registry has no such subject, and the other errors of `by_id`.
         """
         return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest")
 
@@ -92,9 +93,10 @@ class SchemaRegistry:
         return RegisteredSchema(str(response.get("schemaType", "AVRO")), _text(path, response), loaded)
 
     def _refer(self, response: Mapping[str, Any], loaded: dict[tuple[str, int], tuple[str, str] | None]) -> None:
-        """Add the schemas that a schema refers to, each after the schemas that it needs itself.
+        """Add to `loaded` all schemas that the schema in `response` refers to, directly or not.
 
-        None in `loaded` marks a schema that is being loaded.
+        Each schema comes after the schemas that it refers to. Keys are (subject, version), and values are (name, text).
+        The value None marks a schema that is being loaded.
         """
         listed = response.get("references") or []
         for reference in listed if isinstance(listed, list) else [listed]:
@@ -129,7 +131,7 @@ _registries: PerProcess[SchemaRegistry] = PerProcess()
 
 
 def schema_registry(settings: RegistrySettings) -> SchemaRegistry:
-    """Return the process's own registry client for the settings.
+    """Return the registry client for the settings, which all callers in this process share.
 
     Raises ConfigurationError as `RegistryConnection` does.
     """

@@ -22,15 +22,16 @@ T = TypeVar("T")
 
 _CACHED_SCHEMAS = 100
 _MAX_UNKNOWN = 1000
-"""Maximum number of unknown schemas asked for in one batch, so that garbage does not cause a flood of requests."""
+"""Maximum number of unknown schemas that are requested for one batch, so that garbage does not cause many requests."""
 _NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_UNKNOWN} others that its batch has"
 
 
 class WriterSchemas(Generic[T]):
-    """Cache of parsed schemas by the numbers that stand for them.
+    """Cache of parsed schemas, by their numbers in `NamedSchemas.numbers`.
 
-    All schemas have the kind `kind`. `parse` parses a registered schema. It returns a text, or raises
-    ConfigurationError, if the schema cannot be used; then the reason why is cached in place of a schema.
+    `kind` is the schema type that every schema must have: AVRO, PROTOBUF or JSON. `parse` parses a registered schema.
+    If the schema cannot be used, `parse` returns a text or raises ConfigurationError. The cache then has the reason, a
+    text, in place of the schema.
     """
 
     def __init__(self, registry: SchemaRegistry, kind: str, parse: Callable[[RegisteredSchema], T | str]) -> None:
@@ -40,12 +41,13 @@ class WriterSchemas(Generic[T]):
         self._cache: LRUCache[int, T | str] = LRUCache(_CACHED_SCHEMAS)
 
     def of(self, named: NamedSchemas) -> dict[int, T | str]:
-        """Return the schemas that a batch's values name, by number, or in place of a schema the reason why not.
+        """Return the schemas that the values of a batch name, by number.
 
-        Schemas that many values name are requested first.
+        If a schema is unknown or cannot be used, the result has the reason, a text, in its place. Schemas that many
+        values name are requested first.
 
         Raises:
-            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is no error.
+            SchemaRegistryError: the registry cannot be reached, or refuses a request. An unknown schema is no error.
         """
         numbers, counts = np.unique(named.numbers, return_counts=True)
         writers: dict[int, T | str] = {}
@@ -81,9 +83,9 @@ class NamingDecoder(ValueDecoder, Generic[T]):
     def __init__(
         self, settings: RegistrySettings, header: str, kind: str, parse: Callable[[RegisteredSchema], T | str]
     ) -> None:
-        """Prepare to decode values that name schemas of the kind `kind`, perhaps in the record header `header`.
+        """Prepare to decode values that name schemas, in the record header `header` or in front of the value.
 
-        `parse` is as in `WriterSchemas`. Raises ConfigurationError if the registry's settings are invalid.
+        `kind` and `parse` are as in `WriterSchemas`. Raises ConfigurationError if the registry's settings are invalid.
         """
         self._ids = SchemaIds(header)
         self._writers = WriterSchemas(schema_registry(settings), kind, parse)
@@ -92,8 +94,10 @@ class NamingDecoder(ValueDecoder, Generic[T]):
         """Decode values as `ValueDecoder.decode` does.
 
         Raises:
-            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is a value's reason.
-            UnsupportedDataError: a number becomes wider in two ways.
+            SchemaRegistryError: the registry cannot be reached, or refuses a request. For an unknown schema, the value
+                gets a reason instead.
+            UnsupportedDataError: schemas or documents need two types for one field, and no type holds the values of
+                both.
         """
         slices = ByteSlices.of(values)
         named = self._ids.named(slices, headers)
@@ -101,4 +105,7 @@ class NamingDecoder(ValueDecoder, Generic[T]):
 
     @abstractmethod
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, T | str]) -> Decoded:
-        """Decode the values in `slices`, which name the schemas `named`; `writers` are these schemas by number."""
+        """Decode the values in `slices`, which name the schemas `named`.
+
+        `writers` has these schemas by number, or the reason why values of a schema cannot be decoded.
+        """

@@ -1,8 +1,8 @@
-"""Unwrapping of Debezium's envelope: a change event becomes the row after the change, the operation and its source.
+"""Unwrapping of Debezium's envelope: each change event becomes the row after the change, with up to 3 added columns.
 
 Layout (Debezium: `io.debezium.data.Envelope`): `before`, `after`, `source`, `op` (c, u, d, r, t, m), `ts_ms`. With the
-JSON converter's `schemas.enable` these fields are within the field `payload`. The added columns have the names that
-Debezium's own `ExtractNewRecordState` gives them.
+JSON converter's `schemas.enable` these fields are within the field `payload`. The added columns hold `op`, `source` and
+`ts_ms`, and have the names that Debezium's `ExtractNewRecordState` gives them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ NO_ENVELOPE = "it is not Debezium's envelope: it has no op"
 
 
 def unwrapped_type(kind: pa.DataType) -> pa.StructType:
-    """Return the type of the rows in an envelope of the type `kind`, with the added columns.
+    """Return the type of the rows that `unwrapped` returns for envelopes of the type `kind`.
+
+    The type has the fields of `after`, and then the added columns (`ADDED`) whose fields the envelope has.
 
     Raises:
-        ConfigurationError: `kind` is not an envelope, or its rows have a column with the name of an added column.
+        ConfigurationError: `kind` is not an envelope, or `after` has a field with the name of an added column.
     """
     inner = kind.field("payload").type if _has(kind, "payload") else kind
     if not (_has(inner, "after") and _has(inner, "op") and pa.types.is_struct(inner.field("after").type)):
@@ -39,9 +41,10 @@ def unwrapped_type(kind: pa.DataType) -> pa.StructType:
 
 
 def unwrapped(column: pa.StructArray) -> tuple[pa.StructArray, dict[int, str]]:
-    """Return the rows within envelopes, and by slot a reason for each value that is not an envelope.
+    """Return the rows of a column of envelopes, and by index the reason of each value that is not an envelope.
 
-    A deleted row is returned as it was before its deletion. A row is null if the value was null or is not an envelope.
+    A row has the fields of `after`. If `after` is null, as in a delete, the row has the fields of `before`. A row is
+    null if its value is null or has no `op`. Only a value without `op` has a reason.
     """
     present = column.is_valid()
     if _has(column.type, "payload"):

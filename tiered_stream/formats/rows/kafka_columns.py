@@ -1,7 +1,8 @@
-"""Kafka's columns in rows on their way into a table: under any name, or hidden if the table does not have them.
+"""Kafka's columns in rows that will be written to a table, where they may have other names or be missing.
 
-A writer needs a row's offset, timestamp and topic, even if the table has no columns for them. So a field that holds one
-of Kafka's columns has the column's name in its metadata.
+A writer needs a row's offset, timestamp and topic, even if the table has no columns for them. A field that holds a
+Kafka column has Kafka's name of the column in its metadata. A Kafka column that the table lacks is hidden: the rows
+have it, but it is not written.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _MARK = b"kafka"
 
 
 def marked(field: pa.Field, column: str) -> pa.Field:
-    """Return the field with the mark that it holds Kafka's column `column`."""
+    """Return `field` with metadata that names `column` as the Kafka column that the field holds."""
     return field.with_metadata({_MARK: column.encode()})
 
 
@@ -25,7 +26,10 @@ def hidden(column: str, kind: pa.DataType) -> pa.Field:
 
 
 def find_column(schema: pa.Schema, column: str) -> int:
-    """Return the index of Kafka's column `column`, or -1. If no field is marked, fields are found by their names."""
+    """Return the index of the field in `schema` that holds Kafka's column `column`, or -1 if there is none.
+
+    The metadata that `marked` sets decides. If no field has this metadata, the field with the name `column` is taken.
+    """
     held = [(field.metadata or {}).get(_MARK) for field in schema]
     if any(held):
         return held.index(column.encode()) if column.encode() in held else -1
@@ -34,7 +38,7 @@ def find_column(schema: pa.Schema, column: str) -> int:
 
 
 def kafka_column(batch: pa.RecordBatch, column: str) -> pa.Array:
-    """Return Kafka's column `column`, which must be in the batch."""
+    """Return the array of Kafka's column `column`, as `find_column` finds it. The batch must have this column."""
     return batch.column(find_column(batch.schema, column))
 
 

@@ -1,4 +1,4 @@
-"""Functions that check or change values within structs, lists and maps, at the end of a path."""
+"""Functions that check or replace the values to which a path leads, through structs, lists and maps."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import pyarrow.compute as pc
 from tiered_stream.formats.columns.list_items import list_items, null_mask, rows_with, with_items
 
 FieldPath = tuple[str, ...]
-"""Path to a value: a column, and the fields that lead into it.
+"""Path to a value: the name of a column, then the names of the nested fields that lead to the value.
 
-`element`, `key` and `value` lead into lists and maps.
+`element` stands for a list's elements, `key` and `value` for a map's keys and values.
 """
 ELEMENT, MAP_KEY, MAP_VALUE = "element", "key", "value"
 Checked = tuple[pa.Array, pa.BooleanArray]
-"""Array, changed or not, and a mark for each of its slots."""
+"""Array after a check, which may have replaced values, and a boolean for each value: True if it breaks the rule."""
 ColumnCheck = Callable[[pa.Array], Checked]
 
 
 def check_within(column: pa.Array, path: FieldPath, check: ColumnCheck) -> Checked:
-    """Apply `check` to the values at `path`; return the new column, and a mark for each row with a marked value.
+    """Apply `check` to the values at `path` within `column`; return the new column, and a boolean for each row.
 
-    Values within a null struct, list or map do not count. If `check` changed no value, `column` itself is returned.
+    `path` begins below the column. The boolean is True if `check` returned True for any of the row's values; values
+    within a null struct, list or map do not count. The new column has the values that `check` returned. It is `column`
+    itself if `check` returned the array that it was given.
     """
     if not path:
         return check(column)

@@ -1,8 +1,8 @@
 """Rules of a table for values at any depth: `NOT NULL`, and the lengths of `VARCHAR(n)` and `CHAR(n)`.
 
 A length counts characters (code points). As in Delta (`CharVarcharConstraint`), a text that is too long is refused,
-even if the last characters are blanks. A text of `CHAR(n)` is padded with blanks to n characters, because Spark reads
-it so, and writes it so on UPDATE.
+even if the last characters are blanks. A text of `CHAR(n)` is padded with blanks to n characters. Spark also pads it,
+when it reads the table and when it runs an UPDATE.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tiered_stream.formats.rows.nested_columns import MAP_KEY, Checked, FieldPat
 
 @dataclass(frozen=True, slots=True)
 class TextLimit:
-    """Maximum number of characters of the text at `path`. `padded` is True for a `CHAR`."""
+    """Maximum number of characters, `length`, of a text at `path`. `padded` is True for `CHAR`, False for `VARCHAR`."""
 
     path: FieldPath
     length: int
@@ -27,25 +27,25 @@ class TextLimit:
 
     @property
     def kind(self) -> str:
-        """Return the name of the type in SQL."""
+        """Return the SQL name of the text's type: `CHAR(n)` or `VARCHAR(n)`."""
         return f"{'CHAR' if self.padded else 'VARCHAR'}({self.length})"
 
     @property
     def reason(self) -> str:
-        """Return the reason of a row whose text is too long."""
+        """Return the reason for which a row is refused if its text at `path` is too long."""
         return f"{path_text(self.path)} is {self.kind}, and the value has more characters"
 
     @property
     def reason_of_keys(self) -> str:
-        """Return the reason of a row with a map in which two keys become equal by padding."""
+        """Return the reason for which a row is refused if two keys of its map at `path` become equal when padded."""
         return f"{path_text(self.path)} is {self.kind}, and two keys are the same with the blanks that it adds"
 
 
 def limited_texts(column: pa.Array, limit: TextLimit) -> tuple[pa.Array, dict[str, pa.BooleanArray]]:
-    """Return the column, padded for a `CHAR`, and by reason a mark for each row that breaks the limit.
+    """Check the texts of `column` against `limit`; return the new column and, by reason, a boolean for each row.
 
-    A row breaks the limit by a text that is too long, or by keys of a map that are equal when padded, because Spark
-    cannot read such a map.
+    The texts in the new column are padded if `limit` is for a `CHAR`. The boolean is True if the row has a text that is
+    too long, or a map with keys that are equal when padded. Spark cannot read a map with equal keys.
     """
 
     def check(texts: pa.Array) -> Checked:
@@ -71,10 +71,10 @@ def _with_duplicate_keys(maps: pa.Array) -> Checked:
 
 
 def nulls_within(column: pa.Array, path: FieldPath) -> pa.BooleanArray:
-    """Return a mark for each row with a null at the end of `path`.
+    """Return a boolean for each row of `column`: True if a value at `path` within the column is null.
 
-    As in Delta (`Constraints.NotNull`), a null struct around the field counts as a null of the field, unless the struct
-    is in a list or a map.
+    As in Delta (`Constraints.NotNull`), a null struct around the value counts as a null value, unless the struct is in
+    a list or a map.
     """
     if path and pa.types.is_struct(column.type):
         return pc.or_(column.is_null(), nulls_within(column.field(column.type.get_field_index(path[0])), path[1:]))
@@ -82,5 +82,5 @@ def nulls_within(column: pa.Array, path: FieldPath) -> pa.BooleanArray:
 
 
 def path_text(path: FieldPath) -> str:
-    """Return the path as Delta names it."""
+    """Return the path as Delta writes it: names with dots between them."""
     return ".".join(path)

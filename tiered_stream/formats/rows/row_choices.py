@@ -1,11 +1,11 @@
-"""Choices for the rows of a table, in a module of their own so that options can use them without importing Arrow."""
+"""Values of the options for a table's rows. This module does not import Arrow, so that option parsing need not."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 REGISTRY_PREFIX = "ingest.schema.registry."
-"""Prefix of the settings of the schema registry's client. Confluent's names of the settings follow it."""
+"""Prefix of the options for the schema registry's client. Confluent's name of the property follows the prefix."""
 
 
 class Format(StrEnum):
@@ -19,16 +19,16 @@ class Format(StrEnum):
 
 
 class SchemaIdsIn(StrEnum):
-    """Place where values name their schemas (`ingest.value.schema.id.deserializer`), by Confluent's class names."""
+    """Location of a value's schema id (`ingest.value.schema.id.deserializer`), by Confluent's class names."""
 
     DUAL = "DualSchemaIdDeserializer"
-    """Values name their schemas in a record header if there is one, else in front of the value."""
+    """A record header has the schema's id or GUID. If a record lacks the header, the id is in front of the value."""
     PREFIX = "PrefixSchemaIdDeserializer"
-    """Values name their schemas in front of the value."""
+    """The schema's id is in front of the value; headers are ignored."""
 
 
 class SubjectNames(StrEnum):
-    """Rule by which writers name a subject (`ingest.value.subject.name.strategy`), by Confluent's class names."""
+    """Rule for the name of a schema's subject (`ingest.value.subject.name.strategy`), by Confluent's class names."""
 
     TOPIC = "TopicNameStrategy"
     RECORD = "RecordNameStrategy"

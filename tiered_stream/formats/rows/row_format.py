@@ -1,4 +1,4 @@
-"""Format of the rows of a table, resolved once on the driver from settings and schemas; tasks get it as JSON."""
+"""Format of a table's rows. The driver resolves it once from options and schemas. Tasks receive it as JSON."""
 
 from __future__ import annotations
 
@@ -37,20 +37,22 @@ DEAD_LETTER_SCHEMA = pa.schema(
 
 Kafka's record comes first, then the reason why it is not a row, and the part of it that failed: `key`, `value` or
 `row`. `redrive` is null except while a redrive brings the record into its table. `target` is the folder (a URI) of the
-table that the record was for. `query` and `batch` are the application transaction under which that table gets the rows
-of the same batch. Dead letters that earlier versions wrote have null in `target`, `query` and `batch`.
+table that the record was for. `query` and `batch` are the application transaction that commits the rows of the record's
+micro-batch to this table. Dead letters that earlier versions wrote have null in `target`, `query` and `batch`.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PartFormat:
-    """Format of keys or of values.
+    """Format of a table's keys or of its values.
 
-    `schema` is the schema in the form that the format's decoder takes: for JSON an Arrow schema (`schema_to_text`), for
-    Avro its JSON, for protobuf a descriptor set in base64, together with the wanted `message`. With `registered`, each
-    value names its own schema in a registry. `schema` is then a schema that was given, or the newest schema of
-    `subject`, and '' until the registry has been asked. `kind` is the type that the table has for the keys or values,
-    None in binary format.
+    The form of `schema` depends on `format`: for JSON it is an Arrow schema (`schema_to_text`), for Avro the schema's
+    JSON, for protobuf a descriptor set in base64. `message` is the full name of the wanted protobuf message, or the
+    title of the wanted JSON Schema.
+
+    If `registered` is True, each value names its writer's schema in a registry. `schema` is then the schema from an
+    option, or else the newest schema of `subject`; it is '' until the registry has returned that schema. `kind` is the
+    type of the keys or values in the table. It is None in binary format, and as long as the type is not resolved.
     """
 
     format: Format = Format.BINARY
@@ -59,11 +61,11 @@ class PartFormat:
     registered: bool = False
     kind: pa.DataType | None = None
     references: tuple[str, ...] = ()
-    """Avro schemas that `schema` refers to, each after the schemas that it needs itself."""
+    """Texts of the Avro schemas that `schema` refers to. Each one comes after the schemas that it refers to."""
     subject: str = ""
-    """Name of the subject in the registry, perhaps with `TOPIC_IN_SUBJECT`; '' means Confluent's default name."""
+    """Name of the subject in the registry; it may contain `TOPIC_IN_SUBJECT`. '' means Confluent's default name."""
     ids: SchemaIdsIn = SchemaIdsIn.PREFIX
-    """Place where values name their schemas, if they do."""
+    """Location of the schema ids, if `registered` is True."""
 
     @property
     def reads_headers(self) -> bool:
@@ -72,17 +74,21 @@ class PartFormat:
 
     @property
     def is_of_topic(self) -> bool:
-        """Return whether the schema must still be requested from a registry, under a subject that has the topic."""
+        """Return whether the schema must still be requested from a registry, by a subject that contains the topic."""
         return self.registered and not self.schema and TOPIC_IN_SUBJECT in (self.subject or TOPIC_IN_SUBJECT)
 
     def subject_for(self, topic: str, name: str) -> str:
-        """Return the subject of a topic's keys or values; `name` is `key` or `value`."""
+        """Return the registry's subject for the keys (`name` is `key`) or values (`name` is `value`) of `topic`."""
         return (self.subject or f"{TOPIC_IN_SUBJECT}-{name}").replace(TOPIC_IN_SUBJECT, topic)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Source of a column: the whole `key` or `value`, a `field` of the value, or Kafka's column `kafka`."""
+    """Source of one column of a row.
+
+    If `kafka` is not '', the source is this column of Kafka's record. Otherwise it is the decoded `part`, which is
+    `key` or `value`: the field with the index `field`, or the whole part if `field` is None.
+    """
 
     part: str = ""
     field: int | None = None
@@ -94,16 +100,16 @@ class RowFormat:
     """Format of the rows of one table."""
 
     kafka_columns: tuple[tuple[str, str], ...]
-    """Kafka's columns that the table gets, each with its name in the table."""
+    """Kafka's columns that the table gets, each as (Kafka's name, name in the table)."""
     key: PartFormat = PartFormat()
     value: PartFormat = PartFormat()
     struct_column: str | None = None
-    """Column for the whole value; None means that each field of the value is a column."""
+    """Name of the column for the whole value; None means that each field of a struct value is a column."""
     on_error: OnDecodeError = OnDecodeError.FAIL
     evolution: Evolution = Evolution.NONE
     envelope: Envelope = Envelope.NONE
     transform: str = ""
-    """User's function, as `package.module:function`, or ''."""
+    """Name of the user's function, as `package.module:function`; '' means that there is none."""
     transformed: pa.Schema | None = None
     """Columns that the user's function returns; None if there is no function."""
     rules: TableRules = NO_RULES
@@ -114,7 +120,11 @@ class RowFormat:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether rows are Kafka's records, with all columns (perhaps without headers), unchanged."""
+        """Return whether rows are unchanged Kafka records.
+
+        They have all of Kafka's columns, except perhaps `headers`, under Kafka's names. There is no decoding, no user's
+        function and no table rule.
+        """
         renamed = any(name != own for name, own in self.kafka_columns)
         complete = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
         decodes = self.key.kind is not None or self.value.kind is not None
@@ -127,23 +137,26 @@ class RowFormat:
 
     @property
     def is_resolved(self) -> bool:
-        """Return whether the types of all columns are known."""
+        """Return whether key and value each have a type or are binary, so that the types of all columns are known."""
         return all(part.kind is not None or part.format is Format.BINARY for part in (self.key, self.value))
 
     @property
     def decoded(self) -> pa.Schema:
-        """Return the table's columns before the user's function."""
+        """Return the columns of decoded rows, without hidden columns. The user's function gets these columns."""
         return table_columns(pa.schema([field for field, _ in self.layout(self.value.kind)]))
 
     @property
     def written(self) -> pa.Schema:
-        """Return the table's columns, without the column of the day."""
+        """Return the columns that the user's function returns or, without a function, `decoded`.
+
+        These are the table's columns, except a column for the day.
+        """
         return self.decoded if self.transformed is None else self.transformed
 
     def layout(self, value_kind: pa.DataType | None) -> Iterator[tuple[pa.Field, Source]]:
-        """Yield all columns of a row with their sources; the row's value has the type `value_kind`.
+        """Yield each column of a decoded row with its source, for values of the type `value_kind` (None: binary).
 
-        Hidden columns come last.
+        Hidden columns for the offset and the timestamp come last, if the table does not have these columns.
         """
         names = dict(self.kafka_columns)
         for column in SCHEMA_WITH_HEADERS:
@@ -170,7 +183,7 @@ class RowFormat:
 
 
 def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
-    """Return the format that `RowFormat.to_json` has written, with the properties `registry`."""
+    """Return the `RowFormat` that `RowFormat.to_json` has written as `text`, with the properties `registry`."""
     rows: RowFormat = _from_json(RowFormat, orjson.loads(text))
     return replace(rows, registry=registry)
 
@@ -181,7 +194,7 @@ def _annotated_types(kind: type) -> Mapping[str, Any]:
 
 
 def _from_json(kind: Any, value: Any) -> Any:
-    """Return the value of the type `kind`, as it is annotated, that `RowFormat.to_json` has turned into `value`."""
+    """Return the object of the type `kind`, a type annotation, that `RowFormat.to_json` has written as `value`."""
     arguments = get_args(kind)
     if isinstance(kind, type) and is_dataclass(kind):
         types = _annotated_types(kind)
@@ -198,13 +211,13 @@ def _from_json(kind: Any, value: Any) -> Any:
 
 
 def plain_rows(include_headers: bool) -> RowFormat:
-    """Return the format of Kafka's records as they are, with or without headers."""
+    """Return the format of rows that are unchanged Kafka records, with the column `headers` if `include_headers`."""
     names = SCHEMA_WITH_HEADERS.names if include_headers else SCHEMA_WITH_HEADERS.names[:-1]
     return RowFormat(tuple((name, name) for name in names))
 
 
 def schema_to_text(schema: pa.Schema) -> str:
-    """Return an Arrow schema as text."""
+    """Return an Arrow schema as text: its IPC message in base64."""
     return b64encode(schema.serialize()).decode()
 
 

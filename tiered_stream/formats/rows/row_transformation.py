@@ -15,7 +15,8 @@ from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, 
 class UserTransform:
     """User's function that changes decoded rows.
 
-    The constructor imports the function. It raises ConfigurationError if that fails.
+    The constructor imports the function by its name `package.module:function`. It raises ConfigurationError if the
+    import fails, or if the imported object cannot be called.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,7 +34,7 @@ class UserTransform:
         self._function: Callable[[pa.RecordBatch], pa.RecordBatch] = imported
 
     def schema(self, decoded: pa.Schema) -> pa.Schema:
-        """Return the columns that the function makes of rows with the columns `decoded`, by a call with an empty batch.
+        """Call the function with an empty batch that has the columns `decoded`; return the columns of its result.
 
         Raises:
             ConfigurationError: the function fails on the empty batch, or does not return a batch.
@@ -44,13 +45,14 @@ class UserTransform:
             raise ConfigurationError(f"{error} (given a batch without rows)") from error
 
     def apply(self, rows: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
-        """Return the function's result for `rows`, with an offset and a timestamp for each row in hidden columns.
+        """Return the function's result for `rows`, with hidden columns for the offset and timestamp of each row.
 
-        If the function changes the number of rows, the last row gets offset and timestamp of the last record, and all
-        other rows get offset and timestamp of the first record.
+        The function gets the rows without their hidden columns. If it returns as many rows as it gets, each row keeps
+        its offset and timestamp. Otherwise the last row gets the offset and timestamp of the last record, and all other
+        rows get the offset and timestamp of the first record.
 
         Raises:
-            TableError: the function failed, or returned other columns than for a batch without rows.
+            TableError: the function failed, or its result does not have the columns `expected`.
         """
         schema = _without_metadata(table_columns(rows.schema))
         result = self.call(pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema))
@@ -72,7 +74,10 @@ class UserTransform:
         return {name: column.take(pa.array(chosen)) for name, column in columns.items()}
 
     def call(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the function's result for the batch. Raises TableError if the function failed or returned no batch."""
+        """Return the function's result for the batch.
+
+        Raises TableError if the function failed, or returned an object that is not a `pyarrow.RecordBatch`.
+        """
         try:
             result = self._function(batch)
         except Exception as error:

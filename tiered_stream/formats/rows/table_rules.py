@@ -43,7 +43,7 @@ _LONGEST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """Rules of a table for each row."""
+    """Rules that each row of a table must keep."""
 
     not_null: tuple[str, ...] = ()
     """Columns that are NOT NULL."""
@@ -52,7 +52,7 @@ class TableRules:
     nested_not_null: tuple[FieldPath, ...] = ()
     """Fields of structs, elements of lists and values of maps that are NOT NULL."""
     text_limits: tuple[TextLimit, ...] = ()
-    """Limits of `VARCHAR(n)` and `CHAR(n)`, anywhere in a column."""
+    """Limits of `VARCHAR(n)` and `CHAR(n)`, in columns and at any depth within columns."""
 
     def __bool__(self) -> bool:
         return bool(self.not_null or self.checks or self.nested_not_null or self.text_limits)
@@ -66,9 +66,11 @@ class UncertainCheckError(ValueError):
 
 
 def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
-    """Return the rules that can be checked here, for rows with the columns of `schema`.
+    """Return the rules in `rules` that can be checked on rows with the columns of `schema`.
 
-    Names in the rules become the columns' names, because for Delta names that differ only by case are one column.
+    Rules for columns and fields that `schema` lacks are left out, and so are CHECK constraints that `parse_check` does
+    not accept. Columns and fields in NOT NULL rules and text limits get the spelling that they have in `schema`,
+    because Delta's names are not case-sensitive.
     """
 
     def is_certain(text: str) -> bool:
@@ -91,7 +93,10 @@ def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
 
 
 def _actual_path(kind: pa.DataType, path: FieldPath) -> FieldPath | None:
-    """Return the path with the names that the type has, or None if the path leads nowhere in the type."""
+    """Return `path` with the spelling that the names have in the type `kind`, or None if `kind` has no such path.
+
+    Names are compared without regard to case.
+    """
     actual: FieldPath = ()
     for step in path:
         parent = kind_at(kind, actual)
@@ -102,9 +107,11 @@ def _actual_path(kind: pa.DataType, path: FieldPath) -> FieldPath | None:
 
 
 class RowRules:
-    """Rules of a table, ready to check rows.
+    """Checker of rows with the columns of `schema` against the rules of their table.
 
-    The constructor raises UncertainCheckError if a rule cannot be checked with these columns.
+    The constructor raises UncertainCheckError if `parse_check` does not accept a CHECK constraint, or if a column of
+    `schema` lacks a nested field that a rule names. It ignores nested rules and text limits of columns that are not in
+    `schema`.
     """
 
     def __init__(self, rules: TableRules, schema: pa.Schema) -> None:
@@ -118,9 +125,10 @@ class RowRules:
         self._checks = [(name, parse_check(text, schema)) for name, text in rules.checks]
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """Return the rows with padded texts of `CHAR(n)`, and by row number the reason of each row that breaks a rule.
+        """Check the rows of `batch`; return the rows, and by row index the reason of each row that breaks a rule.
 
-        Texts are padded before constraints are checked.
+        The returned rows include rows that break a rule. Their `CHAR(n)` texts are padded, which happens before CHECK
+        constraints are evaluated. A row that breaks several rules has the reason of one.
         """
         reasons: dict[int, str] = {}
         too_long: dict[str, pa.BooleanArray] = {}
@@ -150,10 +158,13 @@ def _note(reasons: dict[int, str], rows: pa.BooleanArray, reason: str) -> None:
 
 
 def parse_check(text: str, schema: pa.Schema) -> _Check:
-    """Return a function that gives true, false or null for each row of a batch with this schema.
+    """Return a function that evaluates the CHECK constraint `text` for a batch with the columns of `schema`.
+
+    The function returns a boolean array with one entry for each row. Null stands for SQL's NULL.
 
     Raises:
-        UncertainCheckError: the check's meaning is not certain.
+        UncertainCheckError: `text` is not of the simple form that this module parses, or has a comparison that may have
+            another result in Spark.
     """
     parser = _Parser(text, schema)
     check = parser.either()
@@ -162,7 +173,10 @@ def parse_check(text: str, schema: pa.Schema) -> _Check:
 
 
 class _Parser:
-    """Recursive descent parser of a check. Each method reads the part that its name states."""
+    """Recursive descent parser of a CHECK constraint.
+
+    A method that returns a `_Check` consumes the tokens of one condition, and returns a function that evaluates it.
+    """
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._tokens: list[tuple[str, str]] = list(_tokens(text))
@@ -308,7 +322,11 @@ def _not(check: _Check) -> _Check:
 
 
 def _compare(schema: pa.Schema, name: str, operator: str, literal: int | Decimal | str | bool) -> _Check:
-    """Return the comparison as Spark makes it: numbers in the wider type, NaN above all others and equal to itself."""
+    """Return a function that compares the column `name` with `literal`, with the results of Spark.
+
+    Spark compares numbers in the wider type. NaN is above all other numbers, and equal to itself. Raises
+    UncertainCheckError if the result of Spark is not certain.
+    """
     kind, compared = schema.field(name).type, _COMPARED[operator]
     if isinstance(literal, bool | str):
         fits = pa.types.is_boolean(kind) if isinstance(literal, bool) else pa.types.is_string(kind)

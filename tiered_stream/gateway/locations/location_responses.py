@@ -22,8 +22,8 @@ from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.gateway.locations.turns import TURN_SECONDS
 from tiered_stream.gateway.protocol.authorization import PartitionResponse, ReadablePartition
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition
-from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.segment_metadata_locator import Visible, overlapping
+from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
+from tiered_stream.locate.segment_metadata_locator import overlapping
 from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.process.heap_and_gc import collection_paused
 
@@ -59,7 +59,7 @@ class _CachedResponse:
     response: PartitionResponse
     count: int
 
-    def fits(self, visible: Visible, budget: _Budget) -> bool:
+    def fits(self, visible: VisibleSegments, budget: _Budget) -> bool:
         """Return whether the response is valid for the `visible` segments, and within the limits of the budget."""
         if not visible or visible[-1] is not self.newest:
             return False
@@ -105,7 +105,7 @@ class _TieredRange:
 
     readable: ReadablePartition
     offsets: OffsetRange
-    visible: Visible
+    visible: VisibleSegments
 
 
 @dataclass(slots=True)
@@ -320,7 +320,7 @@ def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
     return _ENTRY_BYTES + sum(len(text) for text in texts if text) + lists
 
 
-def _tiered_offsets(readable: ReadablePartition, visible: Visible, local_start: int) -> OffsetRange:
+def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local_start: int) -> OffsetRange:
     """Return the requested offsets that are tiered and inside the log, and not on the leader's own disk.
 
     The range is empty if there are none.

@@ -16,9 +16,9 @@ from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import EARLIEST_LOCAL, BrokerOffsetReader
 from tiered_stream.errors import DataLossError, TieredStreamError, UnknownTopicError
 from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
+from tiered_stream.locate.lineage import VisibleSegments
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import PATIENCE_MS, MetadataTopicLocator, View
-from tiered_stream.locate.segment_metadata_locator import Visible
 from tiered_stream.model import OffsetRange, PartitionRanges, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import LATEST
@@ -138,7 +138,7 @@ class TieredSegments:
             self._faulty.record(offsets.faults.keys(), offsets.faults)
         return offsets.found
 
-    def visible(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, Visible]:
+    def visible(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, VisibleSegments]:
         """Return each partition's visible segments (see `lineage`), sorted by offset and disjoint.
 
         A partition is left out if its segments cannot be looked up, or if its topic no longer has the id in
@@ -210,7 +210,7 @@ class TieredSegments:
         read_at, view = self._views.get(partition, (oldest, None))
         return view is not None and read_at >= oldest and view.topic_id == topic_id
 
-    def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
+    def expect(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
         """Ask the brokers in one round for the transactions that `location` needs to read `ranges` as read_committed.
 
         Later calls of `location` for these ranges then ask no broker.
@@ -222,7 +222,7 @@ class TieredSegments:
         self._locator.prefetch(visible, ranges)
 
     def location(
-        self, visible: Visible, at: int, offsets: OffsetRange, topic_id: UUID, committed: bool
+        self, visible: VisibleSegments, at: int, offsets: OffsetRange, topic_id: UUID, committed: bool
     ) -> SegmentLocation:
         """Return the location of `offsets` in the segment `visible[at]`: the bytes that hold them.
 

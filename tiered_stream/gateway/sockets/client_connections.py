@@ -14,7 +14,7 @@ from tiered_stream.gateway.log_rate_limit import LogRateLimit
 from tiered_stream.gateway.protocol.frames import FrameError
 from tiered_stream.gateway.sockets.frame_memory import MemoryShortError
 from tiered_stream.gateway.sockets.relay import Relay, RelayServices
-from tiered_stream.gateway.sockets.streams import StreamOpener, Streams, clear_traceback_frames
+from tiered_stream.gateway.sockets.streams import Streams, accept_streams, clear_traceback_frames
 
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
@@ -26,10 +26,9 @@ Connect = Callable[[], Awaitable[Streams]]
 class ClientConnections:
     """All client connections of a gateway, used from one event loop."""
 
-    def __init__(self, services: RelayServices, opener: StreamOpener) -> None:
+    def __init__(self, services: RelayServices) -> None:
         self._settings = services.settings
         self._services = services
-        self._opener = opener
         self._metrics = services.metrics
         self._relays: dict[asyncio.Task[str], Relay | None] = {}
         self._by_ip: Counter[str] = Counter()
@@ -75,7 +74,7 @@ class ClientConnections:
         settings, streams = self._settings, list[Streams]()
         try:
             tls = settings.listener_tls.context() if settings.listener_tls else None
-            streams.append(await self._opener.accept(connection, tls, settings.setup_seconds))
+            streams.append(await accept_streams(connection, tls, settings))
             streams[0].transport.pause_reading()  # until the broker is connected
             streams.append(await connect())
             streams[0].transport.resume_reading()

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tiered_stream.gateway.gateway_settings import GatewaySettings
+
 CHUNK_BYTES = 64 << 10
 """Maximum number of bytes that one read takes from a socket."""
 
@@ -47,48 +49,50 @@ class Streams:
             error.with_traceback(None)  # it holds this running frame, which `clear_traceback_frames` cannot clear
 
 
-class StreamOpener:
-    """Opener of connections to clients and brokers.
+async def accept_streams(connection: socket.socket, tls: ssl.SSLContext | None, settings: GatewaySettings) -> Streams:
+    """Return the streams of a connection that a client has opened.
+
+    With `tls`, the TLS handshake comes first, and may take `setup_seconds`. Each direction buffers at most
+    `unread_bytes` and one chunk; then the sender waits.
+
+    Raises:
+        OSError: the handshake failed or took too long.
+    """
+    protocol, reader = _protocol(settings)
+    transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+        lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=settings.setup_seconds if tls else None
+    )
+    return _bounded(reader, protocol, transport, settings)
+
+
+async def connect_streams(host: str, port: int, settings: GatewaySettings) -> Streams:
+    """Connect to a broker within `setup_seconds`, TLS handshake included, and return the connection's streams.
 
     Each direction buffers at most `unread_bytes` and one chunk; then the sender waits.
+
+    Raises:
+        OSError: the connection failed or took too long.
     """
+    protocol, reader = _protocol(settings)
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(settings.setup_seconds):
+        transport, _ = await loop.create_connection(lambda: protocol, host, port, ssl=settings.broker_tls)
+    return _bounded(reader, protocol, transport, settings)
 
-    def __init__(self, unread_bytes: int) -> None:
-        self._unread_bytes = unread_bytes
 
-    async def accept(self, connection: socket.socket, tls: ssl.SSLContext | None, seconds: float) -> Streams:
-        """Return the streams of an accepted connection; with `tls`, its TLS handshake may take `seconds`.
+def _protocol(settings: GatewaySettings) -> tuple[_ChunkProtocol, asyncio.StreamReader]:
+    reader = asyncio.StreamReader(limit=settings.unread_bytes // 2)  # a StreamReader pauses at twice its limit
+    return _ChunkProtocol(reader), reader
 
-        Raises:
-            OSError: the handshake failed or took too long.
-        """
-        protocol, reader = self._protocol()
-        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=seconds if tls else None
-        )
-        return self._bounded(reader, protocol, transport)
 
-    async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, seconds: float) -> Streams:
-        """Connect to `host` and `port` within `seconds`, TLS handshake included, and return the streams.
-
-        Raises:
-            OSError: the connection failed or took too long.
-        """
-        protocol, reader = self._protocol()
-        async with asyncio.timeout(seconds):
-            transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, host, port, ssl=tls)
-        return self._bounded(reader, protocol, transport)
-
-    def _protocol(self) -> tuple[_ChunkProtocol, asyncio.StreamReader]:
-        reader = asyncio.StreamReader(limit=self._unread_bytes // 2)  # a StreamReader pauses at twice its limit
-        return _ChunkProtocol(reader), reader
-
-    def _bounded(self, reader: asyncio.StreamReader, protocol: _ChunkProtocol, transport: asyncio.Transport) -> Streams:
-        transport.set_write_buffer_limits(high=self._unread_bytes)
-        if hasattr(transport, "set_read_buffer_limits"):  # only with TLS: limits the bytes that are not decrypted yet
-            transport.set_read_buffer_limits(high=self._unread_bytes)
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return Streams(reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop()))
+def _bounded(
+    reader: asyncio.StreamReader, protocol: _ChunkProtocol, transport: asyncio.Transport, settings: GatewaySettings
+) -> Streams:
+    transport.set_write_buffer_limits(high=settings.unread_bytes)
+    if hasattr(transport, "set_read_buffer_limits"):  # only with TLS: limits the bytes that are not decrypted yet
+        transport.set_read_buffer_limits(high=settings.unread_bytes)
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return Streams(reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop()))
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
