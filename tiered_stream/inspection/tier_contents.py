@@ -1,9 +1,9 @@
 """Tiered segments of the chosen partitions, and the offsets that are read from each segment.
 
-The locator that `remote.log.locator` chooses lists the segments. The metadata topic has every copy of a segment: also
-copies that are not finished, that are being deleted, or that belong to other leader epochs than the log. An archive's
-manifests have finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself
-is listed only for an archive.
+The locator that `remote.log.locator` chooses lists the segments. The metadata topic has every copy of a segment. Some
+copies are not finished, are being deleted, or belong to other leader epochs than the log. An archive's manifests have
+finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself is listed only
+for an archive.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _tier(tracked: tuple[TrackedSegment, ...], lineage: Lineage, log: OffsetRang
 def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, PartitionTier]:
     """Return the segments that brokers name (KIP-1248), or an error, for each partition.
 
-    Each partition has a request of its own, so that its error does not affect others.
+    Each partition has a separate request, so that its error does not affect other partitions.
     """
     logs = _logs(client, partitions)
     answer: PartialAnswer[TopicPartition, PartitionTier] = PartialAnswer({}, dict(logs.faults))

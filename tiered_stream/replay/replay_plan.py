@@ -97,7 +97,7 @@ class ReplayPlan:
         """Return the options of a streaming query that reads the plan's offset ranges.
 
         Args:
-            options: the user's options; the plan's positions and topic ids replace the options with the same purpose.
+            options: the user's options; the plan replaces the options for positions and topic ids.
         """
         reads = {
             **starting_at(self.ranges),

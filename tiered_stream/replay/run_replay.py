@@ -136,7 +136,7 @@ class Replay:
     def estimate(
         self, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
     ) -> Estimate:
-        """Return the estimate of what the whole replay reads; errors are those of `estimate.estimate`.
+        """Return the estimate of what the whole replay reads. The function `estimate` describes the errors.
 
         Args:
             tasks: number of parallel tasks; None: Spark's default parallelism.
@@ -155,14 +155,14 @@ class Replay:
     def verify(self) -> VerifyReport:
         """Compare the table with the records of the plan, and return the report. The target must be a Delta table.
 
-        Errors are those of `verification.verify`.
+        The function `verify` describes the errors.
         """
         assert self.verifiable
         times = self.plan.times if self.plan.arguments.exact else None
         return verify(self.spark, options=self.options, table=self.target.place, ranges=self.plan.ranges, times=times)
 
     def run(self, follow: Follow | None = None, report: Callable[[str], None] = log.info) -> ReplayReport:
-        """Run the replay to its end, or resume it; errors are those of the function `replay`.
+        """Run the replay to its end, or resume it. The function `replay` describes the errors.
 
         If the replay has finished before, read nothing.
 
@@ -216,7 +216,7 @@ def plan_replay(
 ) -> Replay:
     """Plan a new replay, or load the stored plan of a replay that was begun; write nothing.
 
-    Other arguments and the errors are those of the function `replay`.
+    Other arguments and the errors are described at the function `replay`.
 
     Args:
         target: target of the replay (see `target_of`).

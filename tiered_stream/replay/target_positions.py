@@ -98,7 +98,7 @@ class PositionGroup:
 def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Source, Position]:
     """Return the committed positions by source partition, without partitions that have none.
 
-    Errors are those of `PositionGroup.read`.
+    `PositionGroup.read` describes the errors.
     """
     positions = zip(sources, _for_all(writes, sources, lambda group, source: group.read()), strict=True)
     return {source: position for source, position in positions if position is not None}
@@ -107,7 +107,7 @@ def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Sou
 def commit_positions(writes: TopicWrites, positions: Mapping[Source, Position]) -> None:
     """Commit the positions of several source partitions outside of transactions.
 
-    Errors are those of `PositionGroup.commit`.
+    `PositionGroup.commit` describes the errors.
     """
     _for_all(writes, positions, lambda group, source: group.commit(positions[source]))
 

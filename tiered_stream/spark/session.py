@@ -41,7 +41,7 @@ _registering = Lock()
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Return True if the session is a client of Spark Connect, which has no JVM and no SparkContext of its own."""
+    """Return True if the session is a client of Spark Connect, which has neither a JVM nor a SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 

@@ -1,7 +1,8 @@
 """Fair turns for many clients: the client with the least recent work goes first, and heavy clients get few threads.
 
-Few threads locate segments for all clients. So a client that asks for many segments gets several short responses: while
-other clients wait, its turn ends after 50 ms, and its response makes it ask again for the rest.
+Few threads locate segments for all clients. While other clients wait, a client's turn ends after 50 ms. Its response is
+then incomplete, and makes it ask again for the rest. So a client that asks for many segments gets several short
+responses.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _HALF_LIFE_SECONDS = 1.0
 class RecentWork:
     """Counter of the CPU seconds that threads have worked for one client; the count halves every second.
 
-    Time in which a thread waits, for a broker or for the interpreter's lock, does not count: while others attack, an
-    honest client's threads wait for most of its turns.
+    Time in which a thread waits does not count, whether for a broker or for the interpreter's lock. While other clients
+    cause much work, the threads of a light client wait for most of its turns.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,12 @@
 """Authorization by the broker: the Fetch that asks for it, and its response, which is filled with locations. No I/O.
 
-The Fetch starts at the end of the log. The broker checks READ, the leader epoch and the topic id as for any Fetch, but
-has no record to send and nothing to read from remote storage. Its response also states where the log starts and ends.
+The Fetch starts at the end of the log. The broker checks READ, the leader epoch and the topic id as for any Fetch. But
+it has no record to send, and nothing to read from remote storage. Its response also states where the log starts and
+ends.
 
-The gateway asks for the end of the log with its own login. So for topics that the connection has not read yet, it first
-sends a Fetch at an offset beyond any log, which shows whether the client may READ the topic. For a client that may not,
-the gateway asks nothing with its own login.
+The gateway asks for the end of the log with its own login, but only for topics that the client may READ. So for topics
+that the connection has not read yet, it first sends a Fetch at an offset beyond any log. The response shows whether the
+client may READ the topic.
 """
 
 from __future__ import annotations

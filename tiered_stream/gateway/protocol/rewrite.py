@@ -54,11 +54,14 @@ def is_rewritten(api_key: int, api_version: int) -> bool:
 
 
 def check_version(api_key: int, api_version: int) -> None:
-    """Check that the gateway passes on this API and version.
+    """Check that the gateway passes on this API and version. ApiVersions requests of any version pass.
 
-    The gateway passes on no APIs that readers do not use, no Fetch versions whose responses contain brokers' addresses,
-    no unknown versions of responses that it rewrites, and no SaslHandshake version 0. ApiVersions requests of any
-    version pass.
+    The gateway does not pass on:
+
+    - APIs that readers do not use,
+    - Fetch versions whose responses contain brokers' addresses,
+    - unknown versions of APIs whose responses it rewrites,
+    - SaslHandshake version 0.
 
     Raises:
         FrameError: the API or its version is not passed on.

@@ -21,9 +21,9 @@ Accept = Callable[[socket.socket, str], None]
 
 
 class Listener:
-    """Listening sockets of one port, whose connections are handed to a function.
+    """Listening sockets of one port, which hand each accepted connection to a function.
 
-    asyncio's own server is not used: it logs a traceback for each of 1,024 attempts when no file descriptor is left,
+    asyncio's own server is not used. It logs a traceback for each of 1,024 attempts when no file descriptor is left. It
     cannot count connections before their TLS handshake, and accepts all waiting connections in one turn.
     """
 
