@@ -22,7 +22,11 @@ _LOGIN_FIXES = {
 
 
 def login_fixes(kafka: Mapping[str, str]) -> Fixes:
-    """Return advice on failed logins, by error class; `kafka` are the client properties without the prefix `kafka.`."""
+    """Return advice on failed logins, by error class.
+
+    Args:
+        kafka: the client properties without the prefix `kafka.`.
+    """
     mechanism = _mechanism(kafka)
     # Without SASL, the broker refuses the client's certificate.
     refused = _LOGIN_FIXES.get(
@@ -37,7 +41,11 @@ def login_fixes(kafka: Mapping[str, str]) -> Fixes:
 
 
 def request_fixes(kafka: Mapping[str, str]) -> Fixes:
-    """Return advice on failed requests for topics and records, by error class; `kafka` is as for `login_fixes`."""
+    """Return advice on failed requests for topics and records, by error class.
+
+    Args:
+        kafka: the client properties without the prefix `kafka.`.
+    """
     acl = kafka_tool("kafka-acls", kafka, "--add --allow-principal User:NAME --operation READ --operation DESCRIBE "
                      "--topic NAME")  # fmt: skip
     granted = f"grant it, e.g. {acl}"
@@ -53,9 +61,14 @@ def request_fixes(kafka: Mapping[str, str]) -> Fixes:
 
 
 def kafka_tool(tool: str, kafka: Mapping[str, str], arguments: str) -> str:
-    """Return a command line of one of Kafka's tools for the job's cluster.
+    """Return a command line of one of Kafka's tools (such as `kafka-acls`) for the job's cluster.
 
-    If the cluster needs a login, the command names the placeholder FILE, the user's file with the login.
+    If the security protocol is not PLAINTEXT, the command has `--command-config FILE`, where FILE stands for the user's
+    file with the login.
+
+    Args:
+        kafka: the client properties without the prefix `kafka.`.
+        arguments: the tool's further arguments.
     """
     servers = kafka.get("bootstrap.servers", "").replace(" ", "") or "HOST:PORT"
     login = "" if _protocol(kafka) == "PLAINTEXT" else " --command-config FILE"
@@ -71,5 +84,5 @@ def _mechanism(kafka: Mapping[str, str]) -> str | None:
 
 
 def _property(kafka: Mapping[str, str], name: str) -> str:
-    """Return a client property, or Kafka's default for it, in upper case."""
+    """Return the value of the client property `name`, or Kafka's default for it, in upper case."""
     return kafka.get(name, CLIENT_PROPERTIES[name].default).strip().upper()

@@ -1,4 +1,4 @@
-"""Checks of a bucket by one request that lists one key: endpoint, credentials, clock, region, and right to list."""
+"""Checks of a bucket by one request that lists one key: endpoint, credentials, clock, region, and authorization."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, credential_prov
 
 _SECONDS_TO_WARN_AT = 60
 _REFUSED_BY_S3 = 15 * 60
-"""Maximum clock difference in seconds that S3 accepts in a signature. Other services accept more or less."""
+"""Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
 _CREDENTIAL_FIXES = {
@@ -36,7 +36,10 @@ _NO_CREDENTIALS = (
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Bucket by its name, a key prefix in it, and its access. `option` is the access settings' prefix, for advice."""
+    """Bucket to check: its name, the prefix of the keys in it, and the settings to access it.
+
+    `option` is the prefix of the access settings' names, for advice. If `anonymous` is True, requests are not signed.
+    """
 
     name: str
     prefix: str
@@ -47,10 +50,10 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class BucketResponse:
-    """Response to the request that lists one key.
+    """Response of the storage service to the request that lists one key.
 
     `code` is S3's error code, and empty on success. `request_region` is the region for which the request was signed.
-    `keys` has the listed key, if the bucket has one.
+    `keys` has the listed key, or is empty if no key was listed.
     """
 
     endpoint: str
@@ -58,7 +61,7 @@ class BucketResponse:
     code: str
     request_region: str
     region: str | None
-    """Region of the bucket, None if the service does not report it."""
+    """Region of the bucket; None if the service does not report it."""
     seconds_ahead: float | None
     """Seconds by which this machine's clock is ahead of the service's; None if the service does not send its time."""
     keys: tuple[str, ...] = ()
@@ -78,7 +81,9 @@ def s3_config(access: S3Access, *, anonymous: bool) -> Config:
 
 
 def check_credentials(bucket: Bucket) -> Result[bool]:
-    """Check that there are credentials for the bucket, and report where they come from.
+    """Check that there are credentials for the bucket, and describe where they come from. The result's value is True.
+
+    An anonymous bucket needs none.
 
     Raises:
         FaultError: there are no credentials.
@@ -96,7 +101,7 @@ def check_credentials(bucket: Bucket) -> Result[bool]:
 
 
 def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
-    """List one key of the bucket, and return the service's response, which may be an error.
+    """List at most one key of the bucket, and return the service's response, which may be an error response.
 
     Raises:
         FaultError: no response comes, or no request can be made.
@@ -147,6 +152,9 @@ def _seconds_ahead(date: str | None) -> float | None:
 def check_clock(answer: BucketResponse) -> Result[bool]:
     """Check that this machine's clock differs from the storage service's by at most 60 s; else the result is a warning.
 
+    Args:
+        answer: response of the storage service, with its time.
+
     Raises:
         FaultError: the service refuses requests because of the difference.
         NotNeededError: the service does not send its time.
@@ -166,10 +174,13 @@ def check_clock(answer: BucketResponse) -> Result[bool]:
 
 
 def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
-    """Check the response; the result's value is true if the user is authorized to list the bucket.
+    """Check the response of `list_one_key`; the result's value is False if the user may not list the bucket.
+
+    The result is a warning in that case, and if the service reports another region.
 
     Raises:
-        FaultError: the bucket does not exist, is in another region, or refuses the credentials.
+        FaultError: the bucket does not exist, is in another region, or refuses the credentials; or the service has
+            another error.
     """
     status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
     region = answer.region or "another region"

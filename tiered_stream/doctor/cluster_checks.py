@@ -1,4 +1,4 @@
-"""Checks of the Kafka cluster: bootstrap servers, login, advertised listeners, topics, locator and offsets."""
+"""Checks of the Kafka cluster or the archive: bootstrap servers, login, listeners, topics, locator and offsets."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ _RESTORE = "restore objects that are missing (from the bucket's versions); name 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Log source and offset ranges of the job, which the checks of the tier and of the table need."""
+    """Log source and offset ranges of the job, which later checks need."""
 
     source: Known[LogSource]
     ranges: Known[PartitionRanges]
-    """Range from start to end of the log of each partition that the job reads."""
+    """Range from the start to the end of the log, for each partition that the job reads."""
 
 
 def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
-    """Run all checks of the brokers, or of an archive, and return the values that later checks need."""
+    """Run all checks of the brokers, or of an archive; return the log source and offset ranges for later checks."""
     kafka = {} if job.value is None else job.value.options.kafka
     check, asking = examination.check, request_fixes(kafka)
     if job.value is not None and job.value.options.locator is LocatorName.ARCHIVE:
@@ -92,7 +92,7 @@ def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
 
 
 def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
-    """Check the locator and the offsets of an archive, which come from the storage, not from brokers."""
+    """Check the locator and the offsets of an archive, which come from the storage; skip the checks of brokers."""
 
     def check_offsets(job: Job, source: LogSource) -> Result[PartitionRanges]:
         with collected_warnings() as warned:
@@ -108,7 +108,11 @@ def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
 
 
 def _reach_bootstrap(job: Job) -> Result[bool]:
-    """Check that a bootstrap server can be reached; the result is a warning if another one cannot."""
+    """Check that at least one bootstrap server can be reached. If others cannot, the result is a warning.
+
+    Raises:
+        FaultError: no bootstrap server can be reached.
+    """
     config = BrokerConfig.parse(job.options.kafka)
     servers = config.bootstrap_servers.split(",")
     unreached = {server: fault for server in servers if (fault := _unreached(config, *host_and_port(server)))}
@@ -125,7 +129,7 @@ def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
 
 
 def _log_in(options: Options) -> Result[Any]:
-    """Log in with a Metadata request for no topic, and return the response, which lists the brokers."""
+    """Log in and send a Metadata request for no topic; return the response, which lists the brokers."""
     client = open_client(options.kafka)
     _renew_login(client.config)
     response = client.ask_any_broker(lambda: metadata_request(()))
@@ -136,6 +140,8 @@ def _log_in(options: Options) -> Result[Any]:
 
 def _renew_login(config: BrokerConfig) -> None:
     """Get the login's token or credentials, so that errors of getting them are not taken for errors of the brokers.
+
+    Do nothing if the login mechanism has no token or credentials to renew.
 
     Raises:
         FaultError: no token or credentials come.
@@ -167,7 +173,13 @@ def _check_versions(options: Options) -> Result[bool]:
 
 
 def _reach_advertised(job: Job, response: Any) -> Result[bool]:
-    """Check that all brokers in a Metadata response can be reached at their advertised addresses."""
+    """Check that the brokers in a Metadata response can be reached at their advertised addresses.
+
+    At most the first 1,000 brokers are checked.
+
+    Raises:
+        FaultError: a broker cannot be reached.
+    """
     config = BrokerConfig.parse(job.options.kafka)
     brokers = response.brokers[:_MAX_BROKERS]
     with ThreadPoolExecutor(_AT_ONCE) as threads:  # each connection may wait until its timeout
@@ -208,13 +220,19 @@ def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
 
 
 def _list_some(names: Iterable[str]) -> str:
-    """Return the first five names in alphabetical order, and the number of other names."""
+    """Return the first five names in alphabetical order, and the number of the others, as one text."""
     names = sorted(names)
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool]:
-    """Check that the topics are tiered, and soon enough; the result is a warning if they are not."""
+    """Check that all topics are tiered; else the result is a warning.
+
+    The description names topics whose segments are copied with a delay.
+
+    Raises:
+        NotNeededError: the user is not authorized to see a topic's settings.
+    """
     topic_settings = topic_configs(open_client(job.options.kafka), topics, (_TIERED, *COPY_LAG_CONFIGS))
     not_tiered = [topic for topic, configs in topic_settings.items() if configs.get(_TIERED, "false") != "true"]
     if not_tiered:
@@ -230,7 +248,10 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
 
 
 def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
-    """Return the result that all topics are tiered; it names topics whose segments are copied with a delay."""
+    """Return the result that all topics are tiered; it names topics whose segments are copied with a delay.
+
+    If the brokers never copy a topic's segments, the result is a warning.
+    """
     shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
     more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
     description = "; ".join([f"{_TIERED}=true", *shown, *more])
@@ -239,13 +260,13 @@ def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
 
 
 def _set_config(options: Options, config: str) -> str:
-    """Return the command line that sets a topic's config, such as `remote.storage.enable=true`."""
+    """Return the command line that sets a topic's `config`, such as `remote.storage.enable=true`."""
     arguments = f"--alter --entity-type topics --entity-name NAME --add-config {config}"
     return kafka_tool("kafka-configs", options.kafka, arguments)
 
 
 def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[bool]:
-    """Check that the user may READ each topic, by a Fetch at the end of one partition, which returns no record.
+    """Check that the user may READ each topic, by a Fetch at the log end of one partition, where no record is.
 
     Raises:
         BrokerAuthorizationError: the user is not authorized to READ a topic.
@@ -286,7 +307,7 @@ def _check_metadata_topic(job: Job, feature: int, _: bool) -> Result[bool]:
 
 
 def _choose_locator(options: Options) -> Result[LogSource]:
-    """Open the log source as a query does, and say which locator it uses and why."""
+    """Open the log source as a query does, and describe which locator it uses, and why."""
     with collected_warnings() as warned:
         source = open_log_source(options)
     setting = f"remote.log.locator={options.locator}"

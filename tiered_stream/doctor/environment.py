@@ -41,12 +41,16 @@ _DISTRIBUTION = "tiered-stream"
 _OLDEST_JAVA = 17
 _ENDINGS = (spark.ENDING_OFFSETS.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name)
 _API_TIMEOUT, _API_TIMEOUT_MS = "default.api.timeout.ms", "15000"
-"""Client property for the longest wait for a broker, and the doctor's default for it (Kafka's is 60 s)."""
+"""Client property for the maximum time of a client's call, and the doctor's default for it in ms (Kafka's is 60 s)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Job to check: its options, its settings, and its pairs of table and checkpoint (`tables`), which may be none."""
+    """Job to check: the source's options, all settings, and pairs of table and checkpoint.
+
+    `tables` is empty if the settings have neither a table nor a checkpoint. One of a pair is None if only the other is
+    set.
+    """
 
     options: Options
     settings: Mapping[str, str]
@@ -55,7 +59,7 @@ class Job:
 
 
 def check_environment(examination: Examination, settings: Mapping[str, str]) -> Known[Job]:
-    """Run all checks that need no network, and return the job that the settings describe."""
+    """Run all checks that need no network; return the job that the settings describe."""
     job = examination.check(SETTINGS, lambda: _parse(settings))
     lands = gives(settings, (TABLE,))
     examination.check("Python and packages", lambda: _check_packages(lands))
@@ -98,7 +102,13 @@ def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None],
 
 
 def _check_packages(lands: bool) -> Result[bool]:
-    """Check the versions that this package's metadata requires; if `lands` is true, also of the extra `delta`."""
+    """Check the versions of Python and of the packages that this package's metadata requires.
+
+    If `lands` is True, the requirements of the extra `delta` are checked, too.
+
+    Raises:
+        FaultError: a package is missing, or a version does not fit.
+    """
     python = platform.python_version()
     try:
         metadata = importlib.metadata.metadata(_DISTRIBUTION)
@@ -119,7 +129,12 @@ def _check_packages(lands: bool) -> Result[bool]:
 
 
 def _wrong_packages(requires: list[str], extra: str) -> Iterator[tuple[Requirement, str | None]]:
-    """Yield each requirement that is not met, with the installed version; None: it is not installed."""
+    """Yield each requirement that is not met, with the installed version; None: the package is not installed.
+
+    Args:
+        requires: requirements as in a package's metadata (`Requires-Dist`).
+        extra: name of the extra whose requirements are checked, too; empty: none.
+    """
     for requirement in map(Requirement, requires):
         if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
             continue

@@ -17,9 +17,13 @@ WELL, FAILED, REFUSED = 0, 1, 2
 def examine(
     settings: Mapping[str, str], spark: SparkConf, report: Callable[[Finding], None], *, write: bool
 ) -> list[Finding]:
-    """Run all checks of a job with these settings; pass each finding to `report` at once, and return all findings.
+    """Run all checks of a job, pass each finding to `report` as soon as its check has ended, and return all findings.
 
-    Nothing is changed, except that with `write` an empty object is put into the table's store and deleted.
+    Nothing is changed; but if `write` is True, an empty object is put into the table's store and deleted.
+
+    Args:
+        settings: settings of the job.
+        spark: Spark's configuration.
     """
     examination = Examination(report)
     job = check_environment(examination, settings)
@@ -34,6 +38,6 @@ def examine(
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """Return the exit code: 0 if no check failed (warnings allowed), 2 if the settings are invalid, else 1."""
+    """Return the exit code: 2 if the check of the settings failed, 1 if another check failed, else 0."""
     failed = [finding.check for finding in findings if finding.status is Status.FAILED]
     return REFUSED if SETTINGS in failed else FAILED if failed else WELL

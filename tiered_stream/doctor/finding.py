@@ -1,6 +1,6 @@
 """Findings of the doctor's checks, and the runner that runs the checks one after another.
 
-A check that fails stops only the checks that need its value.
+If a check fails, only the checks that need its value are skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_CHARACTERS = 2_000
 
 
 class Status(StrEnum):
-    """Result of a check. A job can run in spite of a warning. A skipped check was not run."""
+    """Status of a check. With a warning, a job can run. A skipped check was not run."""
 
     OK = "ok"
     WARNING = "warning"
@@ -37,7 +37,8 @@ class Status(StrEnum):
 class Finding:
     """One line of the doctor's report, without secrets and signed URLs.
 
-    The fields' names are the names in the JSON report. `found` describes the result, and `mend` is advice, or empty.
+    The fields' names are the names in the JSON report. `check` is the name of the check, `found` describes the result,
+    and `mend` is advice (empty: none).
     """
 
     check: str
@@ -50,7 +51,7 @@ class Finding:
 class Result(Generic[T]):
     """Result of a check that did not fail: its description, and the `value` that other checks need.
 
-    If `fix` (advice) is not empty, the finding is a warning.
+    If `fix` (advice) is not empty, the check's status is a warning.
     """
 
     value: T
@@ -60,14 +61,14 @@ class Result(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """Value of the check named `check`; None if the check failed or was skipped."""
+    """Value of the check named `check`; None if the check has failed or was skipped."""
 
     check: str
     value: T | None
 
 
 class FaultError(Exception):
-    """Failure of a check; `fix` is the advice."""
+    """Error with which a check fails; `fix` is the advice."""
 
     def __init__(self, description: str, fix: str) -> None:
         super().__init__(description)
@@ -75,11 +76,11 @@ class FaultError(Exception):
 
 
 class NotNeededError(Exception):
-    """Error of a check that has nothing to check; the message gives the reason."""
+    """Error with which a check is skipped because it has nothing to check; the message gives the reason."""
 
 
 class Examination:
-    """Runner of the doctor's checks, which passes each finding to `report` at once, and collects all findings."""
+    """Runner of the doctor's checks. It passes each finding to `report` at once, and collects all findings."""
 
     def __init__(self, report: Callable[[Finding], None]) -> None:
         self._report = report
@@ -88,11 +89,13 @@ class Examination:
     def check(
         self, name: str, run: Callable[..., Result[T]], *needs: Known[Any], fixes: Fixes | None = None
     ) -> Known[T]:
-        """Run a check, report its finding, and return its value; the check is skipped if a value in `needs` is None.
+        """Run a check, report its finding, and return its value; the value is None if the check failed or was skipped.
+
+        The check is skipped without a call if a value in `needs` is None.
 
         Args:
-            run: the check, called with the values of `needs`. Any exception of it becomes a finding.
-            fixes: advice for errors of this package that the check raises.
+            run: the check, called with the values of `needs`. Any exception that it raises becomes a finding.
+            fixes: advice for errors of this package that the check raises, by error class.
         """
         missing = next((need.check for need in needs if need.value is None), None)
         if missing is not None:
@@ -114,7 +117,7 @@ class Examination:
         return Known(name, result.value)
 
     def skip(self, name: str, reason: str) -> None:
-        """Report that a check is skipped."""
+        """Report that the check `name` is skipped, with the reason."""
         self._add(Finding(name, Status.SKIPPED, reason))
 
     def _add(self, finding: Finding) -> Known[Any]:
@@ -125,7 +128,7 @@ class Examination:
 
 
 def _line(text: str) -> str:
-    """Return the text in one line, shortened and without control characters.
+    """Return the text in one line of at most 2,000 characters, with control characters replaced.
 
     Names in it may come from brokers and services, and must neither control nor flood a terminal.
     """
@@ -137,7 +140,8 @@ def _line(text: str) -> str:
 def collected_warnings() -> Iterator[list[str]]:
     """Collect the warnings that this package logs during the block, so that a finding can show them.
 
-    The collected warnings are not logged elsewhere.
+    Yield the list to which they are appended. The root logger's handlers do not get log lines of this package
+    meanwhile.
     """
     warnings: list[str] = []
     logger = logging.getLogger(_PACKAGE)

@@ -16,12 +16,15 @@ _TLS_FIXES = {
     **dict.fromkeys((18, 19, 20, 21), _TRUST),
     **dict.fromkeys((62, 64), _RENAME),
 }
-"""Advice by OpenSSL's code (X509_V_ERR_*): not yet valid, expired, unknown authority, another name."""
+"""Advice by OpenSSL's code (X509_V_ERR_*) for a certificate: not yet valid, expired, unknown authority, wrong name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """Reason why an address is not reachable, with advice (`fix`). If `is_tls` is true, TCP works, but TLS fails."""
+    """Reason why an address is not reachable, with advice (`fix`).
+
+    `is_tls` is True if the TCP connection works, but TLS fails.
+    """
 
     reason: str
     fix: str
@@ -29,7 +32,13 @@ class Unreached:
 
 
 def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None) -> Unreached | None:
-    """Connect to `host:port`, with TLS if `context` is given; return why that fails, or None if it succeeds."""
+    """Connect to `host:port`, with TLS if `context` is given, and close the connection.
+
+    Return why the connection fails, or None if it succeeds.
+
+    Args:
+        timeout_s: maximum time for each step, in seconds.
+    """
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
             if context is not None:

@@ -21,17 +21,23 @@ _JAR_LISTS = ("spark.jars", "spark.driver.extraClassPath")
 
 @dataclass(frozen=True)
 class SparkConf:
-    """Spark's settings by name (`values`), and Spark's folder (`home`); None: there is no Spark here."""
+    """Spark's settings by name (`values`), and Spark's installation folder (`home`).
+
+    If Spark is not installed here, `home` is None.
+    """
 
     values: Mapping[str, str]
     home: Path | None
 
     def hadoop(self, name: str) -> str | None:
-        """Return a Hadoop setting from Spark's `spark.hadoop.*`; Hadoop's own files (core-site.xml) are not read."""
+        """Return the Hadoop setting `name` from Spark's `spark.hadoop.*`, or None if it is not set there.
+
+        Hadoop's own files (core-site.xml) are not read.
+        """
         return self.values.get(_HADOOP + name)
 
     def default_fs(self) -> str:
-        """Return the file system of paths without a scheme (Hadoop: `fs.defaultFS`)."""
+        """Return the file system of paths without a scheme (Hadoop: `fs.defaultFS`); `file:///` if it is not set."""
         return self.hadoop("fs.defaultFS") or "file:///"
 
     def s3a(self, bucket: str) -> S3aSettings:
@@ -51,7 +57,10 @@ class SparkConf:
 
     @property
     def missing_package(self) -> str:
-        """Maven coordinates of hadoop-aws in the version of Spark's own Hadoop, for `spark.jars.packages`."""
+        """Maven coordinates of hadoop-aws, for `spark.jars.packages`; its version is the version of Spark's own Hadoop.
+
+        Without Spark's jars, the version is 3.5.0.
+        """
         version = next((match[1] for jar in self._jars("hadoop-client-api")
                         if (match := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip
         return f"{_HADOOP_AWS}:{version}"
@@ -61,7 +70,11 @@ class SparkConf:
 
 
 def read_spark_conf(file: Path | None, assignments: Sequence[str] | None) -> SparkConf:
-    """Read Spark's settings from `file` (None: Spark's own `spark-defaults.conf`), and apply `name=value` texts on top.
+    """Read Spark's settings from a file, and apply assignments on top.
+
+    Args:
+        file: properties file; None: Spark's own `spark-defaults.conf`, if there is one.
+        assignments: texts `name=value`; None: none.
 
     Raises:
         ConfigurationError: the file cannot be read, or a text has no `=`.

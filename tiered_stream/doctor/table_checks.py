@@ -46,7 +46,11 @@ _FIXES: Fixes = {
 
 
 def check_table(examination: Examination, job: Known[Job], cluster: Cluster, spark: SparkConf, *, write: bool) -> None:
-    """Check each pair of table and checkpoint; if the settings name no table, the check is skipped."""
+    """Check each pair of table and checkpoint of the job; if there is no pair, report that the check is skipped.
+
+    Args:
+        write: True to put an empty object into each table's store and delete it.
+    """
     tables = job.value.tables if job.value else ()
     for table, checkpoint in tables:
         _check_pair(examination, job, cluster, spark, table, checkpoint, write=write)
@@ -72,7 +76,12 @@ def _check_pair(
 
 
 def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkConf) -> Result[bool]:
-    """Check that Spark has hadoop-aws if the table or the checkpoint is in S3."""
+    """Check that Spark has hadoop-aws and a file system for the URL scheme, if the table or the checkpoint is in S3.
+
+    Raises:
+        NotNeededError: neither is in S3.
+        FaultError: hadoop-aws or the file system is missing.
+    """
     paths = [path for path in (table, checkpoint) if path and urlsplit(path).scheme in S3_SCHEMES]
     if not paths:
         raise NotNeededError("neither table nor checkpoint is in S3")
@@ -98,7 +107,9 @@ def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableF
 
 
 def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
-    """Check that the folder at `uri` can be reached; return its location and access, a description, and advice.
+    """Check that the folder at `uri` can be reached; return it with its access settings, a description, and advice.
+
+    The advice is empty if there is nothing to fix.
 
     Raises:
         FaultError: the folder cannot be used.
@@ -128,13 +139,17 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
 
 
 def _nearest(uri: str) -> Path:
-    """Return the folder at a `file:` URI, or the nearest parent folder that exists."""
+    """Return the folder at a `file:` URI, or its nearest parent folder that exists."""
     folder = Path(unquote(urlsplit(uri).path))
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
 def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
-    """Check that the table takes the job's rows, and describe its lane."""
+    """Check that the table can take the job's rows, and describe the lane in which they are written.
+
+    Raises:
+        FaultError: the table's columns do not fit, or the package deltalake is missing.
+    """
     try:
         from tiered_stream.delta.commit.deltalake_commit import describe, open_table
     except ImportError:
@@ -158,11 +173,13 @@ def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
 
 
 def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
-    """Create an empty object in the table's folder and delete it, under a name with a dot, which Delta ignores.
+    """Create an empty object or file in the table's folder and delete it.
+
+    Its name begins with a dot, so that Delta ignores it.
 
     Raises:
         FaultError: the object cannot be created or deleted.
-        NotNeededError: `write` is false.
+        NotNeededError: `write` is False.
     """
     if not write:
         raise NotNeededError("nothing is written without --write")
@@ -179,7 +196,13 @@ def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
 
 
 def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
-    """Put an empty object into the table's bucket, try to put it a second time on a condition, and delete it."""
+    """Put an empty object into the table's bucket, try to put it again with `If-None-Match: *`, and delete it.
+
+    If the service does not refuse the second put, the result is a warning.
+
+    Raises:
+        FaultError: a request is refused; or the second put succeeds, and `ingest.commit` is `deltalake`.
+    """
     parts, storage = urlsplit(files.uri), files.storage
     key = "/".join(filter(None, (parts.path.strip("/"), name)))
     object_settings: Any = storage.put_object_arguments()
@@ -214,7 +237,7 @@ def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
 
 
 def _refuses_second(client: object, bucket: str, key: str) -> bool:
-    """Return true if the store refuses to overwrite an existing key (`If-None-Match: *`)."""
+    """Return True if the store refuses to put an object under a key that exists already (`If-None-Match: *`)."""
     try:
         client.put_object(Bucket=bucket, Key=key, Body=b"", IfNoneMatch="*")  # type: ignore[attr-defined]
     except aws.ClientError as error:
@@ -226,10 +249,10 @@ Positions = dict[TopicPartition, int]
 
 
 def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Result[Positions]:
-    """Return the offsets at which the query's checkpoint continues; empty if no micro-batch is committed yet.
+    """Return the offsets at which the query continues, from its checkpoint; empty if no micro-batch is committed yet.
 
     Raises:
-        FaultError: the checkpoint is missing in the settings, cannot be read, or belongs to another query.
+        FaultError: the settings have no checkpoint, or it cannot be read or belongs to another query.
     """
     if not checkpoint:
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
@@ -253,7 +276,13 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
 
 
 def _check_positions(job: Job, positions: Positions, ranges: PartitionRanges, source: LogSource) -> Result[bool]:
-    """Check that the logs still hold the offsets at which the query continues.
+    """Check that the logs still have the offsets at which the query continues.
+
+    If a partition in the checkpoint is not read any more, the result is a warning.
+
+    Args:
+        positions: offsets at which the query continues.
+        ranges: range from start to end of each partition's log.
 
     Raises:
         FaultError: an offset is below the log start offset or above the high watermark.

@@ -1,4 +1,4 @@
-"""Checks of the tier: its bucket, and a sample of the segments that the locator names."""
+"""Checks of the tiered storage: its bucket, and a sample of the segments that the locator names."""
 
 from __future__ import annotations
 
@@ -28,18 +28,21 @@ _S3_SCHEMES = ("s3", "s3a")
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Tiered segments, sorted by partition and offset, and one location with a signed URL (None: there is none)."""
+    """Tiered segments of the job, sorted by partition and offset.
+
+    `signed` is one location that has a signed URL; None: no location has one.
+    """
 
     segments: tuple[RemoteLogSegment, ...]
     signed: SegmentLocation | None = None
 
 
 Failures = Mapping[RemoteLogSegment, errors.TieredStreamError]
-"""Segments that could not be fetched, with their errors."""
+"""Segments of the sample that could not be fetched, with their errors."""
 
 
 def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> None:
-    """Run all checks of the tier: its settings, its bucket, and a sample of its segments."""
+    """Run all checks of the tiered storage: its settings, its bucket, and a sample of its segments."""
     check = examination.check
     fetcher = check("storage settings", _open_fetcher, job)
     listable = _check_bucket(examination, job, fetcher)
@@ -53,7 +56,10 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
 
 
 def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[RemoteStorageFetcher]) -> Known[bool]:
-    """Check the tier's bucket; the value is true if the user is authorized to list it, or if the tier is a folder."""
+    """Check the bucket of the tiered storage; the value is True if the user is authorized to list it.
+
+    If the storage is not in S3, no bucket is checked. The value is then True if there is a fetcher, else None.
+    """
     options = job.value.options if job.value else None
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
     if options is None or parts.scheme not in _S3_SCHEMES:
@@ -78,7 +84,11 @@ def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
 
 
 def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
-    """Locate the job's tiered segments: all of them if the locator lists them, else the first of each partition."""
+    """Locate the job's tiered segments: all of them if the locator lists segments, else the first of each partition.
+
+    Raises:
+        NotNeededError: the job uses no locator.
+    """
     locator = _innermost(source.locator) if source.locator else None
     if locator is None:
         raise NotNeededError("nobody locates segments, see the check of the locator")
@@ -110,7 +120,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
 
 
 def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, VisibleSegments]) -> str:
-    """Return a text with the number of offsets that come from the brokers; empty if all offsets are tiered."""
+    """Return a text with the number of offsets that are read from the brokers; empty if all offsets are tiered."""
     total = sum(map(len, ranges.values()))
     tiered = sum(
         len(part.offsets.intersect(offsets))
@@ -129,10 +139,14 @@ def _innermost(locator: Locator) -> Locator:
 
 
 def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Result[bool]:
-    """Fetch one byte of the log and the offset index of a sample of segments from all partitions.
+    """Fetch one byte of the log, and the offset index, of a sample of at most 16 segments.
+
+    Args:
+        listable: True if the user is authorized to list the bucket.
 
     Raises:
         FaultError: a segment cannot be fetched.
+        NotNeededError: no segment is located.
     """
     if not located.segments:
         raise NotNeededError("no segment is known")
@@ -151,17 +165,17 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
 
 
 def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
-    """Return an even sample of at most `_MAX_SAMPLE` segments, including the first and the last."""
+    """Return an even sample of at most 16 segments, which includes the first and the last."""
     count = min(len(segments), _MAX_SAMPLE)
     return [segments[at * (len(segments) - 1) // max(1, count - 1)] for at in range(count)]
 
 
 def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listable: bool) -> FaultError:
-    """Return the error for a sample of segments.
+    """Return the error, with advice, for a sample in which segments could not be fetched.
 
     Args:
         fetched: number of segments in the sample that could be fetched.
-        listable: true if the user is authorized to list the bucket, so that S3 reports missing objects as missing.
+        listable: True if the user is authorized to list the bucket, so that S3 reports missing objects as missing.
     """
     missing, refused = (
         [segment for segment, error in failures.items() if isinstance(error, kind)]
@@ -194,7 +208,13 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
 def _misplaced(
     storage: StorageOptions, missing: Sequence[RemoteLogSegment], failures: Failures, fetched: int
 ) -> FaultError | None:
-    """Return the error that the storage settings are wrong; None: the missing segments may have another reason."""
+    """Return the error that the storage settings name a wrong place; None: nothing shows that they do.
+
+    Args:
+        missing: segments whose objects were not found.
+        failures: all segments that could not be fetched.
+        fetched: number of segments in the sample that could be fetched.
+    """
     affected = f"{len(missing)} of {len(failures) + fetched} segments are not" if fetched else "no segment is"
     for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
         misplaced = misplacement(storage, segment)
@@ -212,7 +232,12 @@ def _misplaced(
 
 
 def _follow_signed(job: Job, located: Located) -> Result[bool]:
-    """Fetch one byte of a segment by its signed URL."""
+    """Fetch one byte of a segment by its signed URL.
+
+    Raises:
+        NotNeededError: no location has a signed URL.
+        FaultError: the URL's host is not allowed or not reachable, or it refuses the request.
+    """
     location = located.signed
     if location is None or location.signed_url is None:
         raise NotNeededError("no location is signed: there is no gateway, or it signs none")

@@ -1,1 +1,4 @@
-"""Gateway that adds KIP-1248 to stock brokers: it passes on readers' requests and returns locations of segments."""
+"""Gateway between Kafka clients and stock brokers: it passes consumers' requests on, and adds KIP-1248.
+
+The gateway itself answers the part of a Fetch request that asks for locations of tiered segments.
+"""

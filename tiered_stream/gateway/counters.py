@@ -18,7 +18,7 @@ class GaugeByTopic(Collector):
         self._values: Mapping[str, int] = {}
 
     def replace(self, values: Mapping[str, int]) -> None:
-        """Replace the values of all topics by `values` (topic to value)."""
+        """Replace the gauge's values by `values`, which has the value by topic; other topics are no longer shown."""
         self._values = dict(values)
 
     def collect(self) -> Iterator[Metric]:
@@ -29,7 +29,7 @@ class GaugeByTopic(Collector):
 
 
 class GatewayMetrics:
-    """Metrics of one gateway, in a registry of their own."""
+    """Prometheus metrics of one gateway, in a separate `CollectorRegistry` (`registry`)."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

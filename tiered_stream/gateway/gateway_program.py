@@ -26,7 +26,7 @@ def run_gateway(settings: GatewaySettings) -> None:
 
     Raises:
         ConfigurationError: a setting for Kafka or for the storage is wrong.
-        OSError: a port is taken.
+        OSError: the bootstrap port or the monitor's port is taken.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_old_rarely()
@@ -55,7 +55,7 @@ async def _serve(settings: GatewaySettings) -> None:
 
 
 def warn_of_plaintext(settings: GatewaySettings) -> None:
-    """Log a warning if signed URLs travel unencrypted to clients."""
+    """Log a warning if the gateway signs URLs and sends them to clients without TLS."""
     if settings.listener_tls is None and settings.signed_location_seconds:
         log.warning(
             "%s=PLAINTEXT: whoever reads a signed URL on its way reaches the whole object for %d seconds. "

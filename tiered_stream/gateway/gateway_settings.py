@@ -38,7 +38,7 @@ def _ports(text: str) -> range:
 
 
 def _seconds(max_ms: int, min_ms: int = 0) -> Callable[[str], float]:
-    """Return a parser of a number of milliseconds from `min_ms` to `max_ms`, whose result is in seconds."""
+    """Return a function that parses a number of milliseconds from `min_ms` to `max_ms`, and returns it in seconds."""
     parse = types.integer(min_ms, max_ms)
     return lambda text: parse(text) / 1000
 
@@ -135,7 +135,7 @@ SHUTDOWN = option(
 
 _DECLARED = (setting for setting in declared_in(globals()) if setting is not METADATA_SNAPSHOT_DIR)
 GATEWAY_OPTIONS: tuple[Option[Any], ...] = (*_DECLARED, METADATA_SNAPSHOT_DIR)
-"""The gateway's own options, and last an option that it shares with the source."""
+"""All options of this module, followed by `METADATA_SNAPSHOT_DIR`, which the Spark source has, too."""
 _NAMES = {setting.name for setting in GATEWAY_OPTIONS}
 _KNOWN = {
     name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{name}" for name in CLIENT_PROPERTIES))
@@ -147,12 +147,12 @@ _OWN_CERTIFICATE = ("ssl.keystore.", "ssl.key.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Checked settings; times in seconds, sizes in bytes. The repr leaves out fields that may hold a secret.
+    """Checked settings of a gateway; times in seconds, sizes in bytes. The repr leaves out secrets.
 
     `listener_tls` is for connections from clients (None: plaintext). `broker_tls` is for connections that carry
-    clients' requests to brokers (None: plaintext). It leaves out the gateway's own certificate, so that brokers never
-    take a client for the gateway. `login_asked` is True if the brokers' listener uses SASL; clients and the gateway's
-    own client use the same listener. `kafka` has the client properties without the prefix `kafka.`.
+    clients' requests to brokers (None: plaintext). `broker_tls` has no client certificate, so that brokers never take a
+    client for the gateway. `login_asked` is True if the brokers' listener uses SASL; clients and the gateway's own
+    client use the same listener. `kafka` has the client properties without the prefix `kafka.`.
     """
 
     listener_host: str = of(LISTENER_HOST)
@@ -184,7 +184,7 @@ class GatewaySettings:
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> GatewaySettings:
-        """Check the names and values of a settings file and return them as settings.
+        """Check the names and values of a settings file (`raw`), and return them as settings.
 
         Raises:
             ConfigurationError: a setting is missing, unknown or malformed.
@@ -211,12 +211,13 @@ class GatewaySettings:
 
 
 def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
-    """Refuse unknown setting names, except `kafka.*` and `remote.*`, which are checked when they are read.
+    """Check that all names in `raw` are settings of a gateway, and that no value is a placeholder.
 
-    Log a warning for options of the Spark source that a gateway does not use.
+    Names that begin with `kafka.`, `remote.` or the prefix of plugin options are not checked here. A warning is logged
+    for each option of the Spark source that has no effect on a gateway.
 
     Raises:
-        ConfigurationError: a setting is unknown; the message names it and the nearest known one.
+        ConfigurationError: a name is unknown, and the message has the nearest known name; or a value is a placeholder.
     """
     check_placeholders(raw, ("gateway.", "kafka."))
     elsewhere = ("kafka.", "remote.", options.plugin_prefix)

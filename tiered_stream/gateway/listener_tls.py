@@ -1,4 +1,4 @@
-"""TLS of the listener: its own certificate, and the check of clients' certificates.
+"""TLS of the gateway's listener: its certificate, and the check of clients' certificates.
 
 A certificate is renewed by replacing its file. So the files are checked at each new connection, and are read again if
 they have changed.
@@ -25,10 +25,11 @@ _FileState = tuple[int, int, int] | None
 
 
 class ListenerTls:
-    """Current TLS context for new connections, used from one event loop.
+    """Source of the TLS context for each new client connection. Used from one event loop.
 
     Args:
         keystore: path of a PEM file with the listener's key and certificate chain.
+        key_password: password of the key; empty if the key has none.
         client_auth: whether clients must show a certificate: `none`, `requested` or `required`.
         trust: values of Kafka's `ssl.truststore.*` properties, by name.
 
@@ -45,9 +46,9 @@ class ListenerTls:
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context for a new connection, read again if a file has changed.
+        """Return the TLS context for a new connection; read the files again if one of them has changed.
 
-        If the changed files cannot be read, log a warning once and return the previous context.
+        If they cannot be read, log a warning and return the previous context until a file changes again.
         """
         state = self._file_states()
         if state != self._state:

@@ -10,7 +10,10 @@ _INTERVAL_SECONDS = 10.0
 
 
 class LogRateLimit(logging.Filter):
-    """Log filter that passes one line per format string in 10 s; the next passed line states how many were dropped."""
+    """Log filter that passes at most one line every 10 s for each format string.
+
+    The next line that passes states how many lines were dropped. `clock` returns the time in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

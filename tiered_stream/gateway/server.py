@@ -40,7 +40,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Gateway:
-    """Gateway in front of one Kafka cluster. `start` and `stop` run in an event loop.
+    """Gateway in front of one Kafka cluster. Call `start` and `stop` in one event loop.
 
     Raises:
         ConfigurationError: a setting for Kafka or for the storage is wrong.
@@ -81,14 +81,16 @@ class Gateway:
         self._brokers_changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.unhealthy_reason = "no broker has answered yet"
-        """Reason why the gateway does not work at the moment; empty: it works."""
+        """Reason why the gateway does not work at the moment; empty if it works."""
 
     def _wait_for_storage(self) -> None:
         self._storage_requests.take(1)
         self.metrics.storage_requests.inc()
 
     async def start(self) -> None:
-        """Listen on the bootstrap port, and start to follow the brokers, which need not answer yet.
+        """Listen on the bootstrap port, and start a task that lists the brokers repeatedly.
+
+        The brokers need not answer yet.
 
         Raises:
             OSError: the bootstrap port is taken.
@@ -104,11 +106,14 @@ class Gateway:
         return self._bootstrap_listener.port
 
     def reasons(self) -> list[str]:
-        """Return a line for each broker that clients cannot reach, and lines about partitions left to the brokers."""
+        """Return one line for each broker that clients cannot reach, and lines about faulty partitions.
+
+        See `FaultyPartitions.reasons` for the lines about partitions.
+        """
         return [*self._ports.faults(), *self.faulty.reasons()]
 
     async def stop(self) -> None:
-        """Stop accepting connections, wait for outstanding responses, then close everything."""
+        """Stop accepting connections, wait up to `shutdown_seconds` for responses, then close everything."""
         self.unhealthy_reason = "shutting down"
         if self._brokers_task is not None:
             self._brokers_task.cancel()
@@ -156,7 +161,8 @@ class Gateway:
     def _advertise(self, node_id: int, broker: Address) -> Address:
         """Return the gateway's address for a broker, and remember the broker's own address (see `Endpoints.learn`).
 
-        If another broker has the port, that broker may have gone, so the list of brokers is refreshed soon.
+        If another broker has the same gateway port, the other broker may have gone. So the brokers are then listed
+        again soon.
 
         Raises:
             ConfigurationError: two brokers would share a port.

@@ -49,7 +49,8 @@ class PartitionLag:
 
     `committed` is the next offset to read, or None if the partition was added after the last micro-batch and so is read
     from its start. `end` is the offset up to which the query can read: the last stable offset under read_committed,
-    else the high watermark. `unread` is the cost of reading up to `end`.
+    else the high watermark. `unread` is the cost of reading up to `end`. `now_ms` is the time at which the lag was
+    measured.
     """
 
     partition: TopicPartition
@@ -73,7 +74,7 @@ class PartitionLag:
 
     @property
     def lost(self) -> int:
-        """Number of offsets that retention has deleted before the query read them."""
+        """Number of offsets that retention has deleted before the query read them; 0 if `committed` is None."""
         return 0 if self.committed is None else max(0, self.log_start - self.committed)
 
     @property
@@ -106,7 +107,8 @@ class PartitionLag:
 class LagReport:
     """Lag of a streaming query after its last committed micro-batch, `batch_id`.
 
-    `gone` are partitions in the query's checkpoint that do not exist any more.
+    `isolation` is the isolation level of the query. `gone` are partitions in the query's checkpoint that do not exist
+    any more.
     """
 
     checkpoint: str
@@ -117,17 +119,20 @@ class LagReport:
 
     @property
     def seconds(self) -> float | None:
-        """Largest lag of all partitions in seconds; None if the lag of a partition is unknown."""
+        """Largest lag of all partitions in seconds; None if the lag of any partition is unknown.
+
+        Without partitions, it is 0.
+        """
         known = [lag.seconds for lag in self.partitions if lag.seconds is not None]
         return max(known, default=0.0) if len(known) == len(self.partitions) else None
 
     def total(self, name: str) -> int:
-        """Return the sum over all partitions of the figure (attribute of `PartitionLag`) with this name."""
+        """Return the sum over all partitions of the attribute of `PartitionLag` with this name."""
         return sum(getattr(lag, name) for lag in self.partitions)
 
     @property
     def tiered_bytes(self) -> int:
-        """Number of unread bytes of the log that will be read from storage."""
+        """Number of bytes of unread offsets that are read from storage."""
         return sum(lag.unread.storage_bytes for lag in self.partitions)
 
     @property
@@ -157,8 +162,12 @@ class LagReport:
 def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int) -> LagReport:
     """Return the lag of a query after the micro-batch `batch`, in the partitions that the options choose.
 
-    The next record of each partition is read, because its timestamp gives the lag in seconds. `checkpoint` is the
-    query's checkpoint, for the report's title, and `now_ms` is the current time in milliseconds since 1970.
+    The next record of each partition is read, because its timestamp gives the lag in seconds. If the record cannot be
+    read, the error is in the report.
+
+    Args:
+        checkpoint: the query's checkpoint, for the report's title.
+        now_ms: the current time in milliseconds since 1970.
 
     Raises:
         UnknownTopicError: a topic does not exist.
@@ -188,7 +197,12 @@ def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int
 
 
 def _unread(committed: int | None, log_start: int, end: int) -> OffsetRange:
-    """Return the offsets from the next offset to read up to `end`, without deleted offsets."""
+    """Return the offsets that the query has still to read, without offsets below the log start offset.
+
+    Args:
+        committed: the next offset to read; None: the log start offset.
+        end: the offset up to which the query can read.
+    """
     start = log_start if committed is None else max(committed, log_start)
     return OffsetRange(start, max(start, end))
 
@@ -211,7 +225,7 @@ def _next_records(
 
 
 def _next_record(splits: Sequence[Split], options: Options) -> NextRecord:
-    """Read the splits of one partition until the first record."""
+    """Return the first record of a partition's splits; an error of this package becomes the record's `fault`."""
     try:
         for split in splits:
             with closing(read_split(split, options)) as batches:
@@ -224,7 +238,7 @@ def _next_record(splits: Sequence[Split], options: Options) -> NextRecord:
 
 
 def render_lag(report: LagReport) -> RenderableType:
-    """Render the lag report as a table and lines for a terminal."""
+    """Render the lag report for a terminal: a table of the partitions, and lines about lost offsets and errors."""
     table = Table("partition", title=f"{report.checkpoint}, after micro-batch {report.batch_id}")
     for column in ("committed", "log end", "lag", "seconds", "next record of", "tiered", "MiB"):
         table.add_column(column, justify="right")

@@ -1,4 +1,4 @@
-"""Progress of a streaming query: the last committed micro-batch in its checkpoint."""
+"""Reader of a streaming query's progress: the last committed micro-batch in the query's checkpoint."""
 
 from __future__ import annotations
 

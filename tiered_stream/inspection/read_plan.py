@@ -1,4 +1,4 @@
-"""Cost of a batch query's read, which is planned but not executed."""
+"""Planned cost of a batch query's read; no record is read."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from tiered_stream.plan.splits import splits_for
 def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
     """Plan the batch query, and return the cost of its read with `tasks` parallel tasks.
 
+    Args:
+        prices: prices of requests and bytes.
+
     Raises: as `plan.batch.plan_batch`.
     """
     with closing(open_log_source(options)) as source:
@@ -27,6 +30,10 @@ def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
 def cost_of(
     ranges: PartitionRanges, splits: list[Split], options: Options, source: LogSource
 ) -> tuple[PartitionCost, ...]:
-    """Return the cost of reading each partition's offset range by these splits, in the order of the partitions."""
+    """Return the cost of reading each partition's offset range, in the order of `ranges`.
+
+    Args:
+        splits: the splits of all ranges.
+    """
     costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
     return total_costs(costs, splits, options, source)

@@ -1,4 +1,4 @@
-"""Report of `tiered-stream segments`: tiered segments, the offsets that are read from them, and why others are not."""
+"""Report of `tiered-stream segments`: tiered segments, the offsets read from them, and why other offsets are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiered_stream.options.positions import show_time
 
 
 class NotCounted(StrEnum):
-    """Reason why offsets of a segment are not read from that segment."""
+    """Reason why some offsets of a segment are not read from that segment."""
 
     COPYING = "its copy is not finished"
     DELETING = "its deletion has begun"
@@ -34,7 +34,7 @@ class ListedSegment:
     """One tiered segment in the report.
 
     `counts` are the offset ranges that are read from this segment. `not_counted` are the reasons why its other offsets
-    are not read from it. `overlaps` is true if another finished segment has some of the same offsets.
+    are not read from it. `overlaps` is True if another finished segment has some of the same offsets.
     """
 
     segment: RemoteLogSegment
@@ -67,9 +67,9 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSums:
-    """Number and bytes of segments, number and bytes of the orphans among them, and number of overlapping segments.
+    """Sums over segments: number and bytes of all, number and bytes of orphans, and number of overlapping segments.
 
-    No offset is read from an orphan.
+    An orphan is a segment from which no offset is read.
     """
 
     segments: int
@@ -99,7 +99,10 @@ class SegmentSums:
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """Segments of one partition, sorted by base offset; `not_tiered` are the ranges of `log` that no segment holds."""
+    """Segments of one partition, sorted by base offset.
+
+    `log` is the range of the partition's log, and `not_tiered` are the ranges in it that are read from no segment.
+    """
 
     partition: TopicPartition
     log: OffsetRange
@@ -116,8 +119,8 @@ class ListedPartition:
 class SegmentReport:
     """Report on the tiered segments of all chosen partitions.
 
-    `located_by` is the name of the locator that has listed the segments. If `only_counted` is true, that locator lists
-    only segments that are read. `faults` are the partitions that could not be listed, with the reasons.
+    `located_by` is the name of the locator that has listed the segments. If `only_counted` is True, that locator lists
+    only segments that are read. `faults` are the partitions whose segments could not be listed, with the reasons.
     """
 
     located_by: str
@@ -165,7 +168,7 @@ def _figures(listed: ListedPartition) -> dict[str, Any]:
 
 
 def _gaps(tier: PartitionTier) -> Iterator[OffsetRange]:
-    """Yield the offset ranges of the log that no segment gives."""
+    """Yield the offset ranges of the log that are read from no segment."""
     position = tier.log.start
     for part in tier.visible:
         if part.offsets.start > position:
@@ -224,7 +227,7 @@ def _overlapping(tier: PartitionTier) -> set[Any]:
 
 
 def render_segments(report: SegmentReport) -> RenderableType:
-    """Render the segment report as a table and lines for a terminal."""
+    """Render the segment report for a terminal: a table of the segments, and lines with sums and errors."""
     table = Table("partition", title=f"tiered segments, as told by {report.located_by}")
     for column in ("base offset", "last offset", "MiB"):
         table.add_column(column, justify="right")

@@ -1,9 +1,9 @@
-"""Tiered segments of the chosen partitions, and which of their offsets are read.
+"""Tiered segments of the chosen partitions, and the offsets that are read from each segment.
 
-The locator that `remote.log.locator` chooses lists the segments. The metadata topic has every copy of a segment: also
-copies that are not finished, that are being deleted, or that belong to other leader epochs than the log. An archive's
-manifests have finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself
-is listed only for an archive.
+The locator that `remote.log.locator` chooses lists the segments. The metadata topic has every copy of a segment. Some
+copies are not finished, are being deleted, or belong to other leader epochs than the log. An archive's manifests have
+finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself is listed only
+for an archive.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Partitions = Collection[TopicPartition]
 
 @dataclass(frozen=True, slots=True)
 class PartitionTier:
-    """Tiered segments of one partition, in no order, and the offsets that are read from them (`visible`).
+    """Tiered segments of one partition, in no order. `visible` are the segments that are read, each with its offsets.
 
     `log` is the range from the log start offset to the high watermark, or in an archive to the last segment's end.
     `lineage` is None if the locator names only segments that are read.
@@ -62,14 +62,14 @@ class PartitionTier:
 
 @dataclass(frozen=True, slots=True)
 class TierContents:
-    """Tiered segments or an error for each partition; `located_by` is the name of the locator that was used."""
+    """Tiered segments or an error for each partition; `located_by` is the name of the locator that has listed them."""
 
     located_by: str
     tiers: PartialAnswer[TopicPartition, PartitionTier]
 
     @property
     def only_counted(self) -> bool:
-        """True if the locator names only segments that are read, because it is a broker (KIP-1248)."""
+        """True if the locator is `broker` (KIP-1248), which names only segments that are read."""
         return self.located_by == LocatorName.BROKER
 
 
@@ -77,7 +77,7 @@ def tier_contents(options: Options) -> TierContents:
     """Return the tiered segments of the partitions that the options choose; start and end positions are ignored.
 
     Raises:
-        ConfigurationError: the options name no locator that can be used.
+        ConfigurationError: `remote.log.locator` is `none`, or is `broker` and the brokers lack KIP-1248.
         UnknownTopicError: a topic that the options name does not exist.
         BrokerError: the brokers cannot be reached.
         StorageError: the archive cannot be read.
@@ -103,7 +103,7 @@ def _assigned(options: Options, reader: OffsetReader) -> Partitions:
 
 
 def _logs(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, OffsetRange]:
-    """Return the range from the log start offset to the high watermark of each partition."""
+    """Return each partition's range from the log start offset to the high watermark, or its error."""
     reader = BrokerOffsetReader(client, _ISOLATION)
     starts = reader.special_offsets(EARLIEST, partitions, None)
     ends = reader.special_offsets(LATEST, starts.found, None)
@@ -137,7 +137,11 @@ def _from_metadata_topic(
 def _tracked(
     log: MetadataLog, ids: Mapping[TopicPartition, UUID], metadata_topic: TopicMetadata
 ) -> PartialAnswer[TopicPartition, tuple[TrackedSegment, ...]]:
-    """Return the segments that the metadata topic knows of each partition, by the topics' ids."""
+    """Return the segments that the metadata topic has of each partition, with their states, or the partition's error.
+
+    Args:
+        ids: topic ids by partition.
+    """
     partitions = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
     tables = log.tables(partitions, metadata_topic)
     return PartialAnswer(
@@ -152,7 +156,10 @@ def _tier(tracked: tuple[TrackedSegment, ...], lineage: Lineage, log: OffsetRang
 
 
 def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, PartitionTier]:
-    """Return the segments that brokers name (KIP-1248), by one request for each partition to contain errors."""
+    """Return the segments that brokers name (KIP-1248), or an error, for each partition.
+
+    Each partition has a separate request, so that its error does not affect other partitions.
+    """
     logs = _logs(client, partitions)
     answer: PartialAnswer[TopicPartition, PartitionTier] = PartialAnswer({}, dict(logs.faults))
     locator = BrokerLocator(client, _ISOLATION, part_bytes=0)
@@ -168,7 +175,11 @@ def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer
 
 
 def _whole(locations: tuple[SegmentLocation, ...]) -> Iterator[VisibleSegment]:
-    """Yield each segment once, with all offsets that are read from it; `locations` may have several parts of it."""
+    """Yield each segment once, with all offsets that are read from it.
+
+    Args:
+        locations: locations in offset order; several of them may be parts of one segment.
+    """
     for _, parts in groupby(locations, key=lambda location: location.segment.segment_id):
         first, *others = parts
         last = others[-1] if others else first

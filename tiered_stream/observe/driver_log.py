@@ -1,4 +1,4 @@
-"""Lines in the driver's log about the cost of each micro-batch.
+"""Log lines of the driver about what each micro-batch has cost to read.
 
 Spark plans a Python source in a separate process next to the driver's JVM, whose stderr is part of the driver's log.
 """
@@ -22,13 +22,13 @@ _ALL_ADDRESSES = ("0.0.0.0", "::", "[::]")
 
 
 class BatchLog:
-    """Logger of a query's counters, which its tasks send to `address`: one line for each micro-batch."""
+    """Receiver of the counters that a query's tasks send to `address`; it logs their sum once for each micro-batch."""
 
     def __init__(self) -> None:
         self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None)
         self.address = self._receiver.address
         self.lag: Mapping[TopicPartition, int] = {}
-        """Number of unread offsets by partition, which the planner sets when it has looked up the topics' ends."""
+        """Number of unread offsets by partition. The planner sets it when it has looked up the log ends."""
 
     def report(self) -> None:
         """Log the sum of the counters received since the last call, and `lag`; without counters, log nothing."""

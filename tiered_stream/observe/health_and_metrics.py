@@ -1,4 +1,4 @@
-"""HTTP server for health and Prometheus metrics: `/health` returns 200 or 503, `/metrics` the metrics."""
+"""HTTP server for monitoring: `/health` responds 200 or 503, and `/metrics` has Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ class Monitor:
     """HTTP server for `/health` and `/metrics` that runs in its own threads.
 
     Args:
+        port: port to listen on; 0: any free port. The attribute `port` is the port in use.
+        registry: metrics that `/metrics` shows.
         unhealthy_reason: returns why the process is unhealthy, with which `/health` responds 503; empty: it is healthy.
-        faults: returns lines about faults of parts of the process, with which `/health` responds 200.
+        faults: returns lines about faults of parts of the process. If the process is healthy, `/health` responds 200
+            with these lines.
 
     Raises:
         OSError: the port is taken.

@@ -24,10 +24,10 @@ LATENCY_BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1000, 2500, 10000)
 """Upper bounds of the latency histogram. Counter `remote_fetches_within_N_ms` counts storage requests up to N ms."""
 
 REPORT_TO = "spark.tiered_stream.report.to"
-"""Setting in Spark's session with the address of `report_queries`, to which tasks send their counters."""
+"""Setting in Spark's session. `report_queries` sets it to the address to which tasks send their counters."""
 
 _FALLBACKS = "fallbacks_"
-"""Prefix of the counters of splits that fell back to a broker, before the reason."""
+"""Prefix, before the reason, of the counters of splits that were read from a broker instead of the storage."""
 
 MicroBatchId = tuple[str, int]
 """Identity of a micro-batch: the streaming query's id and the batch id."""
@@ -35,7 +35,11 @@ MicroBatchId = tuple[str, int]
 
 @dataclass(slots=True)
 class ReadMetrics:
-    """Counters of one task, or their sum over many tasks: latencies in seconds, sizes in bytes, timestamps in ms."""
+    """Counters of one task, or their sum over many tasks: latencies in seconds, sizes in bytes, timestamps in ms.
+
+    `remote_fetch_…` counts requests to the storage, and `broker_fetch_…` Fetch requests to brokers. A fallback is a
+    split that is read from a broker because it could not be read from the storage.
+    """
 
     records: int = 0
     record_bytes: int = 0
@@ -78,7 +82,7 @@ class ReadMetrics:
                 setattr(self, name, getattr(self, name) + 1)
 
     def on_fallback(self, reason: str) -> None:
-        """Count a split that falls back to a broker, also in the counter `fallbacks_<reason>`."""
+        """Count a split that falls back to a broker, in total and in the counter `fallbacks_<reason>`."""
         self.remote_fetch_fallbacks += 1
         name = _FALLBACKS + reason
         setattr(self, name, getattr(self, name) + 1)
@@ -89,7 +93,7 @@ class ReadMetrics:
         self.broker_fetch_bytes += size
 
     def add(self, other: ReadMetrics) -> None:
-        """Add the other counters to these; a maximum (`…_max`) becomes the larger of the two."""
+        """Add the counters of `other` to these counters; a maximum (`…_max`) becomes the larger of the two."""
         for counter in fields(self):
             own, added = getattr(self, counter.name), getattr(other, counter.name)
             setattr(self, counter.name, max(own, added) if counter.name.endswith("_max") else own + added)
@@ -106,9 +110,10 @@ class ReadMetrics:
         return {name.removeprefix(_FALLBACKS): n for name, n in counters if name.startswith(_FALLBACKS) and n}
 
     def latency_quantile(self, share: float) -> float | None:
-        """Return the latency, in seconds, within which this share (0 to 1) of storage requests ended.
+        """Return the latency, in seconds, within which the fraction `share` (0 to 1) of the storage requests ended.
 
-        The result is a bound of the histogram, or the longest latency if that is shorter; None: there was no request.
+        The result is an upper bound of the histogram, or the longest latency if that is shorter; None: there was no
+        request.
         """
         for bound in LATENCY_BOUNDS_MS:
             if self.remote_fetch_requests and getattr(self, within(bound)) >= share * self.remote_fetch_requests:
@@ -122,7 +127,7 @@ def within(bound_ms: int) -> str:
 
 
 def describe(metrics: ReadMetrics) -> str:
-    """Format the counters for people: bytes by source, latency, and any errors, fallbacks and lost offsets."""
+    """Format the counters for people: bytes by source, latencies, and any errors, fallbacks and lost offsets."""
     text = f"{_mib(metrics.remote_fetch_bytes)} from storage, {_mib(metrics.broker_fetch_bytes)} from brokers"
     if metrics.remote_fetch_requests:
         average = metrics.remote_fetch_latency_total / metrics.remote_fetch_requests
@@ -145,7 +150,7 @@ def _mib(size: int) -> str:
 
 
 def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
-    """Send the counters of this task to each address (`host:port`), one UDP datagram each; ignore failures."""
+    """Send the counters with this task's micro-batch to each address (`host:port`) by UDP; ignore failures."""
     datagram = b""
     for address in addresses:
         datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": current_micro_batch()})
@@ -156,7 +161,7 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
 
 
 def current_micro_batch() -> MicroBatchId | None:
-    """Return the query id and batch id of this task (Spark: `StreamExecution`).
+    """Return the query id and the batch id of the micro-batch of this task (Spark: `StreamExecution`).
 
     The result is None if this process runs no task, or a task of a batch query.
     """

@@ -1,4 +1,4 @@
-"""Receiver on the driver that adds up the counters in the tasks' datagrams, in total and by micro-batch."""
+"""Receiver on the driver that adds up the counters that tasks send, in total and by micro-batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ log = logging.getLogger(__name__)
 
 _LARGEST_DATAGRAM = 4096
 _MICRO_BATCHES = 1024
-"""Maximum number of micro-batches whose counters wait for `take_micro_batch`, because anybody can send invented ids."""
+"""Maximum number of micro-batches whose counters wait for `take_micro_batch`. Anybody can send datagrams with invented
+ids.
+"""
 _KEYS = asdict(ReadMetrics()).keys() | {"micro_batch"}
 
 
@@ -54,23 +56,26 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         self.address = f"{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
 
     def total(self) -> ReadMetrics:
-        """Return the sum of all counters since the receiver was created or `take` was last called."""
+        """Return the sum of the counters received since the receiver was created, or since the last `take`."""
         with self._lock:
             return replace(self._total)
 
     def take(self) -> ReadMetrics:
-        """Return `total`, and reset it to zero."""
+        """Return the sum of the counters received since the last `take`, and start a new sum."""
         with self._lock:
             counters, self._total = self._total, ReadMetrics()
             return counters
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of one micro-batch's tasks, and reset it to zero."""
+        """Return the sum of the counters of one micro-batch's tasks, and forget it; zeros if no counters have come."""
         with self._lock:
             return self._micro_batches.pop(micro_batch, ReadMetrics())
 
     def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of the same query's later micro-batches, without the ones already taken."""
+        """Return the sum of the counters of later micro-batches of the query in `micro_batch`.
+
+        Micro-batches that `take_micro_batch` has returned are left out.
+        """
         query_id, batch_id = micro_batch
         later = ReadMetrics()
         with self._lock:
@@ -80,7 +85,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         return later
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening and close the socket. The sums stay available."""
         if self._thread.is_alive():
             self._sockets[0].send(b"x")
             self._thread.join()
@@ -108,7 +113,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
 
 
 def _bound(host: str) -> socket.socket:
-    """Return a UDP socket that is bound to the host's address, or to all addresses if this machine lacks that address.
+    """Return a UDP socket bound to the address of `host`, or to all addresses if that is not possible.
 
     Raises:
         OSError: no address can be bound.
@@ -135,9 +140,9 @@ def _listening(family: int, address: Any) -> socket.socket:
 
 
 def parse_datagram(datagram: bytes) -> tuple[MicroBatchId | None, ReadMetrics] | None:
-    """Parse a task's datagram into its micro-batch and its counters; the micro-batch is None for a batch query.
+    """Parse a task's datagram into its micro-batch (None: a batch query) and its counters.
 
-    The result is None if the datagram does not come from `metrics.send`.
+    The result is None if the datagram does not have the form that `metrics.send` gives it.
     """
     try:
         values = orjson.loads(datagram)

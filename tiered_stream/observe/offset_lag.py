@@ -8,15 +8,17 @@ from tiered_stream.model import PartitionOffsets, TopicPartition
 
 
 def offset_lag(end: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
-    """Return, by partition, the number of offsets from a micro-batch's end (`end`) to the log's end (`latest`).
+    """Return the number of offsets from a micro-batch's end to the log's end, for each partition in `latest`.
 
-    The micro-batch's end is 0 for a partition that is missing in `end`.
+    Args:
+        end: end offsets of the micro-batch; 0 for a partition that is missing.
+        latest: end offsets of the logs.
     """
     return {partition: max(0, log_end - end.get(partition, 0)) for partition, log_end in latest.items()}
 
 
 def describe_lag(lag: Mapping[TopicPartition, int]) -> str:
-    """Format the sum over all partitions, and the partition with the largest lag if several partitions have one."""
+    """Format the total lag of all partitions. If several partitions lag, add the partition with the largest lag."""
     text = f"lag {sum(lag.values()):,} offsets"
     if sum(map(bool, lag.values())) > 1:
         largest = max(lag, key=lambda partition: (lag[partition], partition))

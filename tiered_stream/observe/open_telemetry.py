@@ -1,4 +1,4 @@
-"""Metrics of streaming queries for OpenTelemetry: its SDK observes the sums and sends them by OTLP/HTTP.
+"""Reporter of streaming queries' metrics to OpenTelemetry: its SDK reads the sums and sends them by OTLP/HTTP.
 
 The sums and their names are the same as for Prometheus. OpenTelemetry's environment variables apply: for the exporter
 (`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`, …), for the reader
@@ -38,15 +38,15 @@ log = logging.getLogger(__name__)
 _PATH = "/v1/metrics"
 _SERVICE = "tiered_stream"
 _SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
-"""Maximum number of series of a metric. The lag has one for each partition, and the SDK's own limit is 2,000."""
+"""Maximum number of series of a metric. The lag has one series for each partition, and the SDK's default is 2,000."""
 _MAX_ENDED = 1_000
-"""Maximum number of ended queries whose sums are kept, so that a query that starts again continues its sums."""
+"""Maximum number of ended queries whose sums are kept. A query with a kept sum continues it if it starts again."""
 
 _Observer = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 class _LastFigures(Enum):
-    """State of an ended query's last figures: not collected yet, in the collection under way, or sent."""
+    """State of an ended query's last sums: not collected yet, collected for sending, or sent."""
 
     WAIT = auto()
     COLLECTED = auto()
@@ -56,8 +56,8 @@ class _LastFigures(Enum):
 class OtlpSender:
     """Reporter that sends the queries' metrics by OTLP, at OpenTelemetry's interval.
 
-    A thread of its own sends, so that a slow collector delays no query. A query that has ended is left out after its
-    last figures were sent. If the collector cannot be reached, one warning is logged.
+    A separate thread sends, so that a slow collector delays no query. After a query has ended, its last sums are sent
+    once more, and then no longer. If the collector cannot be reached, one warning is logged.
 
     Args:
         endpoint: `http://host:4318`, or a URL with a path, which then replaces `/v1/metrics`.
@@ -69,11 +69,11 @@ class OtlpSender:
     def __init__(self, endpoint: str) -> None:
         url = _metrics_url(endpoint)
         self._sums = QueryMetrics()
-        """Sums by the query's name, not by its id, so that a counter does not go back if the query starts again."""
+        """Sums by the query's name, not by its id. So a counter does not decrease if the query starts again."""
         self._names: dict[str, str] = {}
         """Names of running queries, by query id."""
         self._ended: dict[str, _LastFigures] = {}
-        """State of each query that has ended, by its name, in the order of the ends."""
+        """State of each query that has ended, by its name; the query that ended first comes first."""
         self._lock = threading.Lock()
         try:
             reader = PeriodicExportingMetricReader(_Exporter(url, self._on_sent), cardinality_limits=_SERIES)
@@ -93,7 +93,11 @@ class OtlpSender:
                 self._latencies.record(seconds, {"query": batch.query})
 
     def ended(self, query_id: str) -> None:
-        """Mark the query as ended; it is left out after its last figures were sent."""
+        """Mark the query as ended: after its last sums were sent, they are not sent again.
+
+        A running query with the same name prevents this. Beyond 1,000 ended queries, the sums of the query that ended
+        first are deleted.
+        """
         with self._lock:
             name = self._names.pop(query_id, None)
             if name is not None and name not in self._names.values():
@@ -103,14 +107,17 @@ class OtlpSender:
                 self._sums.ended(forgotten)
 
     def close(self) -> None:
-        """Send the last metrics in one attempt of at most 10 s (or OpenTelemetry's timeout), and stop."""
+        """Send the last metrics in one attempt of at most 10 s (or OpenTelemetry's timeout), and stop the sender."""
         try:
             self._provider.shutdown()
         except Exception as error:  # noqa: BLE001 - the queries have ended well
             log.warning("metrics may not have been sent: %r", error)
 
     def _register_metrics(self) -> Histogram:
-        """Register a callback for each metric of `QueryMetrics`, and return the histogram for latencies."""
+        """Register a callback for each metric of `QueryMetrics` but the latencies, and return their histogram.
+
+        `add` records latencies in the histogram.
+        """
         meter = self._provider.get_meter(_SERVICE)
         first: list[_Observer] = [self._begin_collection]  # for the first metric only: runs once, before all sums
         for family in self._sums.collect():
@@ -151,7 +158,11 @@ class OtlpSender:
 
 
 class _Exporter(OTLPMetricExporter):
-    """Exporter that logs one line when it begins to fail and one when it works again, not several at each attempt."""
+    """Exporter that logs one line when sending begins to fail, and one line when it works again.
+
+    OpenTelemetry's exporter logs several lines at each attempt; they are suppressed. `on_sent` is called after each
+    success.
+    """
 
     def __init__(self, url: str, on_sent: Callable[[], None]) -> None:
         super().__init__(url)
@@ -164,7 +175,7 @@ class _Exporter(OTLPMetricExporter):
         thread, own_log = threading.get_ident(), logging.getLogger(OTLPMetricExporter.__module__)
 
         def passes(record: logging.LogRecord) -> bool:
-            """Keep the lines of this thread out of the user's log, and collect them."""
+            """Return whether the line is logged; lines of this thread are collected and not logged."""
             if threading.get_ident() != thread:
                 return True
             lines.append(record.getMessage())
@@ -191,7 +202,7 @@ class _Exporter(OTLPMetricExporter):
 
 
 def _resource() -> Resource:
-    """Return OpenTelemetry's description of this service; without `OTEL_SERVICE_NAME`, its name is `tiered_stream`.
+    """Return OpenTelemetry's description of this service. Without `OTEL_SERVICE_NAME`, its name is `tiered_stream`.
 
     The SDK gives each process its own `service.instance.id`, so that the sums of two drivers stay apart.
     """
@@ -201,7 +212,7 @@ def _resource() -> Resource:
 
 
 def _metrics_url(endpoint: str) -> str:
-    """Return the URL to send metrics to: the endpoint, with `/v1/metrics` if it has no path.
+    """Return the URL to which metrics are sent: the endpoint, with `/v1/metrics` added if it has no path.
 
     Raises:
         ConfigurationError: the endpoint is not an HTTP URL, or contains credentials or a query.
@@ -219,7 +230,7 @@ def _metrics_url(endpoint: str) -> str:
 
 
 def _typical_latencies(cost: ReadMetrics) -> list[tuple[float, int]]:
-    """Return one latency in seconds for each bucket of the histogram, with the bucket's number of requests.
+    """Return pairs of a latency in seconds and a number of requests, one pair for each bucket that has requests.
 
     Only the number of requests of each bucket and the sum of all latencies are known. So all latencies lie at the same
     fraction of their buckets' widths: the fraction at which they add up to the known sum.

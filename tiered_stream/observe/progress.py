@@ -1,4 +1,4 @@
-"""Reports on finished micro-batches, their rows and their cost, as lines for people or as JSON."""
+"""Reports on finished micro-batches, with their rows and their cost, as lines for people or as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MicroBatch:
 
     `query` is the query's name, or its id if it has no name. `seconds` is the duration of the whole trigger. `cost` are
     the counters of the tasks. `lag` is the number of offsets from the batch's end to the log's end, by partition; None:
-    the source does not report them.
+    no source reports these offsets.
     """
 
     query: str
@@ -38,7 +38,10 @@ class MicroBatch:
 
     @property
     def lag_seconds(self) -> float | None:
-        """Age of the newest record that was read, in seconds; 0 if no offset is left to read. None: unknown."""
+        """Age of the newest record that was read, in seconds; 0 if no offset is left to read.
+
+        None: the lag in offsets is unknown, or offsets are left and no record was read.
+        """
         if self.lag is None or not any(self.lag.values()):
             return None if self.lag is None else 0.0
         newest = self.cost.record_timestamp_max
@@ -48,8 +51,8 @@ class MicroBatch:
 def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> MicroBatch:
     """Return the report on a finished micro-batch, from Spark's progress and the counters of its tasks.
 
-    In the direct lane, the counters and rows are Spark's observed metrics, which are exact. Otherwise the counters are
-    `counted`, the sum of the tasks' datagrams, which may be lost.
+    In the direct lane, counters and rows come from Spark's observed metrics, which are exact. Otherwise the counters
+    are `counted`: the sum of the datagrams that have arrived from the tasks.
     """
     observed = progress.observedMetrics.get(OBSERVATION)
     cost, rows, rate = counted, progress.numInputRows, progress.processedRowsPerSecond
@@ -115,7 +118,7 @@ def as_json(batch: MicroBatch) -> bytes:
 
 
 def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
-    """Return the lag by partition, added up over all sources that report their end and latest offsets.
+    """Return the lag in offsets by partition, added up over all sources that report their end and latest offsets.
 
     The result is None if no source reports them.
     """
@@ -132,7 +135,7 @@ def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
 
 
 def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:
-    """Return the offsets that a source reports in Spark's progress, by partition; None: it reports no offsets.
+    """Return the offsets that a source reports in Spark's progress, by partition; None: the source reports no offsets.
 
     Raises:
         ValueError: the text is not offset JSON.

@@ -17,7 +17,7 @@ PREFIX = "tiered_stream_query_"
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """Sums of a query's counters and rows up to the micro-batch `last`.
+    """Sums of a query's counters and rows up to the micro-batch `last`, which is included.
 
     The object never changes, so that a scrape sees the sums of one moment.
     """
@@ -27,14 +27,17 @@ class _Query:
     rows: int = 0
 
     def after(self, batch: MicroBatch) -> _Query:
-        """Return the sums with `batch` added, as the last micro-batch."""
+        """Return the sums with `batch` added, which becomes the last micro-batch."""
         cost = replace(self.cost)
         cost.add(batch.cost)
         return _Query(batch, cost, self.rows + batch.rows)
 
 
 class QueryMetrics(Collector):
-    """Reporter and Prometheus collector of the sums of each running query, with its own registry."""
+    """Reporter that adds up each running query's micro-batches, and Prometheus collector of the sums.
+
+    `registry` has only this collector.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -72,7 +75,7 @@ def _families(queries: Mapping[str, _Query]) -> Iterator[Metric]:
 
 
 _Figures = Callable[[_Query], Mapping[tuple[str, ...], float | None]]
-"""Function that returns a query's figures of one metric, by the values of the labels after `query`; None: unknown."""
+"""Function that returns a query's values of one metric, by the values of the labels after `query`; None: unknown."""
 _COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
 _FAMILIES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, tuple[str, ...], _Figures], ...] = (
     (_COUNTER, "rows", "Rows that were read.", (), lambda query: {(): query.rows}),

@@ -1,4 +1,4 @@
-"""Standard output of commands, which works in any encoding, and after its reader has closed it."""
+"""Standard output of commands. It accepts characters that its encoding lacks, and a reader that has closed it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _WIDE = 10_000
 
 
 class OutputConsole(Console):
-    """Console that drops further output after its reader has closed it (`… | head`), so that the program continues.
+    """Console that drops its output after the reader of standard output has closed it (`… | head`).
 
-    rich's own console ends the program with exit code 1, which would mean a failure.
+    The program continues. rich's own console ends the program with exit code 1, which would mean a failure.
     """
 
     def on_broken_pipe(self) -> None:
@@ -25,7 +25,14 @@ class OutputConsole(Console):
 
 
 def open_console(*, stderr: bool = False, soft_wrap: bool = True) -> OutputConsole:
-    """Return a console that does not interpret markup, because text may contain names from storage and brokers."""
+    """Return a console that does not interpret markup, because text may contain names from storage and brokers.
+
+    If its output is not a terminal, lines are 10,000 columns wide.
+
+    Args:
+        stderr: write to standard error, not to standard output.
+        soft_wrap: do not wrap lines.
+    """
     replace_unknown_characters()
     console = OutputConsole(highlight=False, markup=False, soft_wrap=soft_wrap, stderr=stderr)
     if not console.is_terminal:
@@ -40,7 +47,7 @@ def replace_unknown_characters() -> None:
 
 
 def write_bytes(data: bytes) -> bool:
-    """Write bytes unchanged to standard output and flush it; return false if its reader has closed it."""
+    """Write bytes unchanged to standard output and flush it; return False if its reader has closed it, else True."""
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -52,7 +59,10 @@ def write_bytes(data: bytes) -> bool:
 
 
 def discard_output() -> None:
-    """Discard all further output, because Python would end with an error about a closed output, and exit code 120."""
+    """Send all further standard output to the null device.
+
+    Without this, Python would end with an error about a closed output, and exit code 120.
+    """
     with suppress(OSError):  # in tests, standard output has no descriptor
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Replay: plan, run and resume a read of topics between two times.
+"""Replay: copy the records of topics between two times to a target, with a plan that a restart reads again.
 
 The package has the same name as the function `run_replay.replay`, so calling the package calls the function.
 """

@@ -1,6 +1,6 @@
-"""Estimate of what a replay will read, with notes on what the option `--exact` changes.
+"""Estimate of the offsets, bytes and requests of a replay, with notes on what the option `--exact` changes.
 
-All micro-batches are planned one by one, as the run plans them. Nothing is read.
+All micro-batches are planned one by one, as the run plans them. No record is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tiered_stream.replay.times import show_range
 class PartitionEstimate(PartitionCost):
     """Estimate of what a replay reads of one partition.
 
-    `after_end` is the number of offsets from the first record at or after `to` up to the log's end. `skipped` is the
+    `after_end` is the number of offsets from the first record at or after `--to` up to the log's end. `skipped` is the
     number of offsets that an exact replay need not read.
     """
 
@@ -38,14 +38,18 @@ class PartitionEstimate(PartitionCost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate(ReadCost):
-    """Estimate of what a whole replay reads."""
+    """Estimate of what a whole replay reads: the plan, and an estimate for each partition."""
 
     plan: ReplayPlan = field(repr=False)
     partitions: Sequence[PartitionEstimate]
     TOTALS: ClassVar[tuple[str, ...]] = (*ReadCost.TOTALS, "after_end")
 
     def notes(self) -> list[str]:
-        """Return notes on the offsets after `--to`, which `--exact` reads, or would read."""
+        """Return notes on the offsets from the first record at or after `--to` on, which only an exact replay reads.
+
+        The list has one note at most. It is empty if there are no such offsets and the replay is exact or has no
+        `--to`.
+        """
         exact, after_end = self.plan.arguments.exact, self.total("after_end")
         if not after_end:
             if exact or self.plan.times.to_ms is None:
@@ -83,6 +87,7 @@ def estimate(
         settings: settings of the query that runs the plan (`Target.settings`).
         tasks: number of parallel tasks.
         max_bytes_per_second: maximum bytes per second that all tasks fetch together; None: no limit.
+        prices: prices of requests and bytes, for the estimated cost.
 
     Raises:
         DataLossError: a log or an archive does not hold the plan's offsets.
@@ -110,9 +115,9 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
-    """Return the number of offsets from the first record at or after `to` up to the log's end, by partition.
+    """Return the number of offsets from the first record at or after the plan's `to` up to the log's end, by partition.
 
-    Partitions without a record at or after `to` are left out.
+    Partitions without a record at or after `to` are left out. Without `to`, the result is empty.
     """
     if plan.times.to_ms is None:
         return {}
@@ -124,6 +129,6 @@ def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, i
 
 
 def render(estimate: Estimate) -> RenderableType:
-    """Render the figures of each partition, their sums and the notes for a terminal."""
+    """Render an estimate for a terminal: the figures of each partition, their sums, and the notes."""
     title = f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}"
     return render_cost(estimate, title, estimate.notes())

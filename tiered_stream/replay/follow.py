@@ -1,4 +1,4 @@
-"""Progress of a running replay: a bar on a terminal, or else one line per minute."""
+"""Display of the progress of a running replay: a bar on a terminal, or else one line per minute."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """Progress of a replay, as a line for people (`str`).
+    """Progress of a replay, which `str` formats as a line for people.
 
     `offsets` and `partitions` are the numbers in the whole plan. `done` and `partitions_done` are the numbers that this
     run and earlier runs have finished. `done_before` is the number of offsets that were done when this run started.
@@ -48,7 +48,7 @@ class ReplayProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the estimated seconds left at this run's rate, or None if this run has done nothing yet."""
+        """Return the estimated seconds left at this run's rate, or None if this run has finished no offset yet."""
         passed = self.done - self.done_before
         return (self.offsets - self.done) * self.seconds / passed if passed > 0 else None
 
@@ -82,7 +82,13 @@ class ProgressTracker:
         self._records_before = 0  # records that were read when the last micro-batch ended
 
     def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
-        """Record a finished micro-batch: its start and end offsets, and this run's counters up to its end."""
+        """Record a finished micro-batch; calls with a micro-batch that is recorded already change nothing.
+
+        Args:
+            start: the micro-batch's start offsets.
+            end: its end offsets.
+            metrics: counters of this run up to the end of the micro-batch.
+        """
         if self._done_before is None:
             self._done_before = self._passed(start)
         if any(self._ends.get(partition) != offset for partition, offset in end.items()):
@@ -101,7 +107,7 @@ class ProgressTracker:
         )
 
     def _passed(self, ends: PartitionOffsets) -> int:
-        """Return the number of the plan's offsets below `ends`."""
+        """Return the number of the plan's offsets that are below `ends`, which has an offset by partition."""
         ranges = self._plan.ranges
         return sum(
             min(end, ranges[partition].end) - ranges[partition].start

@@ -1,7 +1,8 @@
-"""Offsets that a replay leaves to the streaming query that lands in the same table, because the query will land them.
+"""Limit of a replay to offsets that a streaming query, which writes the same table, has landed already.
 
 A query's checkpoint shows up to which offset of each partition its table has the rows. If a replay went further, the
-query would land the same rows again. A parked table has all rows only up to the first offset that it lacks.
+query would land the same rows again. A table to which the query could not write is parked: it has all rows only up to
+the first offset that it lacks.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ _MAX_NAMED = 10
 def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges) -> PartitionRanges:
     """Return the ranges, cut at the offsets up to which the query has landed all rows.
 
-    A warning is logged for the offsets that are left to the query. If the query has not planned a micro-batch yet, the
-    ranges are returned unchanged.
+    A warning is logged if a range was cut. If the query has not planned a micro-batch yet, the ranges are returned
+    unchanged.
 
     Args:
         open_folder: opens a checkpoint folder; errors of opening and reading it are raised unchanged.
         checkpoint: the query's checkpoint; a path with `{topic}` stands for one query for each topic.
+        ranges: offset ranges of the replay, by partition.
 
     Raises:
-        ConfigurationError: everything is left to the query.
+        ConfigurationError: no offset is left to replay.
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.
     """
     landed: dict[str, dict[TopicPartition, int] | None] = {}
@@ -66,6 +68,9 @@ def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
     """Return, by partition, the offset below which a query's tables have all rows.
 
     The result is None if the query has not planned a micro-batch yet, and empty if it has not finished one.
+
+    Args:
+        folder: the query's checkpoint.
 
     Raises:
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.

@@ -1,4 +1,4 @@
-"""Handling of librdkafka's errors: temporary errors are retried, others become errors of our own with advice."""
+"""Handling of librdkafka's errors: temporary errors are retried, others become errors of this package with advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tiered_stream import errors
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
-"""Time in seconds for which a call is repeated: Kafka's default of `default.api.timeout.ms`."""
+"""Time in seconds for which a call is repeated while its errors are temporary: Kafka's default of
+`default.api.timeout.ms`.
+"""
 _PAUSE_SECONDS = 0.2
 
 _FENCED = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
@@ -52,7 +54,7 @@ def retry(call: Callable[[], T], doing: str) -> T:
         doing: the action for an error message (see `target_fault`).
 
     Raises:
-        BrokerError, ConfigurationError: the error is not temporary, or the time is over.
+        BrokerError, ConfigurationError: the error is not temporary, or 60 s have passed.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""Producer of one source partition's records into the target topic, in order, from the replay's position on.
+"""Producer of one source partition's records into the target topic, in order, from the replay's committed position on.
 
 librdkafka's producer is idempotent, with or without transactions. In both cases records are produced between `begin`
 and `commit`, and `commit` also commits the source's next offset.
@@ -28,7 +28,7 @@ from tiered_stream.storage.throttle import Pace, pace_of
 
 COMMIT_BYTES = 16 << 20
 _SLICE_BYTES = 64 << 10
-"""Number of bytes that are produced between two checks of the time."""
+"""Approximate number of bytes that are produced between two checks whether a commit is due."""
 _ANY_PARTITION = -1
 _FULL_QUEUE_SECONDS = 0.1
 _ABORT_SECONDS = 5.0
@@ -37,11 +37,12 @@ _ABORT_SECONDS = 5.0
 def produce_splits(
     splits: Sequence[Split], options: Options, writes: TopicWrites, report: Callable[[ReadMetrics], None]
 ) -> ReadMetrics:
-    """Produce the splits' records from the replay's position on, and return the counters of reading them.
+    """Produce the splits' records from the replay's committed position on; return the counters of reading them.
 
     Args:
-        splits: splits of one source partition, in offset order.
-        report: called with the metrics of each split.
+        splits: splits of one source partition, in offset order; there is at least one.
+        writes: target topic, and settings for producing.
+        report: called with the metrics of each split after the split is produced.
 
     Raises:
         DataLossError: the target's cluster no longer has the position.
@@ -70,9 +71,10 @@ def produce_splits(
 
 
 class TargetProducer:
-    """Producer without transactions: after a crash, records after the last committed position are produced again.
+    """Producer without transactions for the records of one source partition.
 
-    Every method raises errors of `tiered_stream.errors`.
+    After a crash, the records after the last committed position are produced again. Every method raises errors of
+    `tiered_stream.errors`.
     """
 
     def __init__(self, writes: TopicWrites, source: TopicPartition, group: PositionGroup) -> None:
@@ -84,13 +86,13 @@ class TargetProducer:
         self._producer = Producer({**writes.producer_of(source), "on_delivery": self._failed})
 
     def open(self) -> None:
-        """Fence off an earlier producer of the same source partition; without transactions, do nothing."""
+        """Do nothing; with transactions, exclude an earlier producer of the same source partition (fencing)."""
 
     def begin(self) -> None:
-        """Begin a transaction for the records that are produced next; without transactions, do nothing."""
+        """Do nothing; with transactions, begin a transaction for the records that are produced next."""
 
     def commit(self, position: Position) -> None:
-        """Wait until all produced records are in the target, and commit the position."""
+        """Wait until all produced records are in the target, then commit the position."""
         # The loop ends, because a record that cannot be delivered fails after `delivery.timeout.ms`.
         while self._producer.flush(PATIENCE_SECONDS):
             self._check_delivery()
@@ -98,11 +100,14 @@ class TargetProducer:
         self._group.commit(position)
 
     def abort(self) -> None:
-        """Discard the records produced since `begin`; without transactions, only records that wait for delivery."""
+        """Drop the records that wait for delivery; with transactions, all records that were produced since `begin`."""
         self._producer.purge()
 
     def produce(self, rows: pa.RecordBatch) -> None:
-        """Hand records to librdkafka, which sends them in the background."""
+        """Hand the records in `rows` to librdkafka, which sends them in the background.
+
+        Wait if librdkafka's queue is full. An error of a record that was handed over earlier is raised, too.
+        """
         produce, topic, partition = self._producer.produce, self._topic, self._partition
         for offset, key, value, timestamp, headers in _records(rows):
             while True:
@@ -129,7 +134,8 @@ class TargetProducer:
 class TransactionalProducer(TargetProducer):
     """Producer with transactions (KIP-98), which commit the position together with the records (KIP-447).
 
-    Each source partition has its own transactional id, so that only one task at a time can commit for it.
+    Each source partition has its own transactional id, so that only one task at a time can commit records of the
+    partition.
     """
 
     def open(self) -> None:
@@ -162,14 +168,18 @@ class TransactionalProducer(TargetProducer):
 
 
 def target_producer(writes: TopicWrites, source: TopicPartition, group: PositionGroup) -> TargetProducer:
-    """Return the producer for a source partition, with transactions if the settings ask for them."""
+    """Return the producer for the partition `source`, with transactions if `writes.transactional` is true."""
     return (TransactionalProducer if writes.transactional else TargetProducer)(writes, source, group)
 
 
 class PositionedWriter:
-    """Writer that produces records, and commits their position after `COMMIT_BYTES`, after `seconds`, and on `commit`.
+    """Writer that produces records, and commits their position after 16 MiB, after `seconds`, and on `commit`.
 
-    `pace` is called with the number of bytes of each slice before it is produced, and may wait.
+    Args:
+        position: committed position of the replay.
+        seconds: longest time between the first record of a commit and the commit, checked while records are produced.
+        pace: called with the number of bytes before each slice of records is produced, and may wait.
+        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -189,7 +199,7 @@ class PositionedWriter:
         self._bytes = 0
 
     def produce(self, batch: pa.RecordBatch) -> None:
-        """Produce a batch of at least one record, with offsets above all offsets that were produced before."""
+        """Produce the records of `batch`, whose offsets are above all offsets that were produced before."""
         rows = max(1, batch.num_rows * _SLICE_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
@@ -202,7 +212,7 @@ class PositionedWriter:
                 self.commit()
 
     def advance(self, offset: int) -> None:
-        """Set the position to `offset`, because all records below it are produced."""
+        """Set the position to `offset` if that is higher, because all records below `offset` are produced."""
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
     def commit(self) -> None:
@@ -215,7 +225,7 @@ class PositionedWriter:
             self._bytes = 0
 
     def close(self) -> None:
-        """Discard the records that are not committed; there are some only after an error."""
+        """Discard the records that are not committed, which exist only after an error."""
         if self._begun is not None:
             self._producer.abort()
 
@@ -229,7 +239,7 @@ class PositionedWriter:
 def _batches_or_idle(
     batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and call `idle` whenever the next batch takes longer than `seconds`.
+    """Yield the batches, and call `idle` if the next batch has not arrived after `seconds`.
 
     `idle` can then commit, because a transaction must not stay open while the storage or a byte limit delays reading.
     """

@@ -26,7 +26,7 @@ _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _NAME_LENGTH = 12
 _QUERY_OPTIONS = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
-"""Options that concern only the streaming query that the settings are for, and are left out of a replay."""
+"""Options that a replay leaves out, because they concern only the continuous streaming query with the same settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ReplayArguments:
     """Arguments of a replay, as the user wrote them; a restart must have the same arguments.
 
     `reads` is the name of the option `subscribe`, `subscribePattern` or `assign`, and its value. `target` is the kind
-    and the place of the target.
+    and the place of the target (`Target.described`).
     """
 
     reads: tuple[str, str]
@@ -45,11 +45,11 @@ class ReplayArguments:
     replace: bool = False
 
     def default_name(self) -> str:
-        """Return a name derived from the arguments: 12 characters of their hash, the same for the same arguments."""
+        """Return the default name of the replay: the first 12 hexadecimal digits of a hash of the arguments."""
         return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LENGTH]
 
     def difference(self, other: ReplayArguments) -> str | None:
-        """Return a text with the first argument that differs from `other`, and both its values; None: none differs."""
+        """Return a text about the first argument that differs in `other`, with both values; None: none differs."""
         for name, ours in asdict(self).items():
             theirs = getattr(other, name)
             if ours != theirs:
@@ -70,10 +70,11 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """Plan of a replay: its name, and the offset range that it reads of each partition.
+    """Plan of a replay: its name, its arguments, and the offset range that it reads of each partition.
 
-    `times`: the times of the arguments. An exact replay has ranges up to the log's end, and copies the records in them
-    whose timestamps are within `times`. Any other replay copies all records in the ranges.
+    `times` are the times that the arguments mean. An exact replay has ranges up to the log's end, and copies the
+    records in them whose timestamps are within `times`. Any other replay copies all records in the ranges. `topic_ids`
+    has the topics' ids by name.
     """
 
     name: str
@@ -84,19 +85,19 @@ class ReplayPlan:
 
     @property
     def transaction_id(self) -> str:
-        """Return the id of the replay's Delta application transaction; its Kafka consumer groups begin with it, too."""
+        """Return the id of the replay's Delta application transaction; its Kafka consumer groups begin with this id."""
         return f"replay-{self.name}"
 
     @property
     def offsets(self) -> int:
-        """Return the number of offsets in all ranges; the number of records is at most this."""
+        """Return the number of offsets in all ranges; the number of records is not larger."""
         return sum(map(len, self.ranges.values()))
 
     def stream_options(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the options of a streaming query that reads the plan and then ends.
+        """Return the options of a streaming query that reads the plan's offset ranges.
 
         Args:
-            options: the user's options; the plan's positions replace theirs.
+            options: the user's options; the plan replaces the options for positions and topic ids.
         """
         reads = {
             **starting_at(self.ranges),
@@ -134,7 +135,7 @@ class ReplayPlan:
         """Parse a plan from the JSON of `to_json`.
 
         Raises:
-            CorruptDataError: the text is not a plan, or another version wrote it.
+            CorruptDataError: the text is not a plan, or has an unknown version.
         """
         try:
             parsed = orjson.loads(text)
@@ -155,10 +156,10 @@ class ReplayPlan:
 
 
 def check_name(name: str) -> str:
-    """Return a replay's name unchanged if it can be part of a folder's name.
+    """Return the replay's name unchanged if it can be part of a folder's name.
 
     Raises:
-        ConfigurationError: the name is too long, or has characters that are not allowed.
+        ConfigurationError: the name is empty, too long or only dots, or has characters that are not allowed.
     """
     if not _NAME.fullmatch(name) or not name.strip("."):
         raise ConfigurationError(f"--name {name!r}: use letters, digits, '.', '_' and '-', at most 100")

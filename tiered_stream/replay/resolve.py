@@ -1,11 +1,11 @@
-"""Conversion of a replay's times to offsets with Kafka's own lookup, and refusal of replays that are not possible.
+"""Conversion of a replay's times to offsets with Kafka's own lookup, and checks that a replay is possible.
 
 A partition begins at its first offset whose timestamp is at or after `from`, and ends before its first offset at or
 after `to` (Kafka: `Consumer.offsetsForTimes`, ListOffsets). Timestamps are not always ascending, so records with
 earlier timestamps may lie behind that end. An exact replay therefore reads up to the log's end.
 
-An exact replay also does not trust the start if records were deleted within a segment. If the first record that is late
-enough was deleted, Kafka's lookup gives up on all other segments of the same kind, tiered or local
+An exact replay also does not trust the start if records were deleted within a segment. If the first record at or after
+`from` was deleted, Kafka's lookup does not search the other segments of the same kind, tiered or local
 (`RemoteLogManager.findOffsetByTimestamp`, `UnifiedLog`).
 """
 
@@ -32,16 +32,17 @@ from tiered_stream.plan.partitions import check_topic_ids
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Offset range to read of each partition, and the topics' ids."""
+    """Offset range to read of each partition, and the topics' ids by name."""
 
     ranges: dict[TopicPartition, OffsetRange]
     topic_ids: dict[str, UUID]
 
 
 def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: bool) -> Resolved:
-    """Return the offset ranges that the subscribed partitions have now for a range of times.
+    """Return the offset ranges of the subscribed partitions for a range of times, as the logs are now.
 
     Args:
+        options: options of the source, which choose the partitions.
         exact: extend the ranges so that no record with a timestamp in `times` is missed.
 
     Raises:
@@ -71,7 +72,10 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
 def _ranges(
     reader: OffsetReader, partitions: Collection[TopicPartition], times: TimeRange, exact: bool
 ) -> tuple[dict[TopicPartition, OffsetRange], PartitionOffsets]:
-    """Return the offset range of each partition for the times, and the end offsets of the logs."""
+    """Return the offset range of each partition for the times, and the end offset of each partition's log.
+
+    An exact range ends at the log's end. A range is empty if its partition has no record at or after `times.from_ms`.
+    """
     starts = reader.for_timestamps(dict.fromkeys(partitions, times.from_ms))
     ends: Mapping[TopicPartition, int | None] = {}
     if times.to_ms is not None and not exact:
@@ -90,9 +94,13 @@ def _ranges(
 def _begin_at_sure_offsets(
     ranges: Mapping[TopicPartition, OffsetRange], earliest: PartitionOffsets, locator: Locator | None
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the ranges; a range begins at the log start if records may have been deleted within a segment there.
+    """Return the ranges, in which some starts are moved down to the log start offset.
 
-    A range keeps its start if the log start offset is 0, or is the base offset of a tiered segment.
+    A start is moved if the log start offset is above 0 and not the base offset of a tiered segment. Then records may
+    have been deleted within the first segment, and Kafka's lookup by time may have skipped records.
+
+    Args:
+        earliest: log start offset of each partition.
     """
     unsure = {
         partition: OffsetRange(first, first + 1)
@@ -109,7 +117,12 @@ def _begin_at_sure_offsets(
 
 
 def _check_assignment(subscription: Subscription, assignment: Assignment) -> None:
-    """Check that the assigned partitions exist, and that there is at least one partition."""
+    """Check that the partitions that the option `assign` names exist, and that there is at least one partition.
+
+    Raises:
+        UnknownTopicError: a named partition does not exist.
+        ConfigurationError: there is no partition.
+    """
     missing = set(subscription.assigned) - assignment.partitions
     if missing:
         raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")
@@ -120,7 +133,7 @@ def _check_assignment(subscription: Subscription, assignment: Assignment) -> Non
 
 
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
-    """Report data loss if an archive ends before `to`, because it lacks the records that were not tiered."""
+    """Report data loss if an archive has no record at or after `to`, because records before `to` may be missing."""
     if times.to_ms is None:
         return
     offsets = reader.for_timestamps(dict.fromkeys(latest, times.to_ms))
@@ -136,6 +149,9 @@ def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRa
 
 def _check_readable(options: Options, latest: PartitionOffsets, topic_ids: Mapping[str, UUID]) -> None:
     """Check that the user may READ each topic, by a Fetch at the log's end, where the broker has no record to send.
+
+    Args:
+        latest: log end offset of each partition.
 
     Raises:
         BrokerAuthorizationError: the user may not read a topic.

@@ -1,4 +1,7 @@
-"""`replay`: copy the records of topics between two times to a target, each record once, with stop and resume."""
+"""Function `replay`, which copies the records of topics between two times to a target, each record once.
+
+A replay that was stopped can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,8 @@ log = logging.getLogger(__name__)
 class ReplayReport:
     """Report on one run of a replay.
 
-    `records` and `metrics` are about this run alone. If the replay had finished before (`finished_before`), this run
-    has read nothing.
+    `metrics` are the counters of this run alone. `finished_before` is True if the replay had finished before, so that
+    this run has read nothing.
     """
 
     plan: ReplayPlan
@@ -92,13 +95,15 @@ def replay(
         name: the replay's name; None: a name is derived from the arguments.
         checkpoint: the replay's checkpoint folder. The default is `_checkpoints/replay-NAME` in the folder of the table
             or of the Parquet files; for a topic it must be given.
-        exact: copy exactly the records whose timestamps are between the times, wherever they are behind the start.
-        replace: remove the table's rows of the same offsets in the same commit.
-        query_checkpoint: the checkpoint of the query that continuously lands in the same table. The replay leaves
-            offsets to this query that it has not landed yet, because they would be in the table twice.
+        exact: copy all records whose timestamps are between the times, and no others, even if timestamps are not
+            ascending.
+        replace: remove the table's rows of the same offsets in the commit that adds the replay's rows.
+        query_checkpoint: the checkpoint of the query that continuously lands in the same table. The replay leaves out
+            offsets that this query has not landed yet, because they would be in the table twice.
         lane: lane for a table: `direct`, `spark`, or `auto`.
         tasks: maximum number of parallel tasks; None: as many as Spark runs.
-        max_bytes_per_second: maximum bytes per second that all tasks fetch together, and that they write together.
+        max_bytes_per_second: maximum bytes per second that all tasks together fetch, and also the maximum that they
+            write.
 
     Raises:
         ConfigurationError: an argument or option is wrong, or the table does not fit; nothing was written.
@@ -118,7 +123,7 @@ def replay(
 
 @dataclass(frozen=True)
 class Replay:
-    """Planned replay. Nothing is written until `run`, unless an earlier run has begun it."""
+    """Planned replay, new or begun by an earlier run. A new replay writes nothing before `run`."""
 
     spark: SparkSession
     plan: ReplayPlan
@@ -131,31 +136,39 @@ class Replay:
     def estimate(
         self, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
     ) -> Estimate:
-        """Return the estimate of what the whole replay reads; errors are those of `estimate.estimate`."""
+        """Return the estimate of what the whole replay reads. The function `estimate` describes the errors.
+
+        Args:
+            tasks: number of parallel tasks; None: Spark's default parallelism.
+            max_bytes_per_second: maximum bytes per second that all tasks fetch together; None: no limit.
+            prices: prices of requests and bytes; None: default prices.
+        """
         tasks = tasks or self.spark.sparkContext.defaultParallelism
         settings = self.target.settings(self.plan, self.options)
         return estimate(self.plan, settings, tasks, max_bytes_per_second, prices or Prices())
 
     @property
     def verifiable(self) -> bool:
-        """Return true if `verify` can check the target, because it is a Delta table."""
+        """Return True if the target is a Delta table, which `verify` can check."""
         return isinstance(self.target, DeltaTarget)
 
     def verify(self) -> VerifyReport:
-        """Compare the table with the records of the plan, and report the differences.
+        """Compare the table with the records of the plan, and return the report. The target must be a Delta table.
 
-        Errors are those of `verification.verify`.
+        The function `verify` describes the errors.
         """
         assert self.verifiable
         times = self.plan.times if self.plan.arguments.exact else None
         return verify(self.spark, options=self.options, table=self.target.place, ranges=self.plan.ranges, times=times)
 
     def run(self, follow: Follow | None = None, report: Callable[[str], None] = log.info) -> ReplayReport:
-        """Run the replay to its end, or resume it; errors are those of the function `replay`.
+        """Run the replay to its end, or resume it. The function `replay` describes the errors.
+
+        If the replay has finished before, read nothing.
 
         Args:
             follow: waits for the query and shows its progress; None: progress is not shown.
-            report: gets a line about how the target is written.
+            report: called with a line about how the target is written.
         """
         store = self.store or self._begin()
         plan = store.plan() or self.plan
@@ -177,7 +190,7 @@ class Replay:
         """Create the target if it is missing, store the plan in the checkpoint, and return the checkpoint.
 
         Raises:
-            ConfigurationError: another replay has stored another plan there meanwhile.
+            ConfigurationError: another process has meanwhile stored a plan with other arguments there.
         """
         self.target.prepare(self.plan)
         folder = self.checkpoint or self.target.default_checkpoint(self.plan.name)
@@ -201,12 +214,13 @@ def plan_replay(
     query_checkpoint: str | None = None,
     now_ms: int | None = None,
 ) -> Replay:
-    """Plan a new replay, or load the stored plan of one that was begun; write nothing.
+    """Plan a new replay, or load the stored plan of a replay that was begun; write nothing.
 
-    Other arguments and the errors are those of the function `replay`.
+    Other arguments and the errors are described at the function `replay`.
 
     Args:
-        now_ms: the current time, in milliseconds since the epoch; None: ask the clock.
+        target: target of the replay (see `target_of`).
+        now_ms: the current time, in milliseconds since the epoch; None: the system clock's time.
     """
     refuse_connect(spark, "a replay")
     times = parse_range(from_time, to_time, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
@@ -231,7 +245,10 @@ def plan_replay(
 
 
 def _with_topic_settings(planned: Replay) -> Replay:
-    """Return the replay with the settings of its own topics applied, if it goes into a table."""
+    """Return the replay with its topics' settings (`ingest.topic.*`) applied, if its target is a table.
+
+    Otherwise return it unchanged.
+    """
     if not planned.verifiable:
         return planned
     topics = {partition.topic for partition in planned.plan.ranges}
@@ -261,7 +278,7 @@ def _check_same(stored: ReplayPlan, arguments: ReplayArguments) -> None:
     """Check that a replay is resumed with the arguments with which it was begun.
 
     Raises:
-        ConfigurationError: an argument differs.
+        ConfigurationError: an argument differs from the stored plan's argument.
     """
     difference = arguments.difference(stored.arguments)
     if difference is not None:

@@ -1,4 +1,4 @@
-"""A replay's own files in its checkpoint: the plan, which is written once, and the mark that the replay finished."""
+"""A replay's own files in its checkpoint: the plan, which is written once, and the mark of a finished replay."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PLAN, FINISHED = "replay.json", "finished.json"
 
 
 class ReplayStore(CheckpointFolder):
-    """Checkpoint folder of a replay, with its plan and its finish mark."""
+    """Checkpoint folder of a replay, with the files `replay.json` (its plan) and `finished.json`."""
 
     def plan(self) -> ReplayPlan | None:
-        """Return the stored plan, or None for a new replay.
+        """Return the stored plan, or None if no plan is stored, because the replay is new.
 
         Raises:
-            CorruptDataError: the file is not a plan, or another version wrote it.
+            CorruptDataError: the file is not a plan, or has an unknown version.
         """
         text = self.read(PLAN)
         if text is None:
@@ -31,15 +31,15 @@ class ReplayStore(CheckpointFolder):
             return ReplayPlan.from_json(text)
 
     def keep(self, plan: ReplayPlan) -> ReplayPlan:
-        """Store the plan unless a plan is stored, and return the stored plan, which may be another process's plan."""
+        """Store the plan unless the folder has a plan already; return the plan that the folder has."""
         self.write(PLAN, plan.to_json())
         return self.plan() or plan
 
     def reached(self, plan: ReplayPlan) -> bool:
-        """Return true if the last committed micro-batch ends where the plan ends, or if the plan has no offsets.
+        """Return True if the last committed micro-batch ends at the plan's end offsets, or if the plan has no offsets.
 
         Raises:
-            UnsupportedDataError: the checkpoint's offsets have a version that is not known here.
+            UnsupportedDataError: the checkpoint's offsets have an unknown version.
             CorruptDataError: the checkpoint's offsets are damaged.
         """
         if not plan.offsets:
@@ -49,14 +49,14 @@ class ReplayStore(CheckpointFolder):
 
     @property
     def finished(self) -> bool:
-        """Return true if the replay has finished."""
+        """Return True if `finish` was called for this folder."""
         return self.read(FINISHED) is not None
 
     def finish(self, records: int) -> None:
-        """Mark the replay as finished; `records`: number of records that the last run read."""
+        """Mark the replay as finished; `records` is the number of records that the last run read."""
         self.write(FINISHED, orjson.dumps({"finishedAtMs": time.time_ns() // 1_000_000, "records": records}))
 
     @property
     def begun(self) -> bool:
-        """Return true if a micro-batch was planned, so that records may have been written."""
+        """Return True if a micro-batch was planned, so that records may have been written."""
         return SparkCheckpoint(self).last_planned() is not None

@@ -1,4 +1,4 @@
-"""Base class of the targets of a replay: the table, the folder or the topic that gets its records."""
+"""Base class of the targets of a replay: a table, folder or topic to which the records are copied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSE
 from tiered_stream.replay.replay_plan import ReplayPlan
 
 OFFSETS_PER_TASK = 8_000_000
-"""Number of offsets in a micro-batch for each parallel task. A resumed replay reads at most one micro-batch again."""
+"""Default size of a micro-batch, in offsets for each parallel task. A resumed replay reads at most one micro-batch
+again.
+"""
 CHECKPOINTS = "_checkpoints"
 """Folder for checkpoints inside the target's folder. Spark's readers and VACUUM ignore folders that begin with `_`."""
 
@@ -26,8 +28,8 @@ CHECKPOINTS = "_checkpoints"
 class Target(ABC):
     """Target of one replay: the `place` where its records go, and the user's settings (`user_settings`).
 
-    `tasks`: maximum number of parallel tasks; None: as many as Spark runs. Methods raise errors of
-    `tiered_stream.errors`.
+    `KIND` names the kind of target. `tasks` is the maximum number of parallel tasks; None: as many as Spark runs.
+    Methods raise errors of `tiered_stream.errors`.
     """
 
     spark: SparkSession
@@ -40,12 +42,16 @@ class Target(ABC):
 
     @property
     def described(self) -> str:
-        """Return kind and place of the target, without secrets, as one of the replay's arguments."""
+        """Return kind and place of the target, without secrets; it is one of the replay's arguments."""
         return f"{self.KIND} {self.place}"
 
     @abstractmethod
     def default_checkpoint(self, name: str) -> str | None:
-        """Return the default checkpoint folder of the replay `name`; None: it is known only after `prepare`."""
+        """Return the default checkpoint folder of the replay `name`; None: the folder is known only after `prepare`.
+
+        Raises:
+            ConfigurationError: the target has no default folder.
+        """
 
     @abstractmethod
     def check(self, plan: ReplayPlan) -> None:
@@ -56,7 +62,7 @@ class Target(ABC):
         """
 
     def prepare(self, plan: ReplayPlan) -> None:  # noqa: B027 - not every target has to
-        """Create the target if it is missing, such as a table."""
+        """Create the target if it is missing. This base method creates nothing."""
 
     @abstractmethod
     def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
@@ -67,7 +73,10 @@ class Target(ABC):
         """Start or resume the query that writes the plan's records; return it, and a line about how it writes them."""
 
     def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
-        """Return the settings; without a limit on the size of a micro-batch, one of `OFFSETS_PER_TASK` is added."""
+        """Return the settings, with a limit on the size of a micro-batch added if they have none.
+
+        The limit is `OFFSETS_PER_TASK` offsets for each parallel task.
+        """
         limit = MAX_OFFSETS_PER_TRIGGER.name
         if gives(settings, [limit, MAX_BYTES_PER_TRIGGER.name]):
             return settings
@@ -75,15 +84,21 @@ class Target(ABC):
         return {**settings, limit: str(tasks * OFFSETS_PER_TASK)}
 
     def limited(self, rows: DataFrame) -> DataFrame:
-        """Return the rows in at most `self.tasks` partitions of Spark, so that no more tasks run in parallel."""
+        """Return the rows in at most `self.tasks` of Spark's partitions, so that no more tasks run.
+
+        If `self.tasks` is None, return the rows unchanged.
+        """
         return rows.coalesce(self.tasks) if self.tasks else rows
 
     def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
-        """Start the query of a writer with the plan's name and checkpoint; the query ends at the end of the plan."""
+        """Start the query of `writer`, and return it. The query ends at the end of the plan.
+
+        Its name comes from the plan (`transaction_id`).
+        """
         named = with_named_sink(writer).queryName(plan.transaction_id)
         return named.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
 
 def checkpoint_in(folder: str, name: str) -> str:
-    """Return the default checkpoint folder of the replay `name` whose target is in `folder`."""
+    """Return the default checkpoint folder of the replay `name`, inside the target's `folder`."""
     return f"{folder.rstrip('/')}/{CHECKPOINTS}/replay-{name}"

@@ -1,7 +1,7 @@
-"""Position of a replay in its target topic: for each source partition, the committed offset of a consumer group there.
+"""Positions of a replay in its target's cluster, each in a consumer group for one source partition.
 
-The committed offset is the source's next offset. It is stored for partition 0 of the target, because a cluster accepts
-offsets only for its own partitions. The offset's metadata says which replay it belongs to.
+The group's committed offset is the source's next offset. It is stored for partition 0 of the target, because a cluster
+accepts offsets only for its own partitions. The offset's metadata says which replay it belongs to.
 
 Consumers that never read look up and commit the offsets. librdkafka's admin client would end the process if it asked a
 broker that does not coordinate the group yet.
@@ -38,7 +38,7 @@ class Position:
 
 
 class PositionGroup:
-    """Consumer group that holds the position of one source partition.
+    """Consumer group in the target's cluster that stores the position of one source partition.
 
     If `stable` is true, `read` waits until no transaction with the position is open.
     """
@@ -55,7 +55,7 @@ class PositionGroup:
         """Return the committed position, or None if nothing is committed.
 
         Raises:
-            ConfigurationError: the position is of a replay with other arguments.
+            ConfigurationError: the position belongs to a replay with the same name and other arguments.
             BrokerError: the target's cluster does not return the position.
         """
         partitions, replay = [TopicPartition(self._topic, 0)], self._writes.replay
@@ -82,12 +82,12 @@ class PositionGroup:
         retry(lambda: self._consumer.commit(offsets=self.offsets(position), asynchronous=False), doing)
 
     def offsets(self, position: Position) -> list[TopicPartition]:
-        """Return the offset to commit for a position, on its own or in a transaction."""
+        """Return the position as a list of one offset, which librdkafka can commit alone or in a transaction."""
         return [TopicPartition(self._topic, 0, position.offset, f"{self._writes.arguments} {position.begun_at}")]
 
     @property
     def metadata(self) -> Any:
-        """Return the consumer group's metadata for `send_offsets_to_transaction`."""
+        """Return the consumer group's metadata, which `send_offsets_to_transaction` needs."""
         return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
@@ -96,13 +96,19 @@ class PositionGroup:
 
 
 def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Source, Position]:
-    """Return the current positions of the source partitions that have one; errors are those of `PositionGroup.read`."""
+    """Return the committed positions by source partition, without partitions that have none.
+
+    `PositionGroup.read` describes the errors.
+    """
     positions = zip(sources, _for_all(writes, sources, lambda group, source: group.read()), strict=True)
     return {source: position for source, position in positions if position is not None}
 
 
 def commit_positions(writes: TopicWrites, positions: Mapping[Source, Position]) -> None:
-    """Commit the positions of several source partitions; errors are those of `PositionGroup.commit`."""
+    """Commit the positions of several source partitions outside of transactions.
+
+    `PositionGroup.commit` describes the errors.
+    """
     _for_all(writes, positions, lambda group, source: group.commit(positions[source]))
 
 
@@ -116,7 +122,11 @@ def _for_all(writes: TopicWrites, sources: Collection[Source], use: Callable[[Po
 
 
 def lost_positions(writes: TopicWrites, sources: Collection[Source]) -> DataLossError:
-    """Return the error for a replay that was begun but whose positions are missing in the target's cluster."""
+    """Return the error for a replay that has begun, but whose positions are missing in the target's cluster.
+
+    Args:
+        sources: source partitions without a position.
+    """
     return DataLossError(
         f"the target's cluster no longer has the committed offsets of {writes.replay} for {listed(sources)} (see its "
         "offsets.retention.minutes): how far the replay was is not known. See what is in the target, and begin another "

@@ -38,10 +38,11 @@ _NEEDED = ("topic", "partition", "offset")
 def target_of(
     spark: SparkSession, text: str, settings: Mapping[str, str], *, lane: str = "auto", tasks: int | None = None
 ) -> Target:
-    """Return the target that a text names: `kafka:TOPIC`, `parquet:FOLDER`, or a Delta table by its path or name.
+    """Return the target that `text` names: `kafka:TOPIC`, `parquet:FOLDER`, or a Delta table by its path or name.
 
     Args:
         settings: the user's settings.
+        lane: lane for a Delta table: `direct`, `spark`, or `auto`.
         tasks: maximum number of parallel tasks; None: as many as Spark runs.
 
     Raises:
@@ -62,13 +63,16 @@ def target_of(
 def with_byte_rate(
     spark: SparkSession, settings: Mapping[str, str], bytes_per_second: int | None, tasks: int | None
 ) -> dict[str, str]:
-    """Return the settings with a limit for each task: its share of `bytes_per_second` (None: no limit).
+    """Return the settings with a byte rate for each task: `bytes_per_second` divided by the number of parallel tasks.
 
-    A task fetches at most at this rate, and writes at most at this rate. `tasks` is the number of parallel tasks; None:
-    as many as Spark runs.
+    A task fetches at most at this rate, and writes at most at this rate. If `bytes_per_second` is None, no limit is
+    added.
+
+    Args:
+        tasks: number of parallel tasks; None: as many as Spark runs.
 
     Raises:
-        ConfigurationError: the share is less than a byte a second, or the session is Spark Connect.
+        ConfigurationError: the rate is less than a byte a second for each task, or the session is Spark Connect.
     """
     if bytes_per_second is None:
         return dict(settings)
@@ -83,7 +87,7 @@ def with_byte_rate(
 
 @dataclass(frozen=True)
 class DeltaTarget(Target):
-    """Delta table, new or existing, given by a path (it has a slash in it) or by a name in the catalog."""
+    """Delta table, new or existing; `place` is a path (it has a slash in it) or a name in the catalog."""
 
     lane: str = "auto"
 
@@ -129,9 +133,9 @@ class DeltaTarget(Target):
         )  # fmt: skip
 
     def _check_replaced(self, plan: ReplayPlan, include_headers: bool) -> None:
-        """Check that the table keeps topic, partition and offset of records, by which `--replace` finds rows to remove.
+        """Check that the table has topic, partition and offset as columns, by which `--replace` selects rows to remove.
 
-        An exact replay needs the timestamp, too.
+        An exact replay needs a column with the timestamp, too.
 
         Raises:
             ConfigurationError: the settings leave a needed column out of the table.
@@ -171,7 +175,9 @@ class DeltaTarget(Target):
 
 
 def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str:
-    """Return an SQL condition that holds for the rows of the plan's records.
+    """Return an SQL condition that holds for a table's rows with offsets of the plan.
+
+    In an exact plan, the rows' timestamps must also be within the plan's times.
 
     Args:
         names: the table's names of Kafka's columns.
@@ -182,11 +188,11 @@ def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str
 
 
 class ParquetTarget(Target):
-    """Folder of Parquet files, new or empty: a path, or a URI that Spark can write to.
+    """Folder of Parquet files, new or empty; `place` is a path, or a URI that Spark can write to.
 
     Spark's file sink commits each micro-batch once, by a log in the folder's `_spark_metadata` (Spark:
-    `FileStreamSink`). So Spark reads each record once, even if a crash left other files behind. Other readers must use
-    that log, too, to find the committed files.
+    `FileStreamSink`). So Spark reads each record once, even if a crash left other files behind. Other readers must also
+    use that log to find the committed files.
     """
 
     KIND = "parquet"

@@ -1,4 +1,4 @@
-"""Parser of the times of a replay, as a user writes them, into milliseconds since the epoch."""
+"""Parser of the times of a replay: a user's text becomes milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAST_NUMBER = 10**11
 
 
 def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
-    """Return the range of times from `--from` to `--to`.
+    """Return the range of times from `from_time` (`--from`) to `to_time` (`--to`); `to_time` None: without an end.
 
     Args:
         now_ms: the current time in milliseconds since the epoch.
@@ -62,7 +62,7 @@ def parse_time(text: str, now_ms: int) -> int:
 
 
 def show_range(times: TimeRange) -> str:
-    """Return a range of times as text, in UTC."""
+    """Return a range of times as text, in UTC; `the end` stands for a missing end."""
     return f"{show_time(times.from_ms)} to {'the end' if times.to_ms is None else show_time(times.to_ms)}"
 
 

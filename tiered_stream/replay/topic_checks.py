@@ -29,6 +29,8 @@ _APPEND_TIME = "LogAppendTime"
 def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
     """Check each target topic of the plan: its partitions, its settings, and the user's permissions.
 
+    With transactions, this also aborts a transaction that an earlier run of the replay left open.
+
     Raises:
         UnknownTopicError: a target topic does not exist.
         BrokerAuthorizationError: the login fails, or the user lacks a permission that a replay needs.
@@ -116,9 +118,11 @@ def _check_authorized(described: Any, operation: AclOperation, resource: str, gr
 
 
 def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) -> Any:
-    """Return the one result of an admin request, which is repeated while its error is temporary.
+    """Return the result of an admin request for one resource. The request is repeated while its error is temporary.
 
-    `resource` names what is described, for an error message.
+    Args:
+        describe: sends the request, and returns a mapping with one future.
+        resource: name of the resource, for an error message.
     """
 
     def call() -> Any:
@@ -129,7 +133,7 @@ def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) 
 
 
 def _settings(admin: AdminClient, topic: str) -> Mapping[str, str]:
-    """Return the topic's settings; empty if the user is not authorized to see them, which producing does not need."""
+    """Return the topic's settings; empty if the user may not describe them, because producing does not need that."""
     topics = [ConfigResource(ResourceType.TOPIC, topic)]
     try:
         entries = _describe(partial(admin.describe_configs, topics), f"the settings of the target {topic}")

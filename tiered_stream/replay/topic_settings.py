@@ -2,7 +2,7 @@
 
 A user writes the producer's properties as for Kafka's Java clients, and they become librdkafka's settings. A property
 with the same meaning in both is passed on unchanged. The connection to the cluster (SASL, TLS) is translated.
-librdkafka's own names are not accepted, so that source and target have one vocabulary.
+librdkafka's own names are not accepted, so that source and target use the same names.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TRANSLATED = frozenset(
      "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type")
 )  # fmt: skip
 _CONNECTION = _SAME_CONNECTION | _TRANSLATED
-"""Properties of the source that also apply to the target if both are in the same cluster."""
+"""Properties of the source's connection that also apply to the target if its own properties name no cluster."""
 _SAME = _SAME_CONNECTION | {
     *("acks", "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms", "request.timeout.ms", "retries"),
     *("max.in.flight.requests.per.connection", "retry.backoff.max.ms", "retry.backoff.ms", "transaction.timeout.ms"),
@@ -71,7 +71,7 @@ _RENAMED = {
     "max.request.size": "message.max.bytes",
 }
 _BUFFER_MEMORY = types.option("kafka.buffer.memory", types.integer(1 << 20, types.INT_MAX), str(32 << 20), "")
-"""Kafka's default is 32 MiB; librdkafka's is 1 GiB."""
+"""Option for the memory of records that wait to be sent. Kafka's default is 32 MiB; librdkafka's is 1 GiB."""
 _ENDPOINT_IDENTIFICATION = types.option(
     "kafka.ssl.endpoint.identification.algorithm", types.one_of("https", "", "none"), "https", ""
 )
@@ -99,9 +99,9 @@ _PRODUCER: Config = {
 class TopicWrites:
     """Target topic of a replay, and settings for producing to it.
 
-    `topic` may have `{topic}` in place of the source topic's name. `producer` and `connection` are librdkafka's
-    settings. If `by_key` is true, the key decides a record's partition, as in Kafka's own producer. Otherwise a record
-    keeps its source partition.
+    `topic` may have `{topic}` in place of the source topic's name. `producer` has librdkafka's settings of a producer.
+    If `by_key` is true, the key decides a record's partition, as in Kafka's own producer. Otherwise a record keeps its
+    source partition.
     """
 
     topic: str
@@ -111,19 +111,22 @@ class TopicWrites:
     connection: Config = field(repr=False)
     """librdkafka's settings for a client that does not produce."""
     properties: Mapping[str, str] = field(repr=False)
-    """Target's properties with Kafka's own names, for our own client."""
+    """Target's properties with Kafka's own names, for this package's `BrokerClient`."""
     replay: str
     """Name of the replay in Kafka (`ReplayPlan.transaction_id`)."""
     arguments: str
     """Short hash of the replay's arguments, which distinguishes two replays with the same name."""
 
     def producer_of(self, source: TopicPartition) -> Config:
-        """Return librdkafka's settings of the producer for one source partition."""
+        """Return librdkafka's settings of the producer for one source partition.
+
+        If `transactional` is true, they have the partition's transactional id.
+        """
         transactional_id: Config = {"transactional.id": self.name_of(source)} if self.transactional else {}
         return {**self.producer, **_PRODUCER, **transactional_id}
 
     def target(self, source_topic: str) -> str:
-        """Return the name of the target topic for a source topic."""
+        """Return the name of the target topic for a source topic: `topic`, with `{topic}` replaced."""
         return self.topic.replace(_SOURCE, source_topic)
 
     @property
@@ -132,15 +135,16 @@ class TopicWrites:
         return int(self.producer.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)) / 6000
 
     def name_of(self, source: TopicPartition) -> str:
-        """Return the name for one source partition: its transactional id, and the consumer group with its position.
+        """Return the name that identifies one source partition in the target's cluster.
 
-        Names are unique, because neither replays nor topics have a colon in their names.
+        It is the transactional id, and the consumer group that stores the position. Names are unique, because neither
+        replays nor topics have a colon in their names.
         """
         return f"{self.replay}:{source}"
 
 
 def topic_writes(options: Mapping[str, str]) -> TopicWrites:
-    """Parse the options that `as_options` returned.
+    """Parse the options of the target, which `as_options` has added, and the `target.*` and `kafka.*` properties.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, no cluster is named, or the topic's name is not valid.
@@ -167,7 +171,10 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
 
 
 def as_options(settings: Mapping[str, str], topic: str, plan: ReplayPlan) -> dict[str, str]:
-    """Return the settings with the options of the target and of the replay added, which `topic_writes` parses."""
+    """Return the settings with three options added: the target topic, the replay's name, and a hash of its arguments.
+
+    `topic_writes` parses them.
+    """
     replay, arguments = plan.transaction_id, plan.arguments.default_name()
     return {**settings, _TOPIC.name: topic, _REPLAY.name: replay, _ARGUMENTS.name: arguments}
 
@@ -184,9 +191,10 @@ def _check_names(options: Mapping[str, str]) -> None:
 
 
 def target_properties(own: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
-    """Return the target's properties: its own, and the source's connection if its own properties name no cluster.
+    """Return the client properties for the target's cluster: `own` if it names a cluster.
 
-    Both arguments have names in lower case and without a prefix.
+    Else return the connection properties in `source`, over which `own` takes precedence. Both arguments have names in
+    lower case and without a prefix.
 
     Raises:
         ConfigurationError: no cluster is named.
@@ -202,7 +210,8 @@ def connection_config(properties: Mapping[str, str]) -> Config:
     """Return the settings that any librdkafka client needs to reach the target's cluster.
 
     Raises:
-        ConfigurationError: librdkafka has no setting for a property, or a key store or trust store cannot be read.
+        ConfigurationError: a property is malformed or has no equivalent in librdkafka, or a key store or trust store
+            cannot be read.
     """
     values = ConfigValues(properties)
     config: Config = {name: values.secret(name) or "" for name in properties if name in _SAME_CONNECTION}
@@ -214,8 +223,8 @@ def producer_config(properties: Mapping[str, str]) -> Config:
     """Return the settings that a librdkafka producer needs: the connection, and how to produce.
 
     Raises:
-        ConfigurationError: a property is not known, may not be set, or has no setting in librdkafka; or a key store or
-            trust store cannot be read.
+        ConfigurationError: a property is not known, may not be set, or has no equivalent in librdkafka; or a key store
+            or trust store cannot be read.
     """
     for name in properties:
         _check_name(name)

@@ -1,7 +1,8 @@
-"""Replay into a Kafka topic of the same cluster or of another one, by a Spark source whose tasks produce.
+"""Replay into a Kafka topic of any cluster, by a Spark source whose tasks produce the records.
 
 The source is planned like `tiered_stream`, and its rows have the metrics of its tasks. One task produces one source
-partition of a micro-batch, in order. Records that were produced before are not planned again.
+partition of a micro-batch, in order. Records below the committed position were produced before, and are not planned
+again.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ class TopicTarget(Target):
                 )
 
     def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of the query that reads the plan with headers; tasks also get the target's settings."""
+        """Return the settings of the query that reads the plan, with the option for headers.
+
+        They also have the options that `topic_writes` parses.
+        """
         return as_options({**plan.stream_options(options), INCLUDE_HEADERS.name: "true"}, self.place, plan)
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
@@ -90,7 +94,9 @@ class TopicTarget(Target):
         return topic_writes(as_options(self.user_settings, self.place, plan))
 
     def _begin(self, writes: TopicWrites, plan: ReplayPlan, store: ReplayStore) -> None:
-        """Commit the plan's starts as positions, so that a position that is missing later is known to be lost.
+        """Commit the plan's start as the position of each partition that has none.
+
+        So if a position is missing later, it is known to be lost.
 
         Raises:
             DataLossError: the replay was begun before, but positions are missing.
@@ -105,7 +111,10 @@ class TopicTarget(Target):
 
 
 class TopicDataSource(DataSource):
-    """Spark data source whose tasks produce records to the target topic; only `TopicTarget` uses it."""
+    """Spark data source whose tasks produce records to the target topic, and return one row of metrics each.
+
+    Only `TopicTarget` uses it.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -121,7 +130,7 @@ class TopicDataSource(DataSource):
 
 
 class TopicReader(StreamReader):
-    """Stream reader that plans like `StreamReader`, from the replay's positions on, and whose tasks produce records."""
+    """Stream reader that plans from the replay's committed positions on, and whose tasks produce records."""
 
     def __init__(self, options: Options, writes: TopicWrites) -> None:
         super().__init__(options)
@@ -131,7 +140,10 @@ class TopicReader(StreamReader):
         return {**super().__getstate__(), "_writes": self._writes}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return an input partition for each source partition: its splits, and the planner's metrics address."""
+        """Return one input partition for each source partition: its splits, and the planner's address for metrics.
+
+        Offsets below the committed positions are left out.
+        """
         from tiered_stream.replay.target_positions import read_positions
 
         # Planning starts at the positions, because earlier records may be gone from the source by now.

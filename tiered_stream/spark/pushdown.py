@@ -1,4 +1,4 @@
-"""Translate Spark's pushed filters (Spark: `sources.Filter`) into the topics, partitions, offsets and times to read.
+"""Translation of Spark's pushed filters (`sources.Filter`) into the topics, partitions, offsets and times to read.
 
 Spark joins the filters by AND, and evaluates every filter again on the rows that are read. So a filter that this module
 does not know excludes nothing here.
@@ -28,16 +28,19 @@ from tiered_stream.plan.pruning import EVERY, Numbers, Pruning
 _MICROSECOND = timedelta(microseconds=1)
 
 Bounds = tuple[int, int]
-"""Bounds of a value: the first whole number at or after it, and the last whole number at or before it."""
+"""Bounds of a value: the smallest whole number that is not below it, and the largest that is not above it."""
 
 
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
-    """Return the topics, partitions, offsets and timestamps to which all rows that pass every filter belong."""
+    """Return the topics, partitions, offsets and timestamps that a row may have if it passes all filters."""
     return reduce(Pruning.__and__, map(_pruning, filters), Pruning())
 
 
 def _pruning(pushed: Filter) -> Pruning:
-    """Return what one filter allows; a filter on another column, or in an unknown form, allows everything."""
+    """Return the values that one filter allows in the column that it is about.
+
+    A filter on another column, or in an unknown form, allows everything.
+    """
     match getattr(pushed, "attribute", None):
         case ("topic",):
             return Pruning(topics=_topics(pushed))
@@ -51,7 +54,7 @@ def _pruning(pushed: Filter) -> Pruning:
 
 
 def _topics(pushed: Filter) -> frozenset[str] | None:
-    """Return the topics that a filter on `topic` allows; None: any topic, because the filter's form is not known."""
+    """Return the topics that a filter on `topic` allows; None: any topic, because its form is not known."""
     match pushed:
         case EqualTo(value=str(topic)) | EqualNullSafe(value=str(topic)):
             return frozenset([topic])
@@ -61,10 +64,12 @@ def _topics(pushed: Filter) -> frozenset[str] | None:
 
 
 def _numbers(pushed: Filter, to_bounds: Callable[[Any], Bounds | None]) -> Numbers:
-    """Return the whole numbers that a filter on a number or a timestamp allows.
+    """Return the whole numbers that a filter allows; all numbers if its form is not known.
 
     Args:
-        to_bounds: returns the bounds of a value in the filter; None: the value has another type, so all are allowed.
+        pushed: filter on a number or on a timestamp.
+        to_bounds: returns the bounds of a value in the filter; None: the value has another type, so all numbers are
+            allowed.
     """
     if isinstance(pushed, In):
         value_bounds = [to_bounds(value) for value in pushed.value if value is not None]  # nothing equals null
@@ -93,7 +98,7 @@ def _whole_number(value: Any) -> Bounds | None:
 
 
 def _milliseconds(value: Any) -> Bounds | None:
-    """Return the bounds of a timestamp in milliseconds since 1970, because Spark's timestamps have microseconds.
+    """Return the bounds of a timestamp in milliseconds since 1970; Spark's timestamps have microseconds.
 
     The result is None if the value is not a timestamp, or has no time zone and so is not an instant.
     """

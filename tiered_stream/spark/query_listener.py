@@ -1,4 +1,4 @@
-"""Spark listener that reports every finished micro-batch of a session's streaming queries."""
+"""Spark listener that passes each finished micro-batch of a session's streaming queries to reporters."""
 
 from __future__ import annotations
 
@@ -26,14 +26,19 @@ class BatchReporter(Protocol):
     """Interface of the objects to which `QueryListener` reports finished micro-batches and ended queries."""
 
     def add(self, batch: MicroBatch) -> None:
-        """Report a finished micro-batch."""
+        """Handle a finished micro-batch."""
 
     def ended(self, query_id: str) -> None:
-        """Report that the query with this id has ended; no further micro-batch of it is reported."""
+        """Handle the end of the query with this id, of which no further micro-batch is reported."""
 
 
 class BatchLines:
-    """Reporter that prints a line of JSON or text for each micro-batch with rows, to `out` (None: standard error)."""
+    """Reporter that prints one line for each micro-batch with rows, as JSON or as text.
+
+    Args:
+        json: True for JSON.
+        out: stream for the lines; None: standard error.
+    """
 
     def __init__(self, *, json: bool, out: TextIO | None = None) -> None:
         self._json = json
@@ -52,7 +57,8 @@ class BatchLines:
 class QueryListener(StreamingQueryListener):
     """Spark listener that passes each finished micro-batch to the reporters, with the counters of its tasks.
 
-    The tasks have sent their counters to `receiver`. An exception of a reporter is logged, and never stops a query.
+    The tasks have sent their counters to `receiver`. If a reporter raises an exception for a micro-batch, the exception
+    is logged.
     """
 
     def __init__(self, receiver: MetricsReceiver, reporters: Sequence[BatchReporter]) -> None:
@@ -67,7 +73,10 @@ class QueryListener(StreamingQueryListener):
         """Do nothing: there is no new data."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Pass the micro-batch to the reporters if tasks of the query have ever sent counters, as our source's do."""
+        """Pass the micro-batch to the reporters if tasks of the query have ever sent counters to the receiver.
+
+        Only tasks of this package's sources send counters.
+        """
         progress = event.progress
         query_id = str(progress.id)
         counted = self._receiver.take_micro_batch((query_id, progress.batchId))

@@ -1,4 +1,4 @@
-"""`report_queries`: report a session's micro-batches as lines of text or JSON, to Prometheus, and to OpenTelemetry."""
+"""Function `report_queries`, which reports a session's micro-batches as lines, to Prometheus, and to OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = ("text", "json", "none")
 
 
 class QueryReports(AbstractContextManager["QueryReports"]):
-    """Handle of the running reports on a session's streaming queries, which `close` stops.
+    """Handle of the running reports on a session's streaming queries; `close` stops them.
 
     `port` is the port of `/metrics`, or None if `/metrics` is not served.
     """
@@ -37,7 +37,7 @@ class QueryReports(AbstractContextManager["QueryReports"]):
         self._resources = resources
 
     def close(self) -> None:
-        """Report the micro-batches that have ended by now, then stop reporting. Running queries continue."""
+        """Report the micro-batches that have ended so far, then stop reporting. Running queries continue."""
         self._resources.close()
 
     def __exit__(self, *exception: object) -> None:
@@ -51,8 +51,10 @@ def report_queries(
 
     Args:
         lines: `text` or `json` prints a line on standard error for each micro-batch with rows; `none` prints no lines.
-        prometheus: `host:port` at which `/metrics` is served. If the port cannot be opened, the log has a warning.
-        otlp: `http://host:4318` of an OpenTelemetry collector. If it cannot be reached, the log has a warning.
+        prometheus: `host:port` at which `/metrics` is served; None: it is not served. If the port cannot be opened, the
+            log has a warning.
+        otlp: `http://host:4318` of an OpenTelemetry collector; None: nothing is sent. If it cannot be reached, the log
+            has a warning.
 
     Raises:
         ConfigurationError: an argument is malformed.
@@ -84,7 +86,7 @@ def report_queries(
 
 
 def _await_events(spark: SparkSession) -> None:
-    """Wait until Spark has passed all events so far to its listeners, for at most 10 s."""
+    """Wait at most 10 s until Spark has passed all pending events to its listeners; ignore errors."""
     with suppress(Exception):  # Spark Connect has no listener bus in this process
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_BUS_MS)
 

@@ -1,4 +1,4 @@
-"""Choose the Pythons for the session's planners and tasks, and detect sessions of Spark Connect.
+"""Choice of the Python programs for the session's planners and tasks, and detection of Spark Connect sessions.
 
 A Python source is planned on the driver and read in tasks, but Spark has one path of a Python for both (Spark:
 `PythonFunction.pythonExec`). The Python of an environment that is shipped with `--archives` exists only in tasks.
@@ -25,12 +25,15 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.pythons.forked_python import forked_python
 
 TASKS_PYTHON = "spark.sql.execution.pyspark.python"
-"""Session setting with the path of the tasks' Python (Spark: `SQLConf.PYSPARK_PYTHON`); it may be changed at any time,
-and takes precedence over `pythonExec`."""
+"""Session setting with the path of the tasks' Python (Spark: `SQLConf.PYSPARK_PYTHON`). It may be changed at any time,
+and takes precedence over `pythonExec`.
+"""
 FORK_SERVER = "spark.tiered_stream.fork.server.enabled"
-"""Setting that turns the fork server on or off: if it is `false`, each Python on the driver imports for itself."""
+"""Setting that turns the fork server on or off. If it is `false`, each Python process on the driver does all imports.
+"""
 ENVIRONMENT = "environment"
-"""Folder name (after `#` in `--archives`) that marks an archive as a packed environment, whatever the file's name."""
+"""Folder name (after `#` in `--archives`) by which an archive counts as a packed environment, whatever its file name.
+"""
 ARCHIVE = "tiered-stream-"
 _EXECUTOR_ENV, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
@@ -38,12 +41,19 @@ _registering = Lock()
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Return true if the session is a client of Spark Connect, which has no JVM and no SparkContext of its own."""
+    """Return True if the session is a client of Spark Connect, which has neither a JVM nor a SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def refuse_connect(spark: SparkSession, operation: str) -> None:
-    """Raise ConfigurationError if the session is a client of Spark Connect; `operation` names what cannot run there."""
+    """Check that the session is not a client of Spark Connect.
+
+    Args:
+        operation: name of the operation that cannot run there, for the message.
+
+    Raises:
+        ConfigurationError: the session is a client of Spark Connect.
+    """
     if is_connect(spark):
         raise ConfigurationError(
             f"{operation} needs the driver's own SparkContext and JVM, which Spark Connect does not give: run it with "
@@ -52,7 +62,11 @@ def refuse_connect(spark: SparkSession, operation: str) -> None:
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a Python source in the session: the driver's own Python plans it, and the tasks' Python reads it."""
+    """Register a Python source in the session: this program's Python plans it, and the tasks' Python reads it.
+
+    If the setting `TASKS_PYTHON` is not set, set it (see `tasks_python`). With Spark Connect, the server's Python does
+    both.
+    """
     if is_connect(spark):
         spark.dataSource.register(source)  # the server has one Python for planning and for tasks
         return
@@ -95,7 +109,7 @@ def forgo_source_lookup(spark: SparkSession) -> None:
     """Make Spark skip the Python process in which it looks for installed Python sources.
 
     Only a program that uses no other Python sources may call this; it then starts sooner. Registered sources work as
-    before (Spark: `DataSourceManager`).
+    before (Spark: `DataSourceManager`). Errors of Spark's internal interface are ignored.
     """
     jvm: Any = spark.sparkContext._jvm
     with suppress(Py4JError, TypeError):  # this is not Spark's public interface, and its failure costs only time
@@ -110,7 +124,7 @@ def _scala_object(package: Any, name: str) -> Any:
 
 
 def _fork_program(spark: SparkSession) -> str | None:
-    """Return the path of a program that starts this Python with all imports done.
+    """Return the path of a program that starts a fork of this Python, in which all imports are done.
 
     The result is None if the setting `FORK_SERVER` is `false`, or if the fork server cannot be started.
     """
@@ -127,18 +141,19 @@ def _fork_program(spark: SparkSession) -> str | None:
 def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
     """Return `environment` with the variables that Spark sets for each Python on the driver (`PythonWorkerFactory`).
 
-    `path` becomes PYTHONPATH.
+    Args:
+        path: value of PYTHONPATH.
     """
     return {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
 
 
 def _is_local(master: str | None) -> bool:
-    """Return true if the master is local, so that tasks run in the driver's JVM."""
+    """Return True if `master` is Spark's local master, so that tasks run in the driver's JVM."""
     return (master or "").partition("[")[0] == "local"
 
 
 def _is_this_python(python: str) -> bool:
-    """Return true if the path or command is this process's Python.
+    """Return True if the path or command is this process's Python.
 
     Symbolic links are not resolved, because the Python of a virtual environment is a link.
     """
@@ -161,10 +176,11 @@ def tasks_python(spark: SparkSession) -> str:
 
 
 def environment_folder(archive: str) -> str | None:
-    """Return the folder in a task's working directory into which Spark unpacks the archive.
+    """Return the folder in a task's working directory into which Spark unpacks a packed environment.
 
-    The folder is the text after `#`, or without it the archive's file name (Spark: `SparkContext.addArchive`). The
-    result is None if neither the folder nor the file name is that of a packed environment.
+    The folder is the text after `#` in `archive`, or without it the archive's file name (Spark:
+    `SparkContext.addArchive`). The result is None if the folder is not named `environment`, and the file name does not
+    begin with `tiered-stream-`.
     """
     parts = urlsplit(archive.strip())
     name = PurePosixPath(parts.path).name

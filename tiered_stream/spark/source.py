@@ -52,9 +52,9 @@ _HEADER = StructType().add("key", "string").add("value", "binary")
 
 
 def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
-    """Return the schema of Spark's `kafka` source, with `headers` last if `include_headers` is true.
+    """Return the schema of Spark's `kafka` source, with `headers` last if `include_headers` is True.
 
-    If `columns` is not None, the schema has only these columns, in their order.
+    If `columns` is not None, the schema has only these columns, in the order of `columns`.
     """
     schema = StructType().add("key", "binary").add("value", "binary").add("topic", "string").add("partition", "integer")
     schema.add("offset", "long").add("timestamp", "timestamp").add("timestampType", "integer")
@@ -64,7 +64,7 @@ def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) ->
 
 
 class SplitPartition(InputPartition):
-    """Input partition of Spark with one `Split`, and the addresses (`batch_log`) to which its task sends counters.
+    """Input partition of Spark with one `Split`. Its task sends counters to the addresses in `batch_log`.
 
     The addresses are not in the reader, because Spark pickles the reader in another process, which does not have the
     planner's state. Only input partitions carry the planner's state to tasks.
@@ -131,7 +131,7 @@ def report_address(spark: SparkSession) -> str:
 
 
 def with_report_address(address: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return the source's options with `address` added to the option `remote.metrics.address`.
+    """Return the source's options with `address` added to the addresses in the option `remote.metrics.address`.
 
     An empty `address` leaves the options unchanged.
     """
@@ -156,7 +156,8 @@ def _reporting_to(address: str) -> type[DataSource]:
 def _checked(schema: StructType, options: Options) -> Options:
     """Return the options if `schema`, which Spark passes, is the source's own schema.
 
-    In a batch query, `schema` may also have only some of the source's columns, which become `options.columns`.
+    In a batch query, `schema` may also have only some of the source's columns. They become `columns` of the returned
+    options.
 
     Raises:
         ConfigurationError: the user has set another schema.
@@ -212,13 +213,13 @@ class BatchReader(DataSourceReader):
 
 
 class PruningBatchReader(BatchReader):
-    """Batch reader that leaves out topics, partitions, offsets and times which the query's filters exclude."""
+    """Batch reader that does not read topics, partitions, offsets and times which the query's filters exclude."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options}  # executors need no planner
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Use the filters for planning, and return all of them, because Spark must still remove other rows itself."""
+        """Use the filters for planning, and return all of them, so that Spark evaluates them again on the rows."""
         from tiered_stream.spark.pushdown import pruning_of
 
         self.pruning = pruning_of(filters).within(self.options.times)
@@ -228,13 +229,13 @@ class PruningBatchReader(BatchReader):
 
 @dataclass(frozen=True)
 class _OpenedStream:
-    """Objects that plan a streaming query in the driver's Python process."""
+    """Objects in the driver's Python process that plan one streaming query."""
 
     source: LogSource
     planner: StreamPlanner
     batch_log: BatchLog
     group: GroupFollower | None
-    """Consumer group that follows the query; None: the options name no group."""
+    """Follower that commits the query's offsets to a consumer group; None: the options name no group."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -299,7 +300,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def batch_log(self) -> tuple[str, ...]:
-        """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple; empty before any plan."""
+        """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple.
+
+        The tuple is empty before planning begins.
+        """
         return () if self._opened is None else (self._opened.batch_log.address,)
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:

@@ -1,4 +1,4 @@
-"""Comparison of topic and table by sums of row hashes.
+"""Comparison of topics with a Delta table by sums of row hashes, for the function `verify`.
 
 All records are read once, in tasks that return only sums for each bucket of 65,536 offsets. For a partition that
 differs, the row hashes of the first differing bucket are read, and then the first differing record.
@@ -25,12 +25,12 @@ from tiered_stream.verification.sums_source import SOURCE
 from tiered_stream.verification.verify_report import ColumnDifference, Difference, Kind
 
 MAX_CONDITIONS = 200
-"""Maximum number of partitions in a filter that has the offsets of each partition, so that Delta can skip files.
+"""Maximum number of partitions in a filter that names the offset range of each partition, so that Delta can skip files.
 
 With more partitions, the filter has one offset range for all of them.
 """
 AT_ONCE = 32
-"""Number of partitions whose differing buckets are read again in one Spark query."""
+"""Maximum number of partitions whose first differing buckets are read again in one Spark query."""
 
 OWN_NAMES = {name: name for name in ("topic", "partition", "offset", "timestamp")}
 """Names of Kafka's columns in a table that names them as the source does."""
@@ -44,7 +44,7 @@ _KIND = """CASE
     WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
 END"""
 _WINDOW = 64
-"""Number of bytes of a value that are sent to the driver, from shortly before the first differing byte on."""
+"""Number of bytes in each block of a value that is compared. The first block that differs is sent to the driver."""
 _SHOWN = 24
 _TEXTS = {
     "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
@@ -56,7 +56,7 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class Sides:
-    """The two sides of a comparison, topic and table, as DataFrames of records, hashes or sums.
+    """The topic and the table of a comparison, from which the methods build DataFrames of records, hashes or sums.
 
     `settings` are the options of the source. Only records with timestamps within `times` are compared; None: all
     records.
@@ -68,13 +68,17 @@ class Sides:
     times: TimeRange | None
 
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
-        """Return the rows that the Spark source named `source` gives for the topic's offset ranges."""
+        """Return the rows that the Spark source named `source` gives for the topic's offset ranges.
+
+        Args:
+            options: further options of the source.
+        """
         headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
         batch_options = {**narrowed(self.settings, ranges), **headers, **options}
         return self.spark.read.format(source).options(**batch_options).load()
 
     def topic_hashed(self, ranges: Ranges, *, by_row: bool) -> DataFrame:
-        """Return the topic's sums of row hashes by bucket, or a hash for each row if `by_row` is true.
+        """Return the topic's sums of row hashes by bucket; or one hash for each row if `by_row` is true.
 
         Several rows of the result may have sums of the same bucket, which must be added up.
         """
@@ -82,14 +86,15 @@ class Sides:
         return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
 
     def table_rows(self, condition: str) -> DataFrame:
-        """Return the table's rows for which an SQL condition holds and whose timestamps are within the times."""
+        """Return the table's rows for which the SQL condition holds, and whose timestamps are within `times`."""
         rows = self.table.rows.where(condition)
         return rows if self.times is None else rows.where(timestamps_within(self.times))
 
     def table_sums(self, scope: Scope) -> DataFrame:
         """Return the table's sums of row hashes by bucket, with the bucket's `lowest` and `highest` offset.
 
-        If the scope depends on the table, rows outside of the scope are summed too, under the bucket null.
+        Rows outside of the scope's bounds are summed with null as their bucket. The sums have all of these rows only if
+        the scope's ranges depend on the table (`needs_table`).
         """
         bounds = scope.table_bounds()
         condition = _within_topics(bounds) if scope.needs_table else within(bounds)
@@ -110,7 +115,7 @@ class Sides:
 
 
 def within(bounds: Bounds) -> str:
-    """Return an SQL condition that holds for the rows within the bounds.
+    """Return an SQL condition that holds for all rows whose offsets are within the bounds of their partitions.
 
     With more than `MAX_CONDITIONS` partitions, the condition also holds for some rows outside of the bounds.
     """
@@ -121,7 +126,7 @@ def within(bounds: Bounds) -> str:
 
 
 def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
-    """Return an SQL condition that holds exactly for the rows within the bounds.
+    """Return an SQL condition that holds exactly for the rows whose offsets are within the bounds of their partitions.
 
     Args:
         names: the table's names of Kafka's columns.
@@ -138,7 +143,7 @@ def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
 
 
 def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) -> str:
-    """Return an SQL condition that holds for the rows with timestamps within the times.
+    """Return an SQL condition that holds for the rows whose timestamps are within `times`.
 
     Args:
         names: the table's names of Kafka's columns.
@@ -168,18 +173,21 @@ def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
 
 
 def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
-    """Return the range from the lowest to the highest offset in the sums of a table, by partition."""
+    """Return each partition's range from the lowest to the highest offset in a table's `sums`.
+
+    Sums with null as their bucket are left out. A negative offset counts as 0.
+    """
     rows = sums.where("bucket IS NOT NULL").groupBy(*_KEYS[:2]).agg(sql.min("lowest"), sql.max("highest")).collect()
     return {_partition(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Result of the comparison of one partition's sums.
+    """Result of comparing one partition's sums.
 
     `topic_records` and `table_records` are numbers of compared records, and `table_outside` is the number of table rows
-    outside of the scope. `differing` is the number of buckets that differ, and `first` and `last` are the first and the
-    last such bucket; None: no bucket differs.
+    outside of the scope. `differing` is the number of buckets that differ. `first` and `last` are the numbers of the
+    first and the last bucket that differ; None: no bucket differs.
     """
 
     topic_records: int = 0
@@ -191,14 +199,17 @@ class Compared:
 
     @property
     def differing_offsets(self) -> OffsetRange | None:
-        """Return the offsets from the first to the last bucket that differs, or None if no bucket differs."""
+        """Return the offset range from the first to the last bucket that differs, or None if no bucket differs."""
         if self.first is None or self.last is None:
             return None
         return OffsetRange(max(0, self.first * BUCKET), max(0, (self.last + 1) * BUCKET))
 
 
 def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared]:
-    """Compare the sums of topic and table; return the result by partition, also for partitions of one side only."""
+    """Compare the topic's sums with the table's sums, and return the result by partition.
+
+    The result also has partitions of which only the topic or only the table has sums.
+    """
     added = [sql.sum(name).alias(f"topic_{name}") for name in _FIGURES]
     joined = topic.groupBy(*_KEYS).agg(*added).join(table, _KEYS, "full_outer")
     equal = " AND ".join(f"topic_{name} <=> {name}" for name in _FIGURES)
@@ -225,8 +236,13 @@ def first_differences(
 ) -> dict[TopicPartition, Difference]:
     """Return the first difference of each partition whose sums differ.
 
-    The first differing bucket of each partition is read again on both sides, within the table's `bounds` and the
-    topic's `offsets`. A partition is left out if nothing differs any more.
+    The first differing bucket of each partition is read again from topic and table. A partition is left out if topic
+    and table no longer differ there.
+
+    Args:
+        bounds: start and end offset of the table's rows, by partition.
+        sums: results of `compare`.
+        offsets: the topic's offset ranges.
     """
     firsts = {partition: compared.first * BUCKET for partition, compared in sums.items() if compared.first is not None}
     differences: dict[TopicPartition, Difference] = {}
@@ -242,7 +258,12 @@ def first_differences(
 
 
 def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
-    """Return the first difference of each partition, by row hashes of the topic's and the table's offsets."""
+    """Return the first difference of each partition, from row hashes.
+
+    Args:
+        topic: the topic's offset ranges whose rows are hashed.
+        table: start and end offset of the table's rows that are hashed, by partition.
+    """
     ours = _by_offset(sides.topic_hashed(topic, by_row=True), "topic_")
     hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
     joined = ours.join(_by_offset(hashed, ""), _ROW_KEYS, "full_outer")
@@ -268,7 +289,10 @@ def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartit
 
 
 def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
-    """Return the number, least and greatest of each offset's row hashes, in columns named `prefix` and a name."""
+    """Return for each offset the number of its rows, and the least and greatest of their hashes.
+
+    The columns are `copies`, `least_hash` and `greatest_hash`, each with `prefix` before its name.
+    """
     return rows.groupBy(*_ROW_KEYS).agg(
         sql.count("*").alias(f"{prefix}copies"),
         sql.min("hash").alias(f"{prefix}least_hash"),
@@ -279,7 +303,7 @@ def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
 def _column_differences(
     sides: Sides, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[ColumnDifference, ...]]:
-    """Return the columns that differ in one record of each partition.
+    """Return the columns that differ in one record of each partition, with both values.
 
     Args:
         offsets: the record's offset, by partition; topic and table have one row each of this offset.
@@ -296,12 +320,12 @@ def _column_differences(
 
 
 def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
-    """Return the columns as bytes, in columns whose names begin with `prefix`."""
+    """Return the columns as bytes, each under its name with `prefix` before it; null and empty headers become null."""
     return rows.selectExpr(*_ROW_KEYS, *(f"{_TEXTS[name]} AS {prefix}{name}" for name in columns))
 
 
 def _window(column: str) -> str:
-    """Return an SQL expression: null if a column is equal on both sides, else its sizes and first differing bytes."""
+    """Return an SQL expression: null if topic and table have equal values, else sizes and the first differing block."""
     ours, theirs = f"topic_{column}", f"table_{column}"
     longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
     topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
@@ -327,13 +351,13 @@ def _time(text: bytes | None) -> str:
 
 
 def _bytes(window: bytes | None, size: int | None, start: int, same: int) -> str:
-    """Return a short text for a value: the whole value, or its bytes from the first difference on.
+    """Return a text for a value: the whole value up to 24 bytes, else at most 24 bytes from the first difference on.
 
     Args:
-        window: bytes of the value around the first difference; None: the value is null.
+        window: the block of the value in which the first difference is; None: the value is null.
         size: size of the whole value.
-        start: position of the window in the value.
-        same: number of equal bytes at the beginning of the window.
+        start: position of the block in the value.
+        same: number of equal bytes at the beginning of the block.
     """
     if window is None:
         return "null"

@@ -1,4 +1,7 @@
-"""Option of the source `tiered_stream_sums` that says what its tasks hash, and the columns of its rows."""
+"""Option `verify.hashing` of the source `tiered_stream_sums`, which selects the rows and columns to hash.
+
+The names of the source's result columns are here, too.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import orjson
 from tiered_stream.options.positions import TimeRange
 
 HASHING = "verify.hashing"
-"""Name of the option; its value is the JSON of `Hashing`."""
+"""Name of the option whose value is the JSON of `Hashing`."""
 SUMS = ("topic", "partition", "bucket", "records", "high", "low")
-"""Columns of a row with the sums of one bucket of offsets (see `row_hash.bucket_sums`).
+"""Columns of a row with the sums over one bucket of offsets (see `row_hash.bucket_sums`).
 
 Several tasks may return rows of the same bucket, which must be added up.
 """
@@ -20,9 +23,10 @@ HASHES = ("topic", "partition", "offset", "hash")
 
 @dataclass(frozen=True, slots=True)
 class Hashing:
-    """Choice of what tasks hash: the offset and `columns` of rows with timestamps within `times` (None: all rows).
+    """Choice of the rows and columns that tasks hash. A row hash covers the offset and `columns`.
 
-    If `by_row` is true, tasks return a hash for each row instead of sums.
+    Only rows with timestamps within `times` are hashed; None: all rows. If `by_row` is true, tasks return a hash for
+    each row instead of sums.
     """
 
     columns: tuple[str, ...]
@@ -35,12 +39,12 @@ class Hashing:
         return HASHES if self.by_row else SUMS
 
     def to_json(self) -> str:
-        """Return the value of the source's option `HASHING`."""
+        """Return this object as JSON, which is the value of the source's option `HASHING`."""
         return orjson.dumps(asdict(self)).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Hashing:
-        """Parse the value of the option `HASHING`; the inverse of `to_json`."""
+        """Parse the value of the option `HASHING`, which `to_json` returned."""
         values = orjson.loads(text)
         times = values["times"]
         return cls(tuple(values["columns"]), None if times is None else TimeRange(**times), values["by_row"])

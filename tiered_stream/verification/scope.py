@@ -1,8 +1,8 @@
-"""Scope of a comparison: the table at one version, and the offset range of each partition.
+"""Scope of a comparison of a table with its topics: the table at one version, and the offset range of each partition.
 
-Without starting and ending options, a partition is compared from the table's lowest to its highest offset, wherever the
-table begins and ends. With these options, all records between them must be in the table. Offsets below the log start
-offset are never compared, because the topic no longer has them.
+Without starting and ending options, a partition is compared from the table's lowest to its highest offset. With these
+options, all records between them must be in the table. Offsets below the log start offset are never compared, because
+the topic no longer has them.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _NEEDED = ("topic", "partition", "offset")
 _TYPES: Mapping[str, type[DataType]] = {
     "partition": LongType, "offset": IntegerType, "key": StringType, "value": StringType,
 }  # fmt: skip
-"""Type that a table's column may have instead of the type of the source's column with the same name."""
+"""Type that a table's column may have in place of the type of the source's column with the same name."""
 
 
 @dataclass(frozen=True)
 class VerifiedTable:
-    """Delta table at one `version`, with columns as the source names and types them.
+    """Delta table at one `version`; `rows` has its columns under the source's names and with the source's types.
 
     `columns` are the names in `HASHED` that the table has as columns. `rows` has these columns, and `topic`,
     `partition` and `offset`.
@@ -64,14 +64,14 @@ class VerifiedTable:
 
 
 def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> VerifiedTable:
-    """Return the table at its latest version, so that later commits are not read.
+    """Return the table at its current latest version; later commits are not read.
 
     Args:
         table: a path (it has a slash in it), or a name in the catalog.
         names: the table's names of Kafka's columns (see `record_columns`); a column without a name is not compared.
 
     Raises:
-        ConfigurationError: there is no Delta table, its columns are not those of records, or the Spark session cannot
+        ConfigurationError: there is no Delta table, its columns are not a record's columns, or the Spark session cannot
             read Delta tables.
         TableError: Spark cannot reach the table.
     """
@@ -95,7 +95,11 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
 
 
 def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]:
-    """Return the number of the table's latest version, and the rows of this version."""
+    """Return the number of the table's latest version, and the rows of this version.
+
+    Raises:
+        ConfigurationError: there is no Delta table.
+    """
     try:
         latest = spark.sql(f"DESCRIBE HISTORY {address.sql_name} LIMIT 1").first()
         assert latest is not None
@@ -106,13 +110,13 @@ def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]
 
 
 def _cast(table: str, name: str, table_type: DataType) -> DataType:
-    """Return the source's type of the column `name`, to which the table's column is cast.
+    """Return the type to which the table's column is cast: the type of the source's column `name`.
 
     The table may have key and value as text. Text becomes bytes without a change, because Spark keeps bytes in a text
     even if they are not UTF-8.
 
     Raises:
-        ConfigurationError: a column of this type may differ from what the record had.
+        ConfigurationError: the column has another type, whose values may differ from the record's.
     """
     source_type = spark_schema(include_headers=True)[name].dataType
     allowed = (type(source_type), _TYPES.get(name, type(source_type)))
@@ -128,10 +132,11 @@ def _cast(table: str, name: str, table_type: DataType) -> DataType:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Offset ranges of the logs, and the `requested` ranges among them, which the options or the caller choose.
+    """Offset ranges of the topics' logs, and the `requested` ranges within them.
 
-    `has_start` and `has_end` say whether the options name a start and an end. Without them, the table decides where the
-    comparison begins and ends.
+    The options' positions or the caller of `verify` choose the requested ranges. `has_start` and `has_end` are True if
+    the options name a start and an end. Without a start or an end, the range to compare begins or ends at the table's
+    lowest or highest offset.
     """
 
     logs: Ranges
@@ -139,12 +144,12 @@ class Scope:
     has_start: bool
     has_end: bool
     assigned: bool
-    """True if the partitions are given by `assign`, so that the topics' other partitions are ignored."""
+    """True if the option `assign` names the partitions, so that the topics' other partitions are ignored."""
     archive: bool
-    """True if the logs come from an archive, which may end before the table does."""
+    """True if the logs come from an archive, which may end at a lower offset than the table."""
 
     def table_bounds(self) -> Bounds:
-        """Return start and end offset of the table's rows that are compared, by partition."""
+        """Return the start and end offset of the table's rows to compare, by partition."""
         # The logs' ends were looked up after the table's version, so rows beyond them are in no log: they are extra.
         ends = self.has_end or self.archive
         return {
@@ -153,7 +158,7 @@ class Scope:
 
     @property
     def needs_table(self) -> bool:
-        """Return true if the ranges to compare depend on the offsets that the table has."""
+        """Return True if the ranges to compare depend on the table's offsets: a start or an end is not given."""
         return not (self.has_start and self.has_end)
 
     def compared(self, table: Ranges) -> dict[TopicPartition, OffsetRange]:
@@ -179,7 +184,9 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     """Look up the offset ranges to compare at the brokers or in the archive.
 
     Args:
-        ranges: the offset ranges to compare, limited to what the logs still hold; None: use the options' positions.
+        settings: the options of the source.
+        ranges: the offset ranges to compare, limited to offsets that the logs still hold; None: use the options'
+            positions.
 
     Raises:
         ConfigurationError: an option is wrong, or `ranges` names a partition that does not exist.
@@ -207,13 +214,17 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
 
 
 def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
-    """Return the options of a batch query that reads exactly these ranges, and fails if a record is lost."""
+    """Return the options of a batch query that reads exactly these ranges, and fails if a record is lost.
+
+    Args:
+        settings: options whose positions, streaming options and `failOnDataLoss` are left out.
+    """
     ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
     return without(settings, (*POSITIONS, *_STREAM_OPTIONS, _FAIL_ON_DATA_LOSS)) | starting_at(ranges) | ends
 
 
 def _start_has_moved(settings: Mapping[str, str]) -> bool:
-    """Return true if the options start at `latest` or at a group's offsets, which have moved since the stream began.
+    """Return True if `startingOffsets` is `latest` or a group, whose offsets have moved since the stream began.
 
     Then only the table shows where the stream began.
     """

@@ -1,9 +1,10 @@
 """Comparison of the storage with the brokers: tiered offsets are read from both, and their records are compared.
 
-Each split is read once from each side, and its row hashes are added up in buckets of 65,536 offsets. If sums differ,
-the first differing bucket is read again row by row, and then the first differing record. Brokers have some of the
-offsets on their own disks, and fetch the other offsets from the storage. For the other offsets, the comparison checks
-this package's reading against the brokers' reading, indexes and leader epochs.
+Each split is read once from each, and its row hashes are added up in buckets of 65,536 offsets. If sums differ, the
+first differing bucket is read again row by row, and then the first differing record.
+
+Brokers have some of the offsets on their own disks, and fetch the other offsets from the storage. For the offsets from
+the storage, the comparison checks this package's reading against the brokers' reading, indexes and leader epochs.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ _UNREADABLE = (
     errors.CorruptDataError,
     errors.UnsupportedDataError,
 )
-"""Errors that mean that one segment cannot be read, but others may be."""
+"""Errors by which one segment cannot be read, while other segments may be readable."""
 _FATAL = (errors.StorageBucketNotFoundError, errors.DataLimitError)
 """Subclasses of `_UNREADABLE` that concern all segments, so that the comparison stops."""
 _SHOWN = 60
 
 Sums = dict[int, tuple[int, int, int]]
-"""Number of rows and the two sums of their hashes, by bucket (see `row_hash.bucket_sums`)."""
+"""Number of rows and the two sums of their hashes, by the bucket's number (see `row_hash.bucket_sums`)."""
 
 
 def compare_storage(options: Options) -> StorageReport:
-    """Compare storage and brokers for the tiered part of the offsets that the options of a batch query choose.
+    """Compare storage and brokers, for the tiered offsets among the offsets that the options of a batch query choose.
 
     Raises:
         ConfigurationError: there are no brokers, or no locator names tiered segments; or as `plan_batch`.
@@ -77,7 +78,7 @@ def compare_storage(options: Options) -> StorageReport:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """Result of comparing one split; `offsets` are the offsets that were compared."""
+    """Result of comparing the `offsets` of one split: the number of the broker's records, and the first difference."""
 
     offsets: OffsetRange
     records: int = 0
@@ -93,7 +94,7 @@ class _Comparison:
         self._reader = BrokerOffsetReader(open_client(options.kafka), options.isolation_level)
 
     def partitions(self, source: LogSource, locator: Locator) -> Iterator[PartitionComparison]:
-        """Compare all partitions, one after another; the splits of a partition are compared in parallel."""
+        """Compare all partitions one after another, and yield their results; splits are compared in parallel."""
         ranges, topic_ids = batch_offsets(self._options, source)
         local = self._reader.earliest_local(ranges)
         executor = ThreadPoolExecutor(usable_cores(), thread_name_prefix="compare")
@@ -107,7 +108,11 @@ class _Comparison:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _compared(self, split: Split | _Compared) -> list[_Compared]:
-        """Compare a split and return the results; the list is empty if retention has deleted the whole split."""
+        """Compare a split and return the results; the list is empty if retention has deleted the whole split.
+
+        If retention has deleted only its first offsets, the rest is compared. If segments cannot be read, there is one
+        result for each segment. A result (`_Compared`) in place of a split is returned as it is.
+        """
         if isinstance(split, _Compared):
             return [split]
         left: Split | None = split
@@ -124,14 +129,17 @@ class _Comparison:
         return []
 
     def _segment_by_segment(self, split: Split, error: errors.TieredStreamError) -> list[_Compared]:
-        """Compare each segment of a split separately, so that only the unreadable segments are reported as such."""
+        """Compare each segment of a split separately, so that only unreadable segments are reported as unreadable.
+
+        A split of one segment becomes an unreadable result with `error`.
+        """
         if len(split.locations) <= 1:
             return [_unreadable(split.offsets.start, error)]
         parts = (part_of(split, location.offsets) for location in split.locations)
         return [result for part in parts for result in self._compared(part)]
 
     def _compare(self, split: Split) -> _Compared:
-        """Compare a split whose records both sides have; without locations, a split is read from the broker."""
+        """Compare a split, read once by its locations in the storage, and once without locations from the broker."""
         ours, theirs = self._sums(split), self._broker_sums(replace(split, locations=()))
         differing = sorted(bucket for bucket in ours.keys() | theirs.keys() if ours.get(bucket) != theirs.get(bucket))
         records = sum(count for count, _, _ in theirs.values())
@@ -147,7 +155,7 @@ class _Comparison:
             ) from error
 
     def _sums(self, split: Split) -> Sums:
-        """Read a split and return the sums of its row hashes by bucket."""
+        """Read a split, and return the numbers and sums of its row hashes by bucket."""
         bucket_totals: Sums = {}
         for offsets, hashes in self._hashed(split):
             for bucket, *sums in zip(*(column.tolist() for column in bucket_sums(offsets, hashes)), strict=True):
@@ -160,7 +168,7 @@ class _Comparison:
             yield numbers(batch["offset"]), row_hashes(batch, HASHED)
 
     def _first_difference(self, split: Split, bucket: int) -> StorageDifference | None:
-        """Read one bucket of the split again and return its first difference; None: nothing differs any more."""
+        """Read one bucket of the split again, and return its first difference, or None if nothing differs any more."""
         bucket_split = part_of(split, OffsetRange(bucket * BUCKET, (bucket + 1) * BUCKET))
         ours, theirs = (self._rows(side) for side in (bucket_split, replace(bucket_split, locations=())))
         difference = first_difference(ours, theirs)
@@ -186,7 +194,7 @@ class _Comparison:
         )
 
     def _record(self, split: Split) -> dict[str, Any]:
-        """Read a split of one record, and return its columns; the timestamp is in microseconds."""
+        """Read a split of one record, and return the record's values by column; the timestamp is in microseconds."""
         (batch,) = SplitReader(split, self._options).batches()
         at = batch.schema.get_field_index("timestamp")
         (row,) = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()
@@ -197,15 +205,16 @@ class _Comparison:
 
 
 def part_of(split: Split, offsets: OffsetRange) -> Split:
-    """Return the split cut to the offset range."""
+    """Return the split and its locations, limited to the offset range."""
     common = split.offsets.intersect(offsets)
     return replace(split, offsets=common, locations=tuple(within(split.locations, common)))
 
 
 def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbers]) -> tuple[int, Kind] | None:
-    """Return the first offset at which the storage's rows (`ours`) differ from the brokers' rows (`theirs`), and how.
+    """Return the first offset at which storage (`ours`) and brokers (`theirs`) differ, and the kind of difference.
 
-    Each side is a pair of arrays, the rows' offsets in ascending order and the rows' hashes. None: the sides are equal.
+    The result is None if both are equal. Each argument is a pair of arrays: the rows' offsets in ascending order, and
+    the rows' hashes.
     """
     common = min(len(ours[0]), len(theirs[0]))
     same = (ours[0][:common] == theirs[0][:common]) & (ours[1][:common] == theirs[1][:common])
@@ -217,10 +226,10 @@ def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbe
 
 
 def _unreadable(start: int, error: errors.TieredStreamError) -> _Compared:
-    """Return the result that the storage cannot be read from `start` on because of `error`.
+    """Return a result that reports the storage as unreadable from offset `start` on because of `error`.
 
     Raises:
-        DataLossError: `error` is one, which means that the broker, not the storage, lacks the records.
+        DataLossError: `error` is a DataLossError, which means that the broker, not the storage, lacks the records.
     """
     if isinstance(error, errors.DataLossError):
         raise error
@@ -230,7 +239,7 @@ def _unreadable(start: int, error: errors.TieredStreamError) -> _Compared:
 def _planned(
     partition: TopicPartition, offsets: OffsetRange, plan: Callable[[PartitionRanges], list[Split]], locator: Locator
 ) -> Iterator[Split | _Compared]:
-    """Yield the splits that are read from storage, and for each segment that cannot be planned an unreadable result.
+    """Yield the splits that are read from storage, and an unreadable result for each segment that cannot be planned.
 
     If planning fails, the two halves of the offsets are planned separately, until one segment is left.
     """

@@ -1,4 +1,4 @@
-"""Report of a comparison of records from the storage with records from the brokers, as text and as JSON."""
+"""Report on a comparison of records from the storage with records from the brokers, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 
 
 class Kind(StrEnum):
-    """Kind of difference between a record from the storage and the broker's record, which is taken as correct."""
+    """Kind of difference between a record from the storage and the broker's record, which counts as correct."""
 
     MISSING = "missing"
     EXTRA = "extra"
@@ -28,6 +28,7 @@ class StorageDifference:
     """First difference between storage and broker in a partition.
 
     `offset` is the first offset that differs, or the first offset that cannot be read from the storage (`UNREADABLE`).
+    `detail` has the differing values or the error. `segment` names the segment, if it is known.
     """
 
     offset: int
@@ -47,11 +48,12 @@ class StorageDifference:
 
 @dataclass(frozen=True, slots=True)
 class PartitionComparison:
-    """Result of the comparison of one partition.
+    """Result of comparing one partition.
 
     `asked` are the requested offsets, and `compared` the tiered offsets among them. `on_disk` is the number of compared
     offsets that the broker has on its own disk; it fetches the other offsets from the storage. `records` is the number
-    of the broker's records, and `differing_buckets` the number of buckets of 65,536 offsets that differ.
+    of the broker's records. `differing_buckets` is the number of buckets of 65,536 offsets that differ, and `first` is
+    the first difference (None: none).
     """
 
     partition: TopicPartition
@@ -73,7 +75,7 @@ class PartitionComparison:
         return sum(map(len, self.compared))
 
     def describe(self) -> str:
-        """Return a sentence about the first difference in this partition."""
+        """Return a text about the first difference in this partition. Call it only if the partition is not `equal`."""
         return str(self.first or f"{self.differing_buckets} buckets differed when they were first read, and then not")
 
 
@@ -94,7 +96,7 @@ class StorageReport:
         return sum(result.records for result in self.partitions)
 
     def summary(self) -> str:
-        """Return the result of the whole comparison in one line."""
+        """Return one line with the result of the whole comparison and the number of compared records."""
         if self.equal:
             return f"the storage gives what the brokers give: {self.records:,} records compared"
         wrong = ", ".join(str(result.partition) for result in self.partitions if not result.equal)

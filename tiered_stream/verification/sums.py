@@ -1,4 +1,4 @@
-"""Row hashes of one split, computed in its task: sums by buckets of offsets, or one hash for each row."""
+"""Row hashes of one split, computed in a Spark task: sums by buckets of offsets, or one hash for each row."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, num
 from tiered_stream.verification.hashing import Hashing
 
 MAX_WAITING = 65_536
-"""Number of sums in one batch for the JVM. In a log that has nearly only gaps, a sum is over one row."""
+"""Minimum number of sums in a batch for the JVM, except the last. In a log with many gaps, a sum is over few rows."""
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
-    """Read a split and yield batches with the columns `hashing.result_columns`.
+    """Read a split and yield batches with the columns `hashing.result_columns`; then send the counters of reading.
 
     A row of a batch has the sums of row hashes of one bucket of offsets, or the hash of one record.
 
@@ -40,7 +40,10 @@ def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[p
 
 
 def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:
-    """Join tuples of columns into few tuples of at least `MAX_WAITING` rows, because each batch costs a transfer."""
+    """Join tuples of columns into few tuples of at least `MAX_WAITING` rows, because each batch costs a transfer.
+
+    Only the last tuple may have fewer rows.
+    """
     waiting: list[tuple[Numbers, ...]] = []
     size = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""Spark source that is planned like `tiered_stream`, but whose tasks return sums of row hashes, or row hashes."""
+"""Spark source that is planned like `tiered_stream`, but returns sums of row hashes, or one hash for each row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SumsDataSource(DataSource):
 
 
 class SumsReader(BatchReader):
-    """Batch reader that plans like `BatchReader`, but whose tasks return sums or hashes instead of records."""
+    """Batch reader that plans like `BatchReader`, and whose tasks return sums or hashes as `hashing` selects."""
 
     def __init__(self, options: Options, hashing: Hashing) -> None:
         super().__init__(options)

@@ -1,4 +1,4 @@
-"""Result of a comparison of a table with its topics, as text and as JSON."""
+"""Report on a comparison of a table with its topics, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnDifference:
-    """Different values of one record's column in the topic and in the table, both shortened for display."""
+    """Value of one column of a record in the topic and in the table, which differ; both are shortened for display."""
 
     column: str
     topic: str
@@ -34,7 +34,7 @@ class ColumnDifference:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """First offset of a partition at which the table differs from the topic.
+    """First offset of a partition at which the table differs from the topic, and the kind of difference.
 
     `copies` is the number of the table's rows with this offset. `columns` are the columns that differ, if `kind` is
     DIFFERENT. `counts` has the number of differing offsets of each kind in the same bucket of 65,536 offsets.
@@ -61,11 +61,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """Result of the comparison of one partition.
+    """Result of comparing one partition.
 
     `log` are the offsets that the topic has now, and `offsets` the compared offsets among them. `topic_records` and
     `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
-    `offsets`. `differing` are the offsets from the first to the last bucket that differs, in whole buckets.
+    `offsets`. `differing` is the range from the first to the last bucket of 65,536 offsets that differs; None: none
+    differs. `first` is the first difference. It is None if the partition is equal, or if nothing differed when the rows
+    were read again.
     """
 
     partition: TopicPartition
@@ -84,7 +86,10 @@ class PartitionReport:
         return self.differing_buckets == 0
 
     def not_compared(self) -> Iterator[str]:
-        """Yield texts about offsets of the topic and rows of the table that were not compared."""
+        """Yield a text for each range of the topic's offsets that was not compared.
+
+        If the table has rows outside of the compared offsets, yield a text with their number.
+        """
         if self.log.start < self.offsets.start:
             yield f"offsets {self.log.start} to {self.offsets.start - 1} of the topic"
         if self.offsets.end < self.log.end:
@@ -93,7 +98,7 @@ class PartitionReport:
             yield f"{self.table_outside:,} rows of the table"
 
     def describe(self) -> str:
-        """Return `equal`, or a sentence about the first difference."""
+        """Return `equal`, or a text about the first difference."""
         if self.equal:
             return "equal"
         assert self.differing is not None
@@ -108,7 +113,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Result of the comparison of a table, at `version`, with its topics.
+    """Result of comparing a table, at `version`, with its topics.
 
     `columns` were compared in addition to the offset, and `left_out` were not, because the table does not have them.
     `not_read` has the partitions of which only the table has rows, each with the number of rows.
@@ -123,7 +128,7 @@ class VerifyReport:
 
     @property
     def equal(self) -> bool:
-        """Return true if no partition differs, and the table has no rows of other partitions."""
+        """Return True if no partition differs, and the table has no rows of partitions that the topics lack."""
         return all(report.equal for report in self.partitions) and not self.not_read
 
     @property
@@ -132,7 +137,7 @@ class VerifyReport:
         return sum(report.topic_records for report in self.partitions)
 
     def summary(self) -> str:
-        """Return the result as one line."""
+        """Return one line with the result of the whole comparison and the number of compared records."""
         where = f"{self.table} (version {self.version})"
         if self.equal:
             return f"{where} is equal to its topics: {self.records:,} records compared"
@@ -159,7 +164,7 @@ class VerifyReport:
 
 
 def render(report: VerifyReport) -> RenderableType:
-    """Render the report as a table and lines for a terminal."""
+    """Render the report for a terminal: a table of the partitions, and lines about differences and notes."""
     table = Table("partition", title=f"{report.table}, version {report.version}")
     for column in ("offsets compared", "records in the topic", "in the table"):
         table.add_column(column, justify="right")

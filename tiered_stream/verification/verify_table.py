@@ -1,4 +1,4 @@
-"""`verify`: check that a Delta table has each record of its topics once, and find the first differences if not."""
+"""Function `verify`, which checks that a Delta table has each record of its topics once."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def verify(
     ranges: Ranges | None = None,
     times: TimeRange | None = None,
 ) -> VerifyReport:
-    """Compare a Delta table with the topics that it was ingested from, whatever tool ingested it.
+    """Compare a Delta table with the topics that it was ingested from, whatever tool ingested it; return a report.
 
     Topic and table are each read once, in parallel, into sums of row hashes for every 65,536 offsets of a partition.
-    Rows are read again only where the sums differ. A row hash covers offset, timestamp, key, value and headers, as far
-    as the table has these columns.
+    Rows are read again only where the sums differ. A row hash covers the offset, and timestamp, key, value and headers
+    if the table has these columns.
 
     Args:
         options: options of `format("tiered_stream")`, as the ingest had them. `ingest.kafkaColumns` and the formats of
@@ -49,7 +49,7 @@ def verify(
             compared from the table's lowest to its highest offset. `startingOffsets=latest` counts as not given.
         table: a path (it has a slash in it), or a name in the catalog.
         ranges: the offset ranges to compare, in place of the options' positions.
-        times: compare only records with these timestamps.
+        times: compare only records with timestamps in this range; None: all records.
 
     Raises:
         ConfigurationError: an option is wrong, the table does not exist, or it lacks columns.
@@ -87,7 +87,7 @@ def verify(
 
 
 def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
-    """Return the topics to compare; for `subscribePattern`, only the matching topics with `ingest.topic.*` settings."""
+    """Return the topics to compare; for `subscribePattern`, only matching topics with `ingest.topic.*` settings."""
     if ranges is not None:
         return {partition.topic for partition in ranges}
     subscription = parse_subscription(options)
@@ -99,7 +99,7 @@ def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
 
 
 def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
-    """Return the names of the table's columns with a record's key, value and so on, by Kafka's name for them.
+    """Return the names of the table's columns that hold a record's key, value and so on, by Kafka's names.
 
     Raises:
         ConfigurationError: the settings of two topics name different columns.
@@ -116,7 +116,7 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
-    """Compare the sums of topic and table; return the results and the topic's offset ranges, by partition."""
+    """Compare the topics' sums with the table's sums; return results and the topics' offset ranges by partition."""
     table = sides.table_sums(scope)
     if scope.needs_table:
         table.persist()  # the few sums are needed twice, but the table is read only once

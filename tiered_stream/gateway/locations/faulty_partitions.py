@@ -1,4 +1,4 @@
-"""Partitions whose tiered segments the gateway cannot find out at the moment, with the reasons. No I/O."""
+"""Registry of partitions whose tiered segments could not be looked up at the last attempt, with the errors. No I/O."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MAX_NAMED = 20
 
 
 class FaultyPartitions:
-    """Registry of partitions whose tiered segments could not be found out, with their errors. Thread-safe.
+    """Registry of partitions whose tiered segments could not be looked up, with their errors. Thread-safe.
 
-    A faulty partition is silent if its error may pass, such as that of a leader that does not answer. Requests do not
+    A faulty partition is silent if its error is retriable, such as a timeout of the partition's leader. Requests do not
     wait for a silent partition.
 
     Args:
@@ -33,17 +33,18 @@ class FaultyPartitions:
         self._lock = threading.Lock()
         self._faults: dict[TopicPartition, TieredStreamError] = {}
         self._retry_at: dict[TopicPartition, float] = {}
-        """Time (`monotonic`) of the next try for each silent partition."""
+        """Time (`monotonic`) of the next lookup, for each silent partition."""
 
     def silent_among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return the silent ones among `partitions`."""
+        """Return the partitions of `partitions` that are silent."""
         with self._lock:
             return self._retry_at.keys() & set(partitions)
 
     def due_for_retry(self, silent: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions of `silent` that the caller must try now: their last try is at least 2 s ago.
+        """Return the partitions of `silent` that the caller must look up now.
 
-        For the next 2 s, no other caller gets these partitions.
+        Their last lookup, or the last call that returned them, was at least 2 s ago. For the next 2 s, no other caller
+        gets the returned partitions.
         """
         with self._lock:
             now = time.monotonic()
@@ -52,7 +53,10 @@ class FaultyPartitions:
             return due
 
     def record(self, tried: Collection[TopicPartition], faults: Mapping[TopicPartition, TieredStreamError]) -> None:
-        """Record a try of the `tried` partitions: forget their old errors, and add the errors in `faults`."""
+        """Record a lookup of the partitions in `tried`: drop their old errors, and add the errors in `faults`.
+
+        A warning is logged if a partition has an error that had none before.
+        """
         with self._lock:
             new = faults.keys() - self._faults.keys()
             for partition in tried:
@@ -66,19 +70,22 @@ class FaultyPartitions:
             log.warning("%d more partitions are left to the brokers, as %s: %s", len(new), min(new), faults[min(new)])
 
     def forget_others(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget all partitions except `partitions`, because the others no longer exist."""
+        """Drop the errors of all partitions except `partitions`, because the other partitions no longer exist."""
         with self._lock:
             deleted = self._faults.keys() - set(partitions)
         self.record(deleted, {})
 
     def common_fault(self, partitions: Collection[TopicPartition]) -> BrokerError | None:
-        """Return one of the errors if every partition in `partitions` has a BrokerError, else None."""
+        """Return the BrokerError of one of the partitions if each of them has a BrokerError.
+
+        Return None if `partitions` is empty, or if a partition has no error or another kind of error.
+        """
         with self._lock:
             faults = [fault for name in partitions if isinstance(fault := self._faults.get(name), BrokerError)]
         return faults[0] if faults and len(faults) == len(partitions) else None
 
     def reasons(self) -> list[str]:
-        """Return one line for each of the first 20 faulty partitions, and one with the number of the others."""
+        """Return one line for each of the first 20 faulty partitions, and one line with the number of the others."""
         with self._lock:
             faults = sorted(self._faults.items(), key=lambda fault: fault[0])
         lines = [f"{partition} is left to the brokers: {fault}" for partition, fault in faults[:_MAX_NAMED]]

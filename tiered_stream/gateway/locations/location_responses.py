@@ -1,4 +1,4 @@
-"""Segment locations for responses to location requests, encoded, and cached as long as they are valid."""
+"""Builder of the encoded segment locations in a response, with a cache for each partition's locations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _CUT_ABOVE = 1.5  # times the wanted part size: smaller segments are left whole
 
 @dataclass(frozen=True, slots=True)
 class _CachedResponse:
-    """Cached response for a partition, with the number of its segments and the segment that shows its validity.
+    """Response for one partition in the cache. `count` is the number of segment locations in the response.
 
     `newest` is the partition's last visible segment. All visible segments become new objects when one of them changes,
     so the same object means that the response is still valid. Each response would keep an old list of the partition's
@@ -60,7 +60,7 @@ class _CachedResponse:
     count: int
 
     def fits(self, visible: VisibleSegments, budget: _Budget) -> bool:
-        """Return whether the response is valid for the visible segments, and within the budget."""
+        """Return whether the response is valid for the `visible` segments, and within the limits of the budget."""
         if not visible or visible[-1] is not self.newest:
             return False
         return self.count <= budget.segments and len(self.response.segments or b"") <= budget.bytes
@@ -68,10 +68,11 @@ class _CachedResponse:
 
 @dataclass(slots=True)
 class _Budget:
-    """Limits that are left for a response: segments, their encoded bytes, storage requests, and time.
+    """Remaining limits of one response: segment locations, their encoded bytes, storage requests, and seconds.
 
-    A part of a segment counts as a storage request. A response always has at least one segment, so that a client that
-    keeps asking for the rest makes progress.
+    If a segment is cut, each additional part counts as a storage request. The response ends after 10 s, or after 50 ms
+    if `others_wait` returns True. No limit applies before the first `spend`, so that each response has a segment and a
+    client that keeps asking makes progress.
     """
 
     segments: int
@@ -82,7 +83,7 @@ class _Budget:
     begun: bool = False
 
     def is_spent(self) -> bool:
-        """Return whether a limit is reached, so that the response must end. False before its first segment."""
+        """Return whether a limit is reached, so that the response must end; False before the first `spend`."""
         if not self.begun:
             return False
         if min(self.segments, self.bytes, self.requests) <= 0:
@@ -91,7 +92,7 @@ class _Budget:
         return seconds > _MAX_SECONDS or (seconds > TURN_SECONDS and self.others_wait())
 
     def spend(self, segments: int, size: int, requests: int = 0) -> None:
-        """Subtract segment locations that were added to the response, their bytes, and their storage requests."""
+        """Subtract the `segments` (a number) added to the response, their encoded `size`, and storage `requests`."""
         self.begun = True
         self.segments -= segments
         self.bytes -= size
@@ -100,7 +101,7 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class _TieredRange:
-    """Tiered offsets of one readable partition that a response is to locate, and the partition's visible segments."""
+    """Requested offsets of one readable partition that are tiered, and the partition's visible segments."""
 
     readable: ReadablePartition
     offsets: OffsetRange
@@ -109,10 +110,11 @@ class _TieredRange:
 
 @dataclass(slots=True)
 class _Located:
-    """Segment locations found so far for one partition's response.
+    """Segment locations for one partition's response, and whether the response is complete.
 
-    `end` is the offset where an incomplete response ends (None: it is complete). `has_holes` is True if a segment in
-    between could not be located. Such a response is not cached, so that the next request tries again.
+    `end` is the offset before which an incomplete response ends, because the budget is spent; None: the budget
+    sufficed. `has_holes` is True if a segment in the range could not be located because of an error. A response with
+    `end` or with holes is not cached, so that the next request tries again.
     """
 
     segments: list[RemoteLogSegmentLocation] = field(default_factory=list)
@@ -124,10 +126,11 @@ class LocationResponses:
     """Builder and cache of partitions' responses with segment locations. Thread-safe.
 
     Args:
-        segments: finds segments and their bytes.
-        signer: signs their URLs.
+        segments: looks up the segments, and the bytes of a segment that hold given offsets.
+        signer: signs the segments' URLs.
         cache_bytes: maximum memory of the cached responses.
-        requests_made: returns how many storage requests the calling thread has made.
+        metrics: counts located segments and failures.
+        requests_made: returns how many storage requests the calling thread has made so far.
     """
 
     def __init__(
@@ -149,7 +152,7 @@ class LocationResponses:
         self._metrics = metrics
 
     def log_ends(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-        """Return the current end offsets of the partitions that exist and whose leaders answer.
+        """Return the current high watermarks, without partitions that do not exist or whose leaders do not answer.
 
         The gateway asks the brokers with its own login, so callers pass only topics that the client may read.
 
@@ -167,14 +170,14 @@ class LocationResponses:
         max_bytes: int = MAX_RESPONSE_BYTES,
         others_wait: Callable[[], bool] = lambda: False,
     ) -> dict[TopicIdPartition, PartitionResponse]:
-        """Return encoded segment locations of each readable partition, and the offset up to which they are complete.
+        """Return the response for each readable partition: its segment locations, and the offset where they end.
 
-        Partitions that do not exist, or whose segments cannot be found out, are left out.
+        Partitions that do not exist, or whose segments cannot be looked up, are left out.
 
         Args:
             readable: the partitions that the client may read.
-            max_bytes: maximum bytes of encoded segments in the response.
-            others_wait: returns whether other clients wait for their turn; the response is then kept short.
+            max_bytes: number of encoded bytes after which no more segments are added, for all partitions together.
+            others_wait: returns whether other clients wait for their turn; the response then ends after 50 ms.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -208,7 +211,10 @@ class LocationResponses:
         return cached if cached is not None and cached.fits(tiered.visible, budget) else None
 
     def _topic_partitions(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, TopicPartition]:
-        """Return the partitions with their topics' names; partitions of topics that do not exist are left out."""
+        """Return each partition with its topic's name, by the partition with its topic's id.
+
+        Partitions whose topic does not exist are left out.
+        """
         names = self._segments.topic_names({partition.topic_id for partition in partitions})
         return {
             by_id: TopicPartition(names[by_id.topic_id], by_id.partition)
@@ -217,7 +223,7 @@ class LocationResponses:
         }
 
     def _partition(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> PartitionResponse:
-        """Return one partition's response from the cache, or else locate its segments and cache the response."""
+        """Return one partition's response: the cached one, or else a new one, which is cached if it is complete."""
         if cached := self._cached(request, tiered, budget):
             budget.spend(cached.count, len(cached.response.segments or b""))
             return cached.response
@@ -232,7 +238,10 @@ class LocationResponses:
         return response
 
     def _locate(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _Located:
-        """Locate the offsets of `tiered` segment by segment, until the budget is spent or a broker fails."""
+        """Locate the offsets of `tiered` segment by segment, until the budget is spent or a broker fails.
+
+        A segment with another error is left out and logged.
+        """
         located = _Located()
         for at in overlapping(tiered.visible, tiered.offsets):
             part = tiered.offsets.intersect(tiered.visible[at].offsets)
@@ -254,9 +263,9 @@ class LocationResponses:
         self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
         located: list[RemoteLogSegmentLocation],
     ) -> int:  # fmt: skip
-        """Append locations of the offsets `part` of the segment `tiered.visible[at]` to `located`.
+        """Append locations of the offsets `part`, which lie in the segment `tiered.visible[at]`, to `located`.
 
-        Return the offset where they end: before the end of `part` if the budget is spent.
+        Return the offset where the locations end. It is below the end of `part` if the budget is spent earlier.
         """
         position = part.start
         while position < part.end and not budget.is_spent():
@@ -275,7 +284,11 @@ class LocationResponses:
     def _entries(
         self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget
     ) -> list[RemoteLogSegmentLocation]:
-        """Return one location of the offsets `part`, or several of its beginning if the client wants segments cut."""
+        """Return the location of the offsets `part`, or several locations that cover only its first offsets.
+
+        There are several locations if the request has `part_bytes` and the segment's bytes exceed it by more than half.
+        If the request asks for offsets only, the location has no bytes and no URL.
+        """
         if request.message.offsets_only:
             return [_entry(SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0)), None)]
         topic_id = tiered.readable.partition.topic_id
@@ -286,7 +299,10 @@ class LocationResponses:
         return [_entry(location, url)]
 
     def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
-        """Return the first parts of a location, of about `part_bytes` each: only as many as the budget allows."""
+        """Cut a location into parts of about `part_bytes` each, and return as many first parts as the budget allows.
+
+        The number of parts is at least 1 and at most 64.
+        """
         limit = max(1, min(_PARTS_AT_ONCE, budget.segments, budget.requests))
         while len(location.bytes) > _CUT_ABOVE * limit * part_bytes:
             coarse = self._segments.cut(location, max(limit * part_bytes, len(location.bytes) // _COARSE_PARTS))
@@ -307,8 +323,10 @@ def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
 def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local_start: int) -> OffsetRange:
     """Return the requested offsets that are tiered and inside the log, and not on the leader's own disk.
 
+    The range is empty if there are none.
+
     Args:
-        local_start: first offset on the leader's own disk; -1: leave out no offset because of the disk.
+        local_start: first offset on the leader's own disk; -1: do not leave out offsets because of the disk.
     """
     end = min(readable.end, readable.log_end_offset, visible[-1].offsets.end if visible else 0)
     if local_start != _NOT_LOCAL:
@@ -317,7 +335,7 @@ def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local
 
 
 def _cache_key(request: LocationRequest, tiered: _TieredRange) -> tuple[object, ...]:
-    """Return the cache key of a partition's response: everything that it depends on except the segments."""
+    """Return the cache key of a partition's response: all values that the response depends on, except the segments."""
     return (
         tiered.readable.partition, tiered.offsets.start, tiered.offsets.end, tiered.readable.end,
         request.committed, request.part_bytes, request.message.offsets_only,

@@ -1,4 +1,4 @@
-"""Worker threads for location requests, so that the event loop does not block."""
+"""Thread pools that work on location requests, so that the event loop does not block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LocationWorkers:
     """Thread pools that decode location requests and build the responses.
 
     If segments cannot be located, the response has no locations, and the client reads from the broker (KIP-1248). The
-    argument `recent_work` is the client's recent work, which decides when its turn comes.
+    argument `recent_work` counts the CPU seconds for the client: clients with less recent work go first.
     """
 
     def __init__(self, responses: LocationResponses, metrics: GatewayMetrics) -> None:
@@ -45,7 +45,7 @@ class LocationWorkers:
         self._turns = Turns(_THREADS, _HEAVY_THREADS)
 
     async def decode(self, head: RequestHead, content: bytes, recent_work: RecentWork) -> LocationRequest | None:
-        """Return the location request in the Fetch `content`, or None if the Fetch is to be passed on unchanged.
+        """Return the location request in the Fetch `content`, or None if the gateway must pass the Fetch on unchanged.
 
         Raises:
             FrameError: the content is not a Fetch.
@@ -59,10 +59,10 @@ class LocationWorkers:
     ) -> tuple[LocationRequest, bytes] | None:
         """Ask the brokers for log ends; return the location request and the Fetch that asks for authorization.
 
-        The returned request has only the partitions with a known log end. Return None if no broker can be asked.
+        The returned request has only the partitions with a known log end. Return None if the brokers cannot be asked.
 
         Args:
-            may_read: the requested partitions whose topics the client is known to be authorized to read.
+            may_read: the requested partitions of topics that the client may READ, as a broker's response has shown.
         """
         return await self._run(lambda: self._authorization(request, may_read), request.size, recent_work)
 
@@ -72,8 +72,9 @@ class LocationWorkers:
         """Return the response for the client in pieces: the broker's response with locations filled in.
 
         Args:
+            request: location request with the partitions to locate, as `authorization` returned it.
             content: the broker's response to the Fetch that asks for authorization.
-            max_bytes: maximum bytes of encoded segments in the response.
+            max_bytes: number of encoded bytes after which no more segments are added.
 
         Raises:
             FrameError: the content is not a Fetch response.
@@ -82,14 +83,18 @@ class LocationWorkers:
         return await self._run(lambda: self._response(request, content, max_bytes), size, recent_work)
 
     def close(self) -> None:
-        """Stop the threads after the requests that they are working on."""
+        """Cancel the work that has not begun. Do not wait for the threads, which end after their current work."""
         for executor in (self._executor, self._large_executor):
             executor.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[[], T], size: int, recent_work: RecentWork) -> T:
-        """Return the result of `work` on a message of `size` bytes.
+        """Call `work` in a thread, and return its result.
 
-        Large messages share one thread; work on others waits for the client's turn.
+        Messages of 64 KiB or more share one thread. Work on a smaller message waits for the client's turn, and its CPU
+        seconds are added to `recent_work`.
+
+        Args:
+            size: size of the message that `work` reads, in bytes.
         """
         loop = asyncio.get_running_loop()
         if size >= _LARGE_BYTES:

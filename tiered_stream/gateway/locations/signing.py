@@ -19,7 +19,10 @@ _CACHED = 200_000  # signed URLs, about 100 MB
 class LocationSigner:
     """Creator and cache of signed URLs of segments. Thread-safe.
 
-    `lifetime_seconds`: lifetime of a signed URL; 0 turns signing off. `created` counts new URLs, without reused ones.
+    Args:
+        fetcher: signs URLs with the storage's credentials.
+        lifetime_seconds: lifetime of a signed URL; 0 turns signing off.
+        created: counts new URLs, without reused ones.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, lifetime_seconds: int, created: Counter) -> None:
@@ -35,11 +38,11 @@ class LocationSigner:
 
     @property
     def fresh_seconds(self) -> float:
-        """Return for how many seconds a signed URL may be reused."""
+        """Return the number of seconds for which a signed URL is reused: a quarter of its lifetime."""
         return self._lifetime_seconds / 4
 
     def sign(self, segment: RemoteLogSegment) -> str | None:
-        """Return a signed URL for this segment's log only, or None if signing is off or the storage cannot sign.
+        """Return a signed URL of the segment's log file, or None if signing is off or the storage cannot sign.
 
         Raises:
             StorageError, CorruptDataError, UnsupportedDataError: the segment's manifest was needed and not readable.

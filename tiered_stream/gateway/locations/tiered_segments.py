@@ -1,4 +1,4 @@
-"""The gateway's knowledge of tiered segments, from its own login; only clients that a broker authorized get it."""
+"""Lookup of tiered segments with the gateway's own login, for clients that a broker has authorized."""
 
 from __future__ import annotations
 
@@ -31,16 +31,19 @@ _TOPICS_SECONDS = 1.0  # minimum time between two listings of all topics because
 
 
 class TieredSegments:
-    """Thread-safe wrapper of the locator `metadata-topic`, for topics that are created and deleted meanwhile.
+    """Thread-safe wrapper of the locator `metadata-topic`, which tolerates that topics are created and deleted.
 
     One thread at a time refreshes a partition, and other threads wait for its result. If a partition's leader did not
     answer, a background thread tries again, and requests do not wait for that partition.
 
     Args:
-        fresh_seconds: time for which the known segments of a partition are used without a refresh. Clients read
-            offsets that were tiered since then from the brokers.
-        faulty: records the partitions whose segments cannot be found out.
-        snapshots: store for what was read from the metadata topic; None: nothing is stored.
+        client: connects to the brokers with the gateway's own login.
+        fetcher: reads indexes from the storage.
+        cache_bytes: maximum memory of the cached indexes.
+        fresh_seconds: time for which a partition's list of segments is used without a refresh. Clients read offsets
+            that were tiered since then from the brokers.
+        faulty: records the partitions whose segments cannot be looked up.
+        snapshots: store for records of the metadata topic; None: nothing is stored.
     """
 
     def __init__(
@@ -67,10 +70,12 @@ class TieredSegments:
         self._retries = ThreadPoolExecutor(1, thread_name_prefix="silent-leaders")
 
     def follow_all(self) -> None:
-        """Read the metadata topic for all topics, so that the first requests need not wait for it.
+        """Look up the segments of all partitions except internal topics', so that the first requests need not wait.
+
+        Partitions that no longer exist are forgotten.
 
         Raises:
-            BrokerError: no broker can be asked, or the segments of no partition can be found out.
+            BrokerError: no broker can be asked, or the lookup fails with a BrokerError for every partition.
         """
         by_leader: dict[int, dict[TopicPartition, UUID]] = defaultdict(dict)
         for name, topic in self._client.metadata().items():
@@ -88,7 +93,9 @@ class TieredSegments:
             raise fault
 
     def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
-        """Return the topics' names by id, without topics that do not exist.
+        """Return the topics' names by id, without ids that no topic has.
+
+        All topics are listed again if an id is unknown, but at most once a second.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -115,7 +122,9 @@ class TieredSegments:
         return self._offsets(LATEST, [partition for partition in partitions if _exists(topics, partition)])
 
     def local_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return each partition's first offset on its leader's own disk, for leaders that answer; -1: none is there.
+        """Return each partition's first offset on its leader's own disk; -1: the disk has no offset.
+
+        Partitions whose leaders do not answer are left out.
 
         Raises:
             BrokerError: no broker can be asked.
@@ -132,7 +141,8 @@ class TieredSegments:
     def visible(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, VisibleSegments]:
         """Return each partition's visible segments (see `lineage`), sorted by offset and disjoint.
 
-        Partitions are left out whose segments cannot be found out, or whose topic no longer has the id in `partitions`.
+        A partition is left out if its segments cannot be looked up, or if its topic no longer has the id in
+        `partitions`.
 
         Args:
             partitions: topic ids by partition.
@@ -144,9 +154,12 @@ class TieredSegments:
         return {partition: view.visible for partition, view in views.items() if view.topic_id == partitions[partition]}
 
     def _refresh(self, partitions: Mapping[TopicPartition, UUID]) -> None:
-        """Read the segments of those `partitions` (topic ids by partition) whose known segments are out of date.
+        """Look up the segments of partitions whose last lookup is older than `fresh_seconds` or had another topic id.
 
-        Wait for partitions that other threads are reading. Silent partitions are neither read nor waited for.
+        Wait for partitions that other threads are looking up. Silent partitions are left to a background thread.
+
+        Args:
+            partitions: topic ids by partition.
         """
         refreshed: Future[None] = Future()
         silent = self._faulty.silent_among(partitions)
@@ -198,9 +211,13 @@ class TieredSegments:
         return view is not None and read_at >= oldest and view.topic_id == topic_id
 
     def expect(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
-        """Ask brokers in one round for the transactions that `location` needs for these ranges in read_committed mode.
+        """Ask the brokers in one round for the transactions that `location` needs to read `ranges` as read_committed.
 
-        Later calls of `location` then need no requests of their own.
+        Later calls of `location` for these ranges then ask no broker.
+
+        Args:
+            visible: each partition's visible segments.
+            ranges: offset ranges by partition.
         """
         self._locator.prefetch(visible, ranges)
 
@@ -210,6 +227,7 @@ class TieredSegments:
         """Return the location of `offsets` in the segment `visible[at]`: the bytes that hold them.
 
         Args:
+            topic_id: the id that the segment's topic must have.
             committed: include the aborted transactions of the range.
 
         Raises:
@@ -223,7 +241,7 @@ class TieredSegments:
         return self._locator.location(visible, at, offsets, committed=committed)
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """Cut a location where record batches begin, into parts of about `target_bytes` (see `Locator.cut`)."""
+        """Cut a location at the beginning of record batches into parts of about `target_bytes` (see `Locator.cut`)."""
         return self._locator.cut(location, target_bytes)
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
-"""Fair turns of work for many clients: clients with the least recent work go first, heavy clients leave room to others.
+"""Fair turns for many clients: the client with the least recent work goes first, and heavy clients get few threads.
 
-Few threads locate segments for all clients. So a client that asks for many segments gets several short responses: while
-other clients wait, its turn ends after 50 ms, and its response makes it ask again for the rest.
+Few threads locate segments for all clients. While other clients wait, a client's turn ends after 50 ms. Its response is
+then incomplete, and makes it ask again for the rest. So a client that asks for many segments gets several short
+responses.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 TURN_SECONDS = 0.05
-"""Length of a turn while other clients wait."""
+"""Length of a turn while other clients wait, in seconds."""
 
 _HEAVY_SECONDS = 0.2
 _HALF_LIFE_SECONDS = 1.0
@@ -23,8 +24,8 @@ _HALF_LIFE_SECONDS = 1.0
 class RecentWork:
     """Counter of the CPU seconds that threads have worked for one client; the count halves every second.
 
-    Time in which a thread waits, for a broker or for the interpreter's lock, does not count: while others attack, an
-    honest client's threads wait for most of its turns.
+    Time in which a thread waits does not count, whether for a broker or for the interpreter's lock. While other clients
+    cause much work, the threads of a light client wait for most of its turns.
     """
 
     def __init__(self) -> None:
@@ -32,14 +33,14 @@ class RecentWork:
         self._at = time.monotonic()
 
     def seconds(self) -> float:
-        """Return the count as of now."""
+        """Return the CPU seconds added so far, halved for each second since they were added."""
         now = time.monotonic()
         self._seconds *= 0.5 ** ((now - self._at) / _HALF_LIFE_SECONDS)
         self._at = now
         return self._seconds
 
     def add(self, seconds: float) -> None:
-        """Add CPU seconds that a thread has just worked for the client."""
+        """Add the CPU seconds of work that a thread has just done for the client."""
         self._seconds = self.seconds() + seconds
 
 
@@ -63,7 +64,11 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, recent_work: RecentWork) -> AsyncIterator[None]:
-        """Wait for a turn, which lasts until the context ends; the caller adds to the client's `recent_work`."""
+        """Wait for a turn, which lasts until the context ends.
+
+        The client with the least recent work gets the next free turn. The caller adds the turn's CPU seconds to
+        `recent_work`.
+        """
         seconds = recent_work.seconds()
         heavy = seconds > _HEAVY_SECONDS
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

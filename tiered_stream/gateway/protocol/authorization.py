@@ -1,11 +1,12 @@
 """Authorization by the broker: the Fetch that asks for it, and its response, which is filled with locations. No I/O.
 
-The Fetch starts at the end of the log. The broker checks READ, the leader epoch and the topic id as for any Fetch, but
-has no record to send and nothing to read from remote storage. Its response also states where the log starts and ends.
+The Fetch starts at the end of the log. The broker checks READ, the leader epoch and the topic id as for any Fetch. But
+it has no record to send, and nothing to read from remote storage. Its response also states where the log starts and
+ends.
 
-The gateway asks for the end of the log with its own login. So for topics that the connection has not read yet, it first
-sends a Fetch at an offset beyond any log, which shows whether the client may READ the topic. For a client that may not,
-the gateway asks nothing with its own login.
+The gateway asks for the end of the log with its own login, but only for topics that the client may READ. So for topics
+that the connection has not read yet, it first sends a Fetch at an offset beyond any log. The response shows whether the
+client may READ the topic.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdPar
 
 
 def read_probe(request: LocationRequest, topics: Collection[UUID]) -> bytes:
-    """Return the Fetch that shows whether the client may READ the topics, with the client's own header."""
+    """Return a Fetch whose response shows whether the client may READ the topics, with the client's own header.
+
+    It asks for one partition of each topic, at an offset beyond any log.
+    """
     return _fetch(request, [
         FetchTopic(topic.topic_id, [FetchPartition(topic.partitions[0].partition, -1, _BEYOND_ANY_LOG)])
         for topic in request.message.topics
@@ -90,7 +94,9 @@ def _fetch(request: LocationRequest, topics: Sequence[FetchTopic[FetchPartition]
 
 
 def readable_topics(content: bytes) -> set[UUID]:
-    """Return the topics that a client may READ, from the broker's response to `read_probe`.
+    """Return the ids of the topics that a client may READ, from the broker's response to `read_probe`.
+
+    The set is empty if the whole response has an error.
 
     Raises:
         FrameError: the content is not a Fetch response.
@@ -105,7 +111,7 @@ def readable_topics(content: bytes) -> set[UUID]:
 
 
 def fetch_response(content: bytes) -> LocationFetchResponse:
-    """Decode a Fetch response of a flexible version from its correlation id on.
+    """Decode a Fetch response of a flexible version; `content` begins with the correlation id.
 
     Raises:
         FrameError: the content is not a Fetch response.
@@ -137,7 +143,10 @@ class AuthorizationResponse:
         }
 
     def readable(self) -> list[ReadablePartition]:
-        """Return the requested partitions for which the broker has no error, with offsets from the log start on."""
+        """Return the requested partitions that the broker's response has without an error.
+
+        Their offsets begin at the requested start, or at the log start offset if that is higher.
+        """
         return [
             ReadablePartition(partition, start, max(start, self._request.ranges[partition][1]), self._log_end(response))
             for partition, response in self._partitions.items()
@@ -164,7 +173,11 @@ class AuthorizationResponse:
         )  # fmt: skip
 
     def encode(self, locations: Mapping[TopicIdPartition, PartitionResponse]) -> list[bytes]:
-        """Return the response for the client, in pieces; partitions that are not in `locations` get none."""
+        """Return the response for the client, in pieces: the broker's response with `locations` filled in.
+
+        Partitions that are not in `locations` get none. The error OFFSET_OUT_OF_RANGE concerns the end of the log, at
+        which the gateway has asked. It becomes OFFSET_NOT_AVAILABLE, so that the client asks again.
+        """
         topics = [
             FetchTopic(
                 topic.topic_id, [self._filled(topic.topic_id, response, locations) for response in topic.partitions]

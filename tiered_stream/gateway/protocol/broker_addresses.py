@@ -111,7 +111,7 @@ _LAYOUTS: dict[int, tuple[Callable[[_AddressReplacer, int], None], range, int]] 
 """For each API: the function that reads a response, the versions with addresses, and the first flexible version."""
 
 VERSIONS = {api_key: versions for api_key, (_, versions, _) in _LAYOUTS.items()}
-"""Versions whose addresses can be replaced, by API; newer versions are not known."""
+"""Versions of responses whose addresses can be replaced, by API; the layout of newer versions is not known."""
 
 
 def with_addresses(api_key: int, version: int, content: bytes, advertise: Advertise) -> bytes:

@@ -49,7 +49,7 @@ class Pending:
     """Request that has no response yet.
 
     `correlation_id` is the gateway's own, and `head` has the client's. `locations` is the location request that the
-    response is for; None if it is for another request.
+    response belongs to; None: the response does not concern locations.
     """
 
     head: RequestHead
@@ -59,7 +59,11 @@ class Pending:
 
 
 class ConnectionState:
-    """State of one client connection. `logged_in` is True from the start if brokers ask for no login."""
+    """State of one client connection: its requests without a response, its login, and the topics that it may READ.
+
+    Args:
+        logged_in: True if the client has logged in, or if brokers ask for no login.
+    """
 
     def __init__(self, *, logged_in: bool = True) -> None:
         self.logged_in = logged_in
@@ -76,7 +80,8 @@ class ConnectionState:
     def bytes_needed(head: RequestHead, size: int) -> int:
         """Return how many bytes of a request of `size` bytes must be read before the request can be handled.
 
-        Only ApiVersions and Fetch requests of moderate size are read whole.
+        ApiVersions requests up to 16 KiB and Fetch requests up to 4 MiB are read whole. Other requests need only the
+        first 8 bytes.
 
         Raises:
             FrameError: the gateway does not pass on this API or version.
@@ -86,7 +91,7 @@ class ConnectionState:
         return size if size <= max_bytes else HEAD_BYTES
 
     def forward(self, head: RequestHead, content: bytes) -> bytes:
-        """Register a request that is passed on, and return the bytes to send to the broker in place of `content`.
+        """Register a request that the gateway passes on; return the bytes to send to the broker in place of `content`.
 
         Args:
             content: the first `bytes_needed` bytes of the request, or more.
@@ -109,15 +114,15 @@ class ConnectionState:
         return content
 
     def topics_to_probe(self, request: LocationRequest) -> set[UUID]:
-        """Return the request's topics for which no response has shown yet that the client may READ them."""
+        """Return the ids of the request's topics that no response has shown to be readable for the client."""
         return request.topics() - self._readable
 
     def may_read(self, request: LocationRequest) -> list[TopicIdPartition]:
-        """Return the request's partitions of topics for which a response has shown that the client may READ them."""
+        """Return the request's partitions of topics that the client may READ, as a broker's response has shown."""
         return [partition for partition in request.ranges if partition.topic_id in self._readable]
 
     def probe_topics(self, request: LocationRequest) -> bytes:
-        """Register and return a Fetch whose response shows which of `topics_to_probe` the client may READ."""
+        """Register and return a Fetch whose response shows which of the `topics_to_probe` the client may READ."""
         content = with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
         self._await(request.head, Handling.PROBE, request)
         return content
@@ -152,7 +157,9 @@ class ConnectionState:
         return self._in_flight[0]
 
     def record_topics(self, content: bytes) -> None:
-        """Remember which topics the client may read, from the response to `probe_topics`.
+        """Remember which topics the client may READ, from the response to `probe_topics`.
+
+        If more than 10,000 topics were remembered before, they are forgotten first.
 
         Raises:
             FrameError: the content is not a Fetch response.

@@ -27,7 +27,7 @@ Advertise = Callable[[int, Address], Address]
 class Endpoints:
     """Registry of brokers and their gateway ports. Thread-safe.
 
-    Broker n has port `first_port` + n modulo `ports` on the gateway's host `advertised_host`.
+    The broker with node id n has port `first_port` + n modulo `ports` on the gateway's host `advertised_host`.
     """
 
     def __init__(self, advertised_host: str, first_port: int, ports: int) -> None:
@@ -42,7 +42,7 @@ class Endpoints:
         """Remember a broker's own address, and return the gateway's address that clients use for the broker.
 
         Raises:
-            ConfigurationError: two brokers would share a port.
+            ConfigurationError: another broker that is remembered has the same gateway port.
         """
         port = self._port(node_id)
         with self._lock:
@@ -61,7 +61,7 @@ class Endpoints:
             self._brokers = {port: broker for port, broker in self._brokers.items() if broker[0] in node_ids}
 
     def broker(self, node_id: int) -> Address:
-        """Return the last known own address of broker `node_id`.
+        """Return the own address of broker `node_id`, as `learn` was last called with it.
 
         Raises:
             ConnectionRefusedError: the broker is not known any more.

@@ -61,7 +61,7 @@ def frame_size(data: bytes, max_size: int) -> int:
 
 
 def request_head(content: bytes) -> RequestHead:
-    """Return API key, API version and correlation id from the beginning of a request's content.
+    """Return API key, API version and correlation id from the first bytes of a request, without its size field.
 
     Raises:
         FrameError: the content is too short.

@@ -16,7 +16,7 @@ MAX_REQUEST_BYTES = 4 << 20
 """Maximum bytes of a Fetch that may ask for locations, which is enough for about 100,000 partitions."""
 
 MIN_PART_BYTES, MAX_PART_BYTES = 64 << 10, 1 << 31
-"""Minimum and maximum size of the parts that a client may have segments cut into. No segment exceeds the maximum."""
+"""Minimum and maximum size of the parts into which a client may have segments cut. No segment exceeds the maximum."""
 
 _LOCATION_REQUESTED_TAG = b"\xe0\x09\x01\x01"  # tag 1248, one byte, true
 _READ_COMMITTED = 1
@@ -33,10 +33,12 @@ class TopicIdPartition:
 
 @dataclass(frozen=True, slots=True)
 class LocationRequest:
-    """Decoded request for locations, with the fields of `broker.location_messages`.
+    """Decoded Fetch request for segment locations: `head` and `header` from its header, and `message` from its body.
 
-    `ranges` has the start and end offsets (end exclusive) by partition. `requested` has all partitions of the client's
-    request if `ranges` was reduced to the partitions that can be located, else it is empty.
+    `ranges` has the start and end offsets (end exclusive) by partition. `committed` is True for read_committed.
+    `max_segments` is the maximum number of segments in the response. `part_bytes` is the size of the parts into which
+    segments are cut; 0: they are not cut. `requested` has all partitions of the client's request if `ranges` was
+    reduced to the partitions with a known log end; else it is empty.
     """
 
     head: RequestHead
@@ -50,7 +52,7 @@ class LocationRequest:
 
     @property
     def size(self) -> int:
-        """Return the approximate size of the request in bytes."""
+        """Return the approximate size of the request in bytes, from its header and the number of its ranges."""
         return len(self.header) + _PARTITION_BYTES * len(self.ranges)
 
     def topics(self) -> set[UUID]:
@@ -61,7 +63,8 @@ class LocationRequest:
 def may_ask(head: RequestHead, content: bytes) -> bool:
     """Return whether a request may ask for locations: a quick check, which `location_request` must confirm.
 
-    `content`: the request's first `ConnectionState.bytes_needed` bytes.
+    Args:
+        content: the request's first `ConnectionState.bytes_needed` bytes.
     """
     return (
         head.api_key == FETCH
@@ -110,5 +113,5 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
 
 
 def _part_bytes(requested: int) -> int:
-    """Return the requested part size limited to the allowed sizes, in bytes, or 0 if segments are not to be cut."""
+    """Return `requested` limited to the range from 64 KiB to 2 GiB; 0 (segments are not cut) if it is not positive."""
     return min(max(requested, MIN_PART_BYTES), MAX_PART_BYTES) if requested > 0 else 0

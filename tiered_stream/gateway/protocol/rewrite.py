@@ -29,7 +29,7 @@ from tiered_stream.gateway.protocol.reader_apis import (
 
 _WITHOUT_ADDRESSES = {FETCH: 15}
 _OLDEST_SERVED = {SASL_HANDSHAKE: 1}
-"""Oldest version that is served, by API. After SaslHandshake version 0, a login has no Kafka request headers."""
+"""Oldest version that is passed on, by API. After SaslHandshake version 0, a login has no Kafka request headers."""
 NEWEST_VERSIONS = {
     **_WITHOUT_ADDRESSES,
     API_VERSIONS: 4,
@@ -54,13 +54,17 @@ def is_rewritten(api_key: int, api_version: int) -> bool:
 
 
 def check_version(api_key: int, api_version: int) -> None:
-    """Raise FrameError for an API or version that the gateway does not offer.
+    """Check that the gateway passes on this API and version. ApiVersions requests of any version pass.
 
-    The gateway offers no APIs that readers do not use, no Fetch versions whose responses contain brokers' addresses, no
-    unknown versions of responses that it rewrites, and no SaslHandshake version 0.
+    The gateway does not pass on:
+
+    - APIs that readers do not use,
+    - Fetch versions whose responses contain brokers' addresses,
+    - unknown versions of APIs whose responses it rewrites,
+    - SaslHandshake version 0.
 
     Raises:
-        FrameError: the API or its version is not offered.
+        FrameError: the API or its version is not passed on.
     """
     if api_key not in READER_APIS:
         raise FrameError(
@@ -74,12 +78,15 @@ def check_version(api_key: int, api_version: int) -> None:
 
 
 def is_too_new(api_key: int, api_version: int) -> bool:
-    """Return whether a request is an ApiVersions request of an unknown version; its response names the known ones."""
+    """Return whether a request is an ApiVersions request of a version that the gateway does not know.
+
+    The response to such a request names the known versions.
+    """
     return api_key == API_VERSIONS and api_version > NEWEST_VERSIONS[API_VERSIONS]
 
 
 def oldest_api_versions(correlation_id: int, client_id: str | None) -> bytes:
-    """Return an ApiVersions request of version 0, which every broker understands."""
+    """Return an encoded ApiVersions request of version 0, which every broker understands."""
     request = ApiVersionsRequest(version=0)
     request.with_header(correlation_id, client_id)
     return bytes(request.encode(version=0, header=True))
@@ -91,6 +98,7 @@ def rewrite_response(
     """Return a response's content with the gateway's addresses and versions. Thread-safe if `advertise` is.
 
     Args:
+        api_key: API of the request; `is_rewritten` must hold for it.
         content: correlation id and body of the broker's response.
         advertise: maps a broker to the gateway's address for it.
         feature_version: newest version of `LOCATION_FEATURE` that clients are offered.
@@ -114,7 +122,7 @@ def rewrite_response(
 
 @lru_cache(64)
 def _limited(body: bytes, version: int, feature_version: int, error_code: int) -> bytes:
-    """Return the body of an ApiVersions response limited to what the gateway offers.
+    """Return the body of an ApiVersions response with only the APIs, versions and features that the gateway offers.
 
     A broker's error response is not changed. The result is cached, because all clients get the same response.
 

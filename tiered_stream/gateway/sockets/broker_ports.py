@@ -13,11 +13,11 @@ from tiered_stream.gateway.sockets.listener import Listener
 log = logging.getLogger(__name__)
 
 Serve = Callable[[int, int], Awaitable[Listener]]
-"""Function that listens on a port for clients of a broker: (node id, port) to listener. OSError: the port is taken."""
+"""Function from node id and port to a listener for that broker's clients. It raises OSError if the port is taken."""
 
 
 class BrokerPorts:
-    """Listeners of all brokers, used from one event loop.
+    """Listeners on the gateway's ports for brokers. Used from one event loop.
 
     If a port cannot be opened, only its broker is unreachable, and `follow` tries the port again.
     """
@@ -51,7 +51,7 @@ class BrokerPorts:
             await self._open_missing(known)
 
     async def open(self) -> None:
-        """Open the ports of known brokers that have no listener yet, except ports that failed before."""
+        """Open the ports of the brokers in `Endpoints` that have no listener yet, except ports that failed before."""
         if self._missing():
             async with self._opening:
                 await self._open_missing(dict(self._faults))

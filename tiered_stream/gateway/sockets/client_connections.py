@@ -1,4 +1,4 @@
-"""Client connections, from accepting them to their end, with limits on their number."""
+"""Client connections, from accepting to closing them, with limits on their number."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ class ClientConnections:
         self._by_ip: Counter[str] = Counter()
 
     def accept(self, connect: Connect, connection: socket.socket, client: str) -> None:
-        """Serve a connection from the IP address `client`, or close it at once if there are too many connections.
+        """Serve a connection in a new task, or close it at once if there are too many connections.
 
         Args:
             connect: opens the connection to the broker.
+            client: IP address of the client.
         """
         self._metrics.accepted.inc()
         settings = self._settings
@@ -58,7 +59,7 @@ class ClientConnections:
         connection.close()
 
     async def close(self) -> None:
-        """Wait for outstanding responses, for at most `shutdown_seconds`, then close all connections."""
+        """Wait at most `shutdown_seconds` for outstanding responses, then close all connections."""
         for relay in self._relays.values():
             if relay is not None:
                 relay.drain()
@@ -69,7 +70,7 @@ class ClientConnections:
         await asyncio.gather(*self._relays, return_exceptions=True)
 
     async def _serve(self, connect: Connect, connection: socket.socket, client: str) -> str:
-        """Serve one connection from beginning to end; return the reason for its end, as the metric's label."""
+        """Serve one connection until it ends; return the reason for its end, as the label of the metric `closed`."""
         settings, streams = self._settings, list[Streams]()
         try:
             tls = settings.listener_tls.context() if settings.listener_tls else None
@@ -106,10 +107,10 @@ class ClientConnections:
 
 
 def _reason(error: Exception, client: str, streams: int) -> str:
-    """Return the reason for a connection's end, as the metric's label, and log the error.
+    """Return the reason why a connection ended, as the label of the metric `closed`, and log the error.
 
     Args:
-        streams: how many sides were connected: 0, 1 (the client), or 2 (the broker, too).
+        streams: number of open connections when the error came: 0, 1 (to the client), or 2 (also to the broker).
     """
     match error:
         case FrameError() | MemoryShortError():

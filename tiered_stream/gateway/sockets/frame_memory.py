@@ -25,11 +25,11 @@ _SMALL_BYTES = 1 << 20  # larger reservations leave a quarter of the budget to s
 
 
 class MemoryShortError(Exception):
-    """Error that closes a connection because other connections need its memory, or because it needs too much."""
+    """Error that closes a connection because other connections need its memory, or because a frame needs too much."""
 
 
 class FrameMemory:
-    """Memory budget for the frames of all connections, used from one event loop.
+    """Memory budget for the frames of all connections. Used from one event loop.
 
     Args:
         total: size of the budget, in bytes.
@@ -47,16 +47,19 @@ class FrameMemory:
         return self.total - self.total // 4
 
     def fits(self, size: int) -> bool:
-        """Return whether `size` bytes can be reserved now."""
+        """Return whether `size` bytes can be reserved now. More than 1 MiB must leave a quarter of the budget free."""
         return self.used + size <= (self.total if size <= _SMALL_BYTES else self.largest)
 
     @asynccontextmanager
     async def reserve(self, connection: asyncio.Future[None], size: int, moving: int = 0) -> AsyncIterator[Reservation]:
         """Wait until `size` bytes are reserved for a frame, and release them when the context ends.
 
+        A frame of up to 64 KiB is not counted, and does not wait.
+
         Args:
             connection: future of the connection; it gets a MemoryShortError if the connection must end.
-            moving: number of bytes that the peer sends or reads meanwhile.
+            moving: number of bytes that the peer sends or reads meanwhile; it extends the time until the peer counts as
+                slow.
 
         Raises:
             MemoryShortError: `size` is larger than any reservation may be.
@@ -89,7 +92,7 @@ class FrameMemory:
             self._released.set()
 
     async def _wait_for_release(self, connection: asyncio.Future[None]) -> None:
-        """Wait at most 1 s until memory is released, or evict the slowest other connection once it is overdue."""
+        """Wait at most 1 s until memory is released; but if the slowest other connection counts as slow, evict it."""
         others = (reservation for reservation in self._reservations if reservation.connection is not connection)
         slowest = min(others, key=lambda reservation: reservation.slow_from, default=None)
         seconds = slowest.slow_from - time.monotonic() if slowest else inf
@@ -104,7 +107,7 @@ class FrameMemory:
 
 
 class Reservation:
-    """Memory that one frame holds of the budget, `size` bytes.
+    """Part of the memory budget that one frame holds: `size` bytes.
 
     `slow_from` is the time (`monotonic`) from which the frame's connection counts as slow, and may be evicted.
     """
@@ -116,26 +119,35 @@ class Reservation:
         self.slow_from = inf
 
     def extend(self, size: int) -> int:
-        """Reserve up to `size` more bytes without waiting, and return how many; half of the budget stays free."""
+        """Reserve up to `size` more bytes without waiting, and return how many, which may be 0.
+
+        The additional bytes are at most a quarter of the budget, and leave half of the budget free.
+        """
         free = min(self._memory.total // 2 - self._memory.used, self._memory.total // 4)
         added = max(0, min(size, free))
         self._memory.change(self, added)
         return added
 
     def shrink(self, size: int) -> None:
-        """Release all but `size` bytes."""
+        """Release all but `size` bytes. A reservation that is not larger does not change."""
         self._memory.change(self, min(0, size - self.size))
 
     def expect_peer(self, moving: int = 0) -> None:
-        """Start to count on the peer: the connection is slow after 1 s, and the time of `moving` bytes at 2 MiB/s."""
+        """Set when the connection counts as slow: in 1 s, plus the time that `moving` bytes take at 2 MiB/s.
+
+        Call it when the connection starts to wait for its client, or for bytes from the broker.
+        """
         self.slow_from = time.monotonic() + _PATIENCE_SECONDS + moving / _MIN_BYTES_PER_SECOND
 
     def expect_broker(self) -> None:
-        """Start to count on a broker, which works on the request: the connection is slow after 30 s."""
+        """Set when the connection counts as slow: in 30 s. Call it when a broker starts to work on the request."""
         self.slow_from = time.monotonic() + _PATIENCE_WITH_BROKERS_SECONDS
 
     def expect_gateway(self) -> None:
-        """Start to count on the gateway itself: the connection is not slow, however long it takes."""
+        """Set that the connection does not count as slow.
+
+        Call it when the gateway itself starts to work on the request.
+        """
         self.slow_from = inf
 
     def evict(self) -> None:

@@ -1,4 +1,4 @@
-"""Listening port that accepts one connection in each turn of the event loop, before any TLS handshake."""
+"""Listening port of the gateway. It accepts one connection in each turn of the event loop, before any TLS handshake."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BACKLOG = 1024
 _RETRY_SECONDS = 1.0
 
 Accept = Callable[[socket.socket, str], None]
-"""Function that takes over an accepted connection, given with the client's IP address."""
+"""Function that takes over an accepted connection; its second argument is the client's IP address."""
 
 
 class Listener:
-    """Listening sockets of one port, whose connections are handed to a function.
+    """Listening sockets of one port, which hand each accepted connection to a function.
 
-    asyncio's own server is not used: it logs a traceback for each of 1,024 attempts when no file descriptor is left,
+    asyncio's own server is not used. It logs a traceback for each of 1,024 attempts when no file descriptor is left. It
     cannot count connections before their TLS handshake, and accepts all waiting connections in one turn.
     """
 

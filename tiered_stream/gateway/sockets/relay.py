@@ -49,8 +49,8 @@ _SMALL_BYTES = 16 << 10  # largest part of a request that is read without a rese
 class RelayServices:
     """Objects and settings that all connections of a gateway share.
 
-    `advertise` maps a broker's address to the gateway's, `listen` opens ports for the brokers that `advertise` has
-    seen, and `feature_version` is the version of `LOCATION_FEATURE` that clients are offered.
+    `advertise` maps a broker's address to the gateway's. `listen` opens ports for the brokers that `advertise` was
+    called with. `feature_version` is the version of `LOCATION_FEATURE` that clients are offered.
     """
 
     settings: GatewaySettings
@@ -63,7 +63,7 @@ class RelayServices:
 
 
 class Relay:
-    """Relay between one client connection and its own connection to a broker, until either of them ends."""
+    """Relay between one client connection and a connection to a broker, until either of them ends."""
 
     def __init__(self, client: Streams, broker: Streams, services: RelayServices) -> None:
         self._client = client
@@ -142,10 +142,10 @@ class Relay:
             await self._locate(head, content, needed)
 
     async def _pass_on(self, head: RequestHead, content: bytes, size: int, *, reserved: bool = False) -> None:
-        """Pass on a request of `size` bytes that begins with `content`, and copy the rest of it.
+        """Pass on a request of `size` bytes: `content`, and then the rest, which is still in the client's stream.
 
         Args:
-            reserved: memory for `content` is reserved.
+            reserved: True if memory for `content` is reserved.
         """
         broker = self._broker.writer
         forwarded = self._state.forward(head, content)
@@ -156,10 +156,11 @@ class Relay:
         self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + size)
 
     async def _locate(self, head: RequestHead, content: bytes, size: int) -> None:
-        """Read a Fetch of `size` bytes that may ask for locations, pass it on, and wait until it has its response.
+        """Read a Fetch of `size` bytes that may ask for locations, and send the broker the Fetch or a replacement.
 
-        First wait until no other request of the connection is in flight. Otherwise an earlier response could wait for
-        memory that this request holds.
+        The replacement asks for authorization; the method then returns after the client has its response. First wait
+        until no other request of the connection is in flight. Otherwise an earlier response could wait for memory that
+        this request holds.
 
         Args:
             content: the bytes of the request that were read before.
@@ -185,7 +186,7 @@ class Relay:
     ) -> tuple[LocationRequest, bytes] | None:
         """Return the location request in `content` and the Fetch that asks the broker for authorization.
 
-        Return None if `content` is to be passed on unchanged.
+        Return None if the gateway must pass `content` on unchanged.
         """
         state, locations = self._state, self._services.locations
         memory.expect_gateway()
@@ -209,6 +210,10 @@ class Relay:
         """Read the four size bytes of the client's next request.
 
         If the client has stopped sending, wait at most `shutdown_seconds` for its outstanding responses, then raise.
+
+        Raises:
+            IncompleteReadError: the client sends no more.
+            TimeoutError: responses are still outstanding after `shutdown_seconds`.
         """
         try:
             return await self._client.reader.readexactly(SIZE_BYTES)
@@ -219,7 +224,9 @@ class Relay:
             raise
 
     async def _wait_for_login(self, request: str) -> None:
-        """Wait until a probe shows that the broker has accepted the client's login, unless that is known already.
+        """Send the broker a probe and wait until its response shows that the client has logged in.
+
+        Return at once if the login is known already.
 
         Args:
             request: name of the request that needs a login, for the error message if the probe fails.
@@ -261,12 +268,12 @@ class Relay:
             raise
 
     async def _whole_response(self, pending: Pending, start: bytes, size: int) -> int:
-        """Read a response whole, send the client its rewritten form, and return the bytes sent, without the size field.
+        """Read a response whole, send it rewritten to the client, and return its size without the size field.
 
         Return 0 for the response to the login's probe, which the client does not get.
 
         Args:
-            start: correlation id with which the client's response begins.
+            start: the client's correlation id, with which its response begins.
             size: size of the broker's response, in bytes.
         """
         services = self._services
@@ -281,9 +288,10 @@ class Relay:
             return await self._write([content], reserved=memory.size > 0)
 
     async def _location_response(self, pending: Pending, request: LocationRequest, start: bytes, size: int) -> int:
-        """Read the broker's response to a location request, send it to the client with locations, and return its size.
+        """Read the broker's response to a location request, and send it to the client with locations filled in.
 
-        Use the request's own memory. Return 0 for the response to the probe of topics, which the client does not get.
+        Return the number of bytes sent, without the size field. The response uses the memory that is reserved for the
+        request. Return 0 for the response to the probe of topics, which the client does not get.
 
         Raises:
             MemoryShortError: the broker's response is larger than the memory for it.
@@ -311,7 +319,7 @@ class Relay:
         """Send the client a response as fast as it reads, and return the response's size in bytes.
 
         Args:
-            reserved: memory for the response is reserved.
+            reserved: True if memory for the response is reserved.
         """
         size, writer = sum(map(len, pieces)), self._client.writer
         writer.write(size.to_bytes(SIZE_BYTES, "big"))
@@ -321,7 +329,7 @@ class Relay:
         return size
 
     async def _rewritten(self, head: RequestHead, content: bytes) -> bytes:
-        """Return the broker's response with the gateway's addresses or API versions."""
+        """Return the broker's response with the gateway's addresses or API versions, and open new brokers' ports."""
         services = self._services
         rewrite = partial(
             rewrite_response, head.api_key, head.api_version, content, services.advertise, services.feature_version
@@ -340,10 +348,10 @@ class Relay:
             await self._wait_until_read(writer)
 
     async def _wait_until_read(self, writer: asyncio.StreamWriter, *, reserved: bool = False) -> None:
-        """Wait until the peer's unread bytes are within the limit; until then they have a reservation of their own.
+        """Wait until the peer has left at most `unread_bytes` unread, with memory reserved for the unread bytes.
 
         Args:
-            reserved: memory for these bytes is reserved already.
+            reserved: True if memory for these bytes is reserved already.
         """
         unread = self._settings.unread_bytes
         if reserved or writer.transport.get_write_buffer_size() <= unread:

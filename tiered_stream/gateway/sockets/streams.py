@@ -50,9 +50,10 @@ class Streams:
 
 
 async def accept_streams(connection: socket.socket, tls: ssl.SSLContext | None, settings: GatewaySettings) -> Streams:
-    """Return the streams of an accepted connection, which buffer at most `unread_bytes` plus a chunk each.
+    """Return the streams of a connection that a client has opened.
 
-    With `tls`, the connection's TLS handshake may take `setup_seconds`.
+    With `tls`, the TLS handshake comes first, and may take `setup_seconds`. Each direction buffers at most
+    `unread_bytes` and one chunk; then the sender waits.
 
     Raises:
         OSError: the handshake failed or took too long.
@@ -65,9 +66,9 @@ async def accept_streams(connection: socket.socket, tls: ssl.SSLContext | None, 
 
 
 async def connect_streams(host: str, port: int, settings: GatewaySettings) -> Streams:
-    """Connect to a broker within `setup_seconds`, TLS handshake included.
+    """Connect to a broker within `setup_seconds`, TLS handshake included, and return the connection's streams.
 
-    Return the connection's streams, which buffer at most `unread_bytes` plus a chunk each.
+    Each direction buffers at most `unread_bytes` and one chunk; then the sender waits.
 
     Raises:
         OSError: the connection failed or took too long.
@@ -95,7 +96,7 @@ def _bounded(
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of `pieces` in chunks of `CHUNK_BYTES`.
+    """Yield the bytes of `pieces` in chunks of `CHUNK_BYTES`; the last chunk may be smaller.
 
     Joining all pieces at once would copy them into one large block of memory that is new to the process.
     """
