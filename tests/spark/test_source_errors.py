@@ -54,7 +54,7 @@ BAD_INPUTS = {
     ),
     "malformed-starting-offsets": BadInput(
         {"startingOffsets": '{"for-errors":{"0":"first"}}'},
-        r"""ConfigurationError: option startingOffsets.*'first' of for-errors-0 is not an offset""",
+        r"""ConfigurationError: option startingOffsets: .* has 'first' for for-errors-0, which is not an offset""",
     ),
     "unknown-option": BadInput(
         {"remote.storage.url": "s3://bucket"}, r"ConfigurationError: .*remote\.storage\.url.*remote\.storage\.uri"

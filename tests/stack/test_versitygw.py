@@ -6,16 +6,17 @@ import pytest
 from botocore.exceptions import ClientError
 from pyspark.sql import SparkSession
 
+from tests.stack.built import check_module
 from tests.stack.errors import StackError
 from tests.stack.s3_client import s3a_settings
-from tests.stack.versitygw import CHECKSUM, MODULE, VERSION, VersityGateway, check_module
+from tests.stack.versitygw import CHECKSUM, MODULE, VERSION, VersityGateway
 
 
 def test_a_program_built_of_other_files_is_refused() -> None:
     built = f"versitygw: go1.26.8\n\tpath\t{MODULE}\n\tmod\tgithub.com/versity/versitygw\t{VERSION}\t{CHECKSUM}\n"
-    check_module(built)
+    check_module(built, "versitygw", VERSION, CHECKSUM)
     with pytest.raises(StackError, match="built of github.com/versity/versitygw v1.8.0 h1:other, not of"):
-        check_module(built.replace(CHECKSUM, "h1:other"))
+        check_module(built.replace(CHECKSUM, "h1:other"), "versitygw", VERSION, CHECKSUM)
 
 
 def test_an_object_is_put_only_where_none_is(lake: VersityGateway) -> None:
