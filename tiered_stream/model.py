@@ -191,8 +191,8 @@ class SegmentLocation:
 
     `aborted_transactions` are the aborted transactions that overlap `offsets`; only read_committed needs them.
     `signed_url` is a URL with a signature that grants access to the object. It is a credential, so no repr shows it.
-    `storage_format` is KIP-1248's name for the format of the object. `following` bounds the offset after the last batch
-    that begins in `bytes`: the lowest and the highest possible value. None: that offset is unknown.
+    `storage_format` is KIP-1248's name for the format of the object. `following` has the lowest and the highest
+    possible value of the offset after the last batch that begins in `bytes`. None: there are no such bounds.
     """
 
     segment: RemoteLogSegment

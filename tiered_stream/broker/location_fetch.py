@@ -45,11 +45,17 @@ def locate_segments(
     terms: LocationTerms,
     patience_ms: int | None = None,
 ) -> PartialAnswer[TopicPartition, LocatedPartition]:
-    """Ask the leaders for the segments of each partition's offset range, and return one response for each partition.
+    """Ask the leaders for the segments in each partition's offset range; return by partition a response or an error.
 
-    A response names the range's segments from its start up to offset `located_end_offset` (exclusive), which may lie
-    before the end of the range. There may be further segments from that offset on. All leaders are asked at once, each
-    with one request for all its partitions. `patience_ms` None: `default.api.timeout.ms`.
+    All leaders are asked at once, each with one request for all its partitions. Each partition of `ranges` is in the
+    result: in `found` with its response, or in `faults` with its error. A partition that a leader leaves out of a
+    response is requested again until the time is up, and then gets an error.
+
+    A response names the segments from the start of the range up to the offset `located_end_offset` (exclusive). That
+    offset may lie before the end of the range. There may then be further segments from that offset on.
+
+    Args:
+        patience_ms: time limit in ms; None: `default.api.timeout.ms`.
 
     Raises: as `leaders.ask_each_leader`.
     """

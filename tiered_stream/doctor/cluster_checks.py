@@ -139,7 +139,7 @@ def _log_in(options: Options) -> Result[Any]:
 
 
 def _renew_login(config: BrokerConfig) -> None:
-    """Get the login's token or credentials, so that errors of getting them are not taken for errors of the brokers.
+    """Get the login's token or credentials, so that errors of getting them are not reported as errors of the brokers.
 
     Do nothing if the login mechanism has no token or credentials to renew.
 

@@ -26,7 +26,7 @@ def run_gateway(settings: GatewaySettings) -> None:
 
     Raises:
         ConfigurationError: a setting for Kafka or for the storage is wrong.
-        OSError: the bootstrap port or the monitor's port is taken.
+        OSError: the bootstrap port or the monitor's port is in use.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_old_rarely()

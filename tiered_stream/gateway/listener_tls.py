@@ -64,7 +64,14 @@ class ListenerTls:
         return _state(self._keystore), _state(self._trust.get("ssl.truststore.location"))
 
     def _load(self) -> ssl.SSLContext:
-        """Read the files now. Raises ConfigurationError, whose message names the setting, if one cannot be read."""
+        """Return a new TLS context from the listener's keystore file and the trust store in `ssl.truststore.*`.
+
+        The context asks clients for a certificate as `client_auth` says. If that is `none`, the trust store is not
+        read.
+
+        Raises:
+            ConfigurationError: the keystore or the trust store cannot be read; the message names the setting.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             context.load_cert_chain(self._keystore, password=lambda: self._key_password)

@@ -93,7 +93,7 @@ class Gateway:
         The brokers need not answer yet.
 
         Raises:
-            OSError: the bootstrap port is taken.
+            OSError: the bootstrap port is in use.
         """
         self._loop = asyncio.get_running_loop()
         self._bootstrap_listener = await self._serve(self._settings.bootstrap_port, self._connect_bootstrap)

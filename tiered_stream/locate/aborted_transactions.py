@@ -37,7 +37,8 @@ class AbortedSearch:
 def find_aborted(visible: VisibleSegments, at: int, offsets: OffsetRange, cache: IndexCache) -> AbortedSearch:
     """Search for the aborted transactions that touch `offsets`, which are offsets of the segment `visible[at]`.
 
-    The search begins with that segment's transaction index. It ends when all transactions are decided, or at the seam.
+    The search begins with that segment's transaction index, and goes on in the next segments. It ends when all
+    transactions are decided, when the tiered segments end, or where offsets are missing between two segments.
 
     Raises:
         StorageError: an index cannot be read.

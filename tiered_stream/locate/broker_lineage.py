@@ -46,10 +46,11 @@ class BrokerLineages:
     def of(
         self, epochs: Mapping[TopicPartition, Collection[int]], leaders: Mapping[TopicPartition, tuple[UUID, int]]
     ) -> PartialAnswer[TopicPartition, Lineage]:
-        """Return by partition the end offset of each epoch in `epochs`; epochs that the lineage lacks are left out.
+        """Return by partition the end offset (exclusive) of each epoch in `epochs` that is in the partition's lineage.
 
-        Only epochs that were not requested before are requested. End offsets that the leader reported earlier are
-        returned too. A fault is the error of a partition's leader.
+        The end of the current epoch is `END_OF_LOG`. Only epochs that were not requested from the current leader before
+        are requested. A partition's result also has all other epochs that earlier calls requested from the same leader
+        (same topic id and leader epoch). If a request fails, the partition is only in `faults`, with the error.
 
         Args:
             epochs: leader epochs, by partition.

@@ -105,10 +105,11 @@ class BrokerLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition the offset after about `share.bytes` bytes of its share, from the brokers' responses.
+        """Return by partition the offset after about `bytes` bytes from the start of `offsets` of its `SegmentShare`.
 
-        Shares of similar size are requested together. For each request, brokers cut the segments into parts of a
-        quarter of the smallest share in it. A partition is left out if the response has no part of its segment.
+        The offsets are from the brokers' responses. Partitions with similar `bytes` are requested together. The brokers
+        cut the segments into parts of a quarter of the smallest `bytes` in a request. A partition is left out if the
+        response has no part of its segment.
         """
         ends = {}
         for similar in _by_similar_size([(partition, share.bytes) for partition, share in shares.items()]):

@@ -43,9 +43,11 @@ class VisibleSegments(tuple[VisibleSegment, ...]):
 
     @cached_property
     def located(self) -> dict[bool, list[tuple[SegmentLocation, int | None] | None]]:
-        """Cache of locators: the location and the seam of each segment, by whether the isolation is read_committed.
+        """Cache of locators: by whether the isolation is read_committed, a pair for each segment.
 
-        An entry is None until a locator sets it.
+        The pair has the segment's location, and the offset at which the tiered segments end, or a gap begins, while
+        transactions of the location may be undecided. That offset is None if all transactions are decided. An entry is
+        None until a locator sets it.
         """
         return {committed: [None] * len(self) for committed in (False, True)}
 

@@ -81,10 +81,11 @@ class Locator(ABC):
 
     @abstractmethod
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition the offset after about `share.bytes` bytes of the partition's share.
+        """Return by partition an offset in a tiered segment: the offset after about as many bytes as are requested.
 
-        The offset is the end of a batch of the share, or the end of `share.offsets`. All shares are looked up together.
-        A partition is left out if the byte positions in its segment are not available.
+        `shares` has a request by partition. The bytes are counted from the start of the request's `offsets`. The
+        returned offset is the end of a batch, or the end of `offsets`. All requests are looked up together. A partition
+        is left out if the byte positions in its segment are not available.
 
         Raises: the errors of `locate`.
         """

@@ -41,8 +41,8 @@ T = TypeVar("T")
 _Located = tuple[SegmentLocation, int | None]
 """Pair of a location and a seam.
 
-The seam is the offset at which the tiered segments end while transactions of the location are undecided. None: all are
-decided.
+The seam is the offset at which the tiered segments end, or a gap between them begins, while transactions of the
+location may be undecided. None: all are decided.
 """
 
 
@@ -92,16 +92,22 @@ class SegmentMetadataLocator(Locator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return by seam (partition and offset) the aborted transactions with records on both sides of the offset.
+        """Return for each seam the aborted transactions with records before and after its offset.
 
-        A transaction's last offset may be unknown. Any offset at or after the seam may then stand for it. If a seam is
-        missing in the result, the brokers serve the locations that need its transactions.
+        If a transaction's last offset is unknown, its `last_offset` in the result is any offset at or after the seam's.
+        If a seam is missing in the result, `locate` returns none of the locations whose transactions are undecided at
+        the seam. The offsets of these locations are then read from the brokers.
+
+        Args:
+            seams: pairs of a partition and the offset at which its tiered segments end, or a gap between them begins,
+                while transactions of earlier records may be undecided.
         """
 
     def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
-        """Request the results of `_aborted_across` for all `seams` (offset by partition) together, and cache them.
+        """Request the results of `_aborted_across` for all `seams` together, and cache them.
 
-        This class does nothing.
+        `seams` has by partition the offset at which the tiered segments end, or a gap begins, while transactions may
+        be undecided. This class does nothing.
         """
 
     @collection_paused()
@@ -153,10 +159,10 @@ class SegmentMetadataLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition the offset after about `share.bytes` bytes of its share, from the segment's offset index.
+        """Return by partition the offset after about `bytes` bytes from the start of `offsets` of its `SegmentShare`.
 
-        The indexes are read in parallel, and no request is sent to brokers. If the storage fails and `falls_back` is
-        true, the partition is left out.
+        The offsets are from the segments' offset indexes. The indexes are read in parallel, and no request is sent to
+        brokers. If the storage fails and `falls_back` is true, the partition is left out.
         """
         shared = {partition: [VisibleSegment(share.segment, share.offsets)] for partition, share in shares.items()}
         # `locate` has the same failures later, and logs them.
@@ -248,7 +254,7 @@ class SegmentMetadataLocator(Locator):
         ranges: PartitionRanges,
         needed: SegmentFilter,
     ) -> dict[TopicPartition, list[_Located]]:
-        """Return by partition the locations, with their seams, of the segments at the indexes `parts` in `visible`.
+        """Return by partition the locations (`_Located`) of the segments at the indexes `parts` in `visible`.
 
         Segments whose indexes are needed are located in parallel. If the storage does not return a segment's index and
         `falls_back` is true, the segment is left out.
@@ -295,7 +301,7 @@ class SegmentMetadataLocator(Locator):
     def _whole_location(
         self, visible: VisibleSegments, at: int, offsets: OffsetRange, needed: SegmentFilter
     ) -> _Located | None:
-        """Return the location and the seam of the segment `visible[at]`; None if an index must be read to find them.
+        """Return the location (`_Located`) of the segment `visible[at]`; None if an index must be read to find it.
 
         No index is read if `offsets` cover the whole segment and there are no aborted transactions to search for. The
         result is cached. If `needed` is false for the segment, its location has the right offsets and no bytes.

@@ -38,7 +38,7 @@ class Monitor:
             with these lines.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is in use.
     """
 
     def __init__(

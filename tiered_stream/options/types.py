@@ -216,9 +216,11 @@ def choice(words: type[E]) -> Callable[[str], E]:
 
 
 def word(words: type[E], *, any_case: bool = True) -> Callable[[str], E]:
-    """Return a parser of the members of the enum `words`, written without blanks around, as in Spark's own options.
+    """Return a parser that takes a text and returns the member of the enum `words` whose value is this text.
 
-    Upper and lower case are the same if `any_case` is true. If it is false, the case must be the enum's.
+    The parser raises ValueError for any other text. Blanks are not stripped, so a text with blanks around it is
+    refused, as in Spark's own options. If `any_case` is true, the text is converted to lower case first. If it is
+    false, the text must have the case of the enum's value.
     """
 
     def parse(value: str) -> E:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from tiered_stream.errors import ConfigurationError
 
 MIN_SIMILARITY = 0.84
-"""Smallest similarity (`SequenceMatcher.ratio`) at which an unknown name is taken for a misspelled known name."""
+"""Smallest similarity (`SequenceMatcher.ratio`) at which an unknown name counts as a misspelled known name."""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:

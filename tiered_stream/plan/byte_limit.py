@@ -181,7 +181,7 @@ def _bytes_of(part: int, whole: int, size: int) -> int:
 
 
 def _end(spans: Sequence[_Span], share: int) -> int | _EndInside:
-    """Return the end of a partition that may read `share` bytes of `spans`.
+    """Return the end of a partition that may read at most `share` bytes of `spans`.
 
     It is the last segment end up to which the bytes suffice. If there is none, it is the end inside the first span for
     which the bytes do not suffice. If they suffice for all spans, it is the end of the last span.

@@ -90,10 +90,14 @@ class PartitionCost:
         return self.end_offset - self.start_offset
 
     def add(self, split: Split, options: Options, source: LogSource, counted: set[UUID]) -> None:
-        """Add the cost of one split, and subtract its number of offsets from `skipped`.
+        """Add the cost of one split of this partition, and subtract the split's number of offsets from `self.skipped`.
+
+        A split without locations is read from the brokers. It changes only `splits`, `skipped`, `broker_offsets` and
+        `broker_reason`.
 
         Args:
-            counted: ids of segments that were counted before; this call adds the ids of the split's segments.
+            counted: ids of segments that earlier calls, also of other partitions, have counted. A segment of the split
+                adds 1 to `self.segments` only if its id is not in this set. The id is then added to the set.
         """
         self.splits += 1
         self.skipped -= len(split.offsets)

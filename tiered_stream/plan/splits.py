@@ -86,13 +86,18 @@ def plan_splits(
 ) -> list[Split]:
     """Return the splits of a micro-batch, sorted by partition and offset; each offset is in at most one split.
 
-    An offset is in no split if `needed` is false for its segment. If `needed.look_inside`, first batches that are known
-    to be older than `needed.from_timestamp` are left out too.
+    There are two kinds of splits:
 
-    Tiered offsets are cut into splits of about `split_bytes`, and adjacent small segments are joined in one split. The
-    other splits have no locations, and are read from the broker. They hold the offsets that `locator` does not locate,
-    or locates for another topic id than in `topic_ids`. `max_records_per_partition` and `min_partitions` demand more
-    splits, as in Spark's `KafkaOffsetRangeCalculator`.
+    - A tiered split has the locations of its offsets. Tiered offsets are cut into splits of about `split_bytes`, and
+      adjacent small segments are joined in one split.
+    - A broker split has no locations, and is read from the broker. It has offsets that `locator` does not locate, or
+      locates for another topic id than in `topic_ids`. If `locator` is None, all splits are broker splits.
+
+    `max_records_per_partition` and `min_partitions` demand more splits, as in Spark's `KafkaOffsetRangeCalculator`.
+
+    Some offsets are in no split. If `needed` is false for a segment, the offsets of the segment are left out. If
+    `needed.look_inside` is true, a tiered split also begins later, as described at `_newer_splits`: the batches at its
+    beginning are left out if a time index shows that they are older than `needed.from_timestamp`.
     """
     needed = needed or NeededSegments()
     not_empty = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
@@ -206,10 +211,12 @@ def _uncut_splits(
 
 
 def _newer_splits(splits: Sequence[Split], locator: Locator, timestamp: int) -> list[Split]:
-    """Return the splits; a tiered split begins later if its first batches are known to be older than `timestamp` (ms).
+    """Return the splits, without the batches at their beginning that are older than `timestamp` (ms).
 
-    A split is left out if all its batches are older. Only locations of more than `_ONE_REQUEST_BYTES` are cut. The
-    first locations of all splits are looked up together. If the whole first location of a split is older, its next
+    The time indexes of segments show which batches are older. A split is left out if all its batches are older. Splits
+    without locations stay whole, and so do locations of at most `_ONE_REQUEST_BYTES`.
+
+    The first locations of all splits are looked up together. If the whole first location of a split is older, its next
     location is looked up in the next round.
     """
     locations = [split.locations for split in splits]
@@ -238,8 +245,8 @@ def split_counts(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
     """Return for each split the number of splits into which to cut it, for about `min_partitions` splits in all.
 
     If `min_partitions` is None or there are enough splits, all numbers are 1. Otherwise they are in proportion to
-    `sizes`, the sizes of the splits, with at least 1 each. As in Spark, splits with the number 1 are set aside first,
-    and the other splits divide the remaining number.
+    `sizes`, the sizes of the splits, with at least 1 each. As in Spark, splits with the number 1 are set aside first.
+    The rest of `min_partitions` is divided among the other splits.
     """
     target = min_partitions or 0
     if target <= len(sizes):

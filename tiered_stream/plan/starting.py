@@ -45,9 +45,11 @@ def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
 
 
 def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
-    """Return initial offsets for a position that `initial_offsets` refuses with a ConfigurationError.
+    """Return the initial offsets even if `initial_offsets` would raise a ConfigurationError for them.
 
-    The position is fitted to the assigned partitions. A partition for which it gives no offset starts at its end.
+    Partitions that the start position (`startingOffsets` or one of its alternatives) names but that are not assigned
+    are left out. An assigned partition starts at its log end if the position names neither it nor its topic. It
+    also starts at its log end if its timestamp has no match, or the consumer group has committed no offset for it.
 
     Raises:
         BrokerError, StorageError: the offsets cannot be looked up.

@@ -46,10 +46,11 @@ def read_ahead(
 ) -> Generator[tuple[int, bytes], None, None]:
     """Yield the bytes of all parts in order, as pairs of a part's position in `parts` and the part's next bytes.
 
-    All parts share one pipeline, so small segments are read as fast as large ones. `window` chooses the number of
-    requests in flight, which is at most `options.in_flight`. At most `options.memory_bytes` bytes (but always one
-    request) are in flight, waiting, or held by the consumer. The consumer releases a response when it asks for the next
-    one.
+    Requests for the next part are sent while a part is still read, so small segments are read as fast as large ones.
+    `window` chooses the number of requests in flight, which is at most `options.in_flight`.
+
+    The limit `options.memory_bytes` is for the bytes of requests in flight, of responses that wait, and of the response
+    that was yielded last. That response counts until the consumer asks for the next one. One request is always allowed.
 
     Closing the iterator cancels requests that have not begun or that wait for `pace`. Requests in flight end by
     themselves, within the storage's timeouts.

@@ -102,7 +102,7 @@ class RequestWindow:
         return min(max(min(seconds for _, seconds in self._requests[size]), shortest), longest)
 
     def record_response(self, size: int, seconds: float, work: tuple[int, float] | None, busy_answers: int) -> None:
-        """Record that the decoder has taken a response, and adapt the maximum number of requests.
+        """Record that the decoder has received a response, and adapt the maximum number of requests.
 
         Args:
             size: number of bytes of the response.

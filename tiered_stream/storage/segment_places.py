@@ -160,10 +160,14 @@ def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Mispl
 
 
 def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
-    """Yield places, other than the configured one, where the segment may be.
+    """Yield settings (`Place`), other than the configured ones, under which the segment may be in the storage.
 
-    Places that follow from changed settings come first, because they need no listing. Then come the results of
-    `segment_places`.
+    First come variants of the user's settings, which need no listing: the other layout, the URI of the whole bucket,
+    and another key prefix. Then come the results of `segment_places`, for which the bucket or folder is listed. The
+    storage is not asked whether the segment is there.
+
+    Raises:
+        StorageError: the storage cannot be listed.
     """
     root, configured = _root(storage), configured_place(storage, segment)
     key_prefix = storage.rsm_config.get("key.prefix", "")

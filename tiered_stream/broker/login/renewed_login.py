@@ -20,7 +20,7 @@ from tiered_stream.errors import BrokerUnavailableError, TieredStreamError
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 120.0
-"""Seconds after which a renewal is taken as hung. Every source of tokens in this package gives up earlier."""
+"""Seconds after which a renewal counts as hung. Every source of tokens in this package gives up earlier."""
 
 
 class Expiring(Protocol):

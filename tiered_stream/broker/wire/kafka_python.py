@@ -2,7 +2,7 @@
 
 kafka-python's generated decoders take time that grows with the square of the length of an overlong varint. They also
 copy the rest of the message for each section of tagged fields: a response of 600 KB took half a minute. Our connections
-read responses with kafka-python's plain decoders, which have neither problem.
+read responses with kafka-python's decoders that are not generated, which have neither problem.
 
 We patch nothing in kafka-python. `tests/broker/wire/test_kafka_python.py` names each attribute that we rely on, and
 fails when a release changes one of them.
@@ -175,7 +175,9 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
 
 
 class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
-    """Protocol of a connection: reads responses with kafka-python's plain decoders, and caches Metadata responses.
+    """Protocol of a connection that caches Metadata responses.
+
+    It reads responses with kafka-python's decoders that are not generated.
 
     Decoding the Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
     response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time,
@@ -209,7 +211,7 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class _PlainHeader:
-    """Header of a kafka-python request whose response is decoded with plain decoders.
+    """Header of a kafka-python request whose response is decoded with decoders that are not generated.
 
     It also stands for kafka-python's class of the response.
     """
@@ -252,7 +254,7 @@ class _PlainHeader:
 
 
 class _Content:
-    """Input of the plain decoders. A field of 64 KiB or more (only records are that large) is a view, not a copy."""
+    """Input of kafka-python's decoders. A field of 64 KiB or more (only records are that large) is not copied."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data

@@ -75,7 +75,7 @@ class Parked:
     since: Held | None = None
 
     def holding(self, later: Held) -> Parked:
-        """Return the parked table with the offset ranges of the later batch `later` added to `since`."""
+        """Return a copy of this entry with the offset ranges of the later batch `later` added to `since`."""
         return replace(self, since=later if self.since is None else self.since.joined(later))
 
     @property
@@ -87,6 +87,8 @@ class Parked:
 @dataclass(frozen=True, slots=True)
 class QueryTables:
     """State of a query's tables: the newest micro-batch of each table (`landed`), and the parked tables (`parked`).
+
+    A parked table is one that could not be written; its entry has the offset ranges that it lacks.
 
     Both mappings are by table key (`TableTarget.key`).
     """

@@ -75,7 +75,8 @@ def create_table(
 ) -> DeltaTable:
     """Create a table with the columns of `schema` and the table properties `properties`, and return it.
 
-    If another process has just created the table, return the table of that process. `lock` is held during the creation.
+    The table is created in a `with` block of `lock`. If another process has just created it, return the table of that
+    process.
 
     Raises:
         ConfigurationError: Delta does not allow the name of the day column.
@@ -104,7 +105,7 @@ def _create(files: TableFiles, schema: StructType, properties: Mapping[str, str]
 
 
 def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext) -> None:
-    """Add to the table the columns and the nested fields of `columns` that it lacks; `lock` is held meanwhile.
+    """Add to the table the columns and the nested fields of `columns` that it lacks, in a `with` block of `lock`.
 
     Raises:
         TableError: the table refuses the columns.
@@ -186,7 +187,7 @@ class _PreparedTable:
 
 
 class DeltalakeTable:
-    """A table in a local folder or in S3, to which deltalake commits; `lock` is held during each commit."""
+    """A table in a local folder or in S3, to which deltalake commits, each time in a `with` block of `lock`."""
 
     def __init__(self, files: TableFiles, lock: Lock = nullcontext) -> None:
         self.uri = files.uri

@@ -42,7 +42,7 @@ _PARTITION = "partition."
 def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
     """Compact files below the target size in each partition with at least `MIN_SMALL_FILES` such files.
 
-    `lock` is held while a partition is compacted. Nothing is done if there is no table.
+    Each partition is compacted in a `with` block of `lock`. Nothing is done if there is no table.
 
     A partition with dates before 1582 or timestamps before 1900 in these files is skipped with a warning. The reason is
     that deltalake cannot write the footer key that makes Spark read such values right. A table whose partition column

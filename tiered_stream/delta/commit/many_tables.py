@@ -38,7 +38,7 @@ COMMITS_AT_ONCE = 8
 MAX_OPEN_TABLES = 2000
 """Maximum number of tables that stay open between batches; opening a table again reads its newest log files."""
 BATCHES_BETWEEN_TRIES = 10
-"""Number of batches after which the driver tries again to catch up parked tables."""
+"""Number of batches after which the driver tries again to catch up parked tables, which could not be written."""
 _MAX_NAMED = 5
 
 _Result = TypeVar("_Result")
@@ -50,10 +50,16 @@ The arguments are the table, and the newest batch that it must have.
 
 
 class ParkedRowsReader(Protocol):
-    """Reader that reads records for parked tables again; it also reports to the planner which tables are parked."""
+    """Reader that reads records again for parked tables, which could not be written when the records were first read.
+
+    It also reports to the planner which tables are parked.
+    """
 
     def report_parked(self, parked: Sequence[str]) -> None:
-        """Report the keys of the tables that are parked: from the next batch on, no rows are written for them."""
+        """Report to the planner the keys of all parked tables: from the next batch on, no rows are written for them.
+
+        A parked table is one that could not be written, and that the query continues without.
+        """
         ...
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> Sequence[DataFile]:
@@ -94,7 +100,8 @@ _Failed = dict[str, TieredStreamError]
 class ManyTables:
     """Commits of one query to its tables, one batch at a time.
 
-    If `park` is true, a table that cannot be written is parked. If it is false, the query fails.
+    If `park` is true, a table that cannot be written is parked: the query continues without it, and catches it up
+    later. If it is false, the query fails.
     """
 
     def __init__(
@@ -121,7 +128,8 @@ class ManyTables:
     def begin(self, query_id: str) -> None:
         """Catch up the tables that an earlier run has parked, and report to the planner the tables that stay parked.
 
-        The caller calls this method before the first batch of a run.
+        An earlier run parked a table if it could not write the table, and continued without it. The caller calls this
+        method before the first batch of a run.
 
         Raises:
             DataLossError: records that a parked table lacks are gone.
@@ -139,8 +147,9 @@ class ManyTables:
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
 
-        `held` describes records that tasks wrote to no file; their tables are parked. If `park` is true, tables that
-        cannot be written are parked, and no error is raised unless a table raised DataLossError.
+        A parked table is one that could not be written; its state has the offset ranges that it lacks. If `park` is
+        true, tables that cannot be written now are parked, and no error is raised unless a table raised DataLossError.
+        `held` describes records that tasks wrote to no file. The tables of these records are parked too.
 
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
@@ -168,10 +177,11 @@ class ManyTables:
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
         """Group a batch's files by the table that they belong to; return the groups by table key.
 
-        `landed` has the newest batch of each table, by table key.
+        A dead letter's file belongs to the table that its record was meant for. `landed` has the newest batch of each
+        table, by table key.
 
         Raises:
-            ConfigurationError: topics that share a table have different settings for it.
+            ConfigurationError: topics that go to one table have different settings for it.
         """
         by_table: dict[str, list[DataFile]] = defaultdict(list)
         for file in files:
@@ -322,9 +332,11 @@ class ManyTables:
     def _parked(
         self, tables: QueryTables, batch_id: int, ranges: Mapping[str, PartitionRanges], reasons: Mapping[str, str]
     ) -> QueryTables:
-        """Return `tables` with each table in `ranges` parked: it lacks these offset ranges of the batch, too.
+        """Return `tables` with each table in `ranges` recorded as parked, that is, as lacking rows.
 
-        `reasons` has the reason for each table that is not parked yet, by table key.
+        By table key, `ranges` has the offset ranges of the batch that the table lacks. They are added to the ranges
+        that an already parked table lacks. `reasons` has the reason for each table that is not parked yet, by table
+        key.
         """
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
@@ -334,9 +346,10 @@ class ManyTables:
         return replace(tables, parked=parked)
 
     def _caught_up(self, query_id: str, tables: QueryTables) -> QueryTables:
-        """Try to catch up all parked tables; return `tables` in which the caught-up tables are no longer parked.
+        """Try to commit the rows that the parked tables lack; return `tables` with fewer parked tables.
 
-        A table that cannot be caught up stays parked, with the new reason.
+        A table that then has its rows is no longer parked. A table to which they cannot be committed stays parked, with
+        the new reason.
 
         Raises:
             DataLossError: records that a parked table lacks are gone.
@@ -359,11 +372,11 @@ class ManyTables:
         return tables
 
     def _lacking(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> tuple[Landed | None, Parked]:
-        """Open a parked table, and look up in its log which of its offset ranges it still lacks.
+        """Open a parked table, and look up in the table's log which of the offset ranges in `parked` it still lacks.
 
         Returns:
-            The table's newest batch and `parked`, if the table lacks nothing. Otherwise None, and the parked table with
-            all the ranges that it lacks in `tried`.
+            The table's newest batch and `parked`, if the table lacks nothing. Otherwise None, and a copy of `parked`
+            whose `tried` has all the ranges that the table lacks.
         """
         before = tables.landed.get(key, Landed())
         commits = self._open_table(
@@ -392,10 +405,10 @@ class ManyTables:
 def _held_ranges(
     files: Sequence[DataFile], held: Sequence[HeldRows], parked: Mapping[str, Parked]
 ) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
-    """Return the offset ranges of a batch that parked tables do not get, and the reasons, both by table key.
+    """Return the offset ranges of a batch whose rows are not committed now, and the reasons, both by table key.
 
-    Such a table is already in `parked`, or a task could not write its files (`held`). The reasons are the ones in
-    `held`, so a table that is already in `parked` may have no reason.
+    The rows are not committed because their table is already in `parked`, or because a task could not write them to
+    files (`held`). The reasons are the ones in `held`, so a table that is already in `parked` may have no reason.
     """
     reasons = {rows.table: rows.reason for rows in held}
     without = reasons.keys() | parked.keys()

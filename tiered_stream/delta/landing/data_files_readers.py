@@ -52,9 +52,9 @@ A core waits for the first bytes of each task, so fewer and larger tasks are fas
 class FilesPartition(InputPartition):
     """Input partition of one task: its splits, and values that only the planner has.
 
-    `batch_log` has the addresses to which the task sends its metrics. `held` has the keys of parked tables, for which
-    the task writes no rows. `rows` has the row formats that the planner got from a schema registry, by topic. `rules`
-    has the rules of tables that the planner has looked up, by table key.
+    `batch_log` has the addresses to which the task sends its metrics. `held` has the keys of parked tables (tables that
+    could not be written), for which the task writes no rows. `rows` has the row formats that the planner got from a
+    schema registry, by topic. `rules` has the rules of tables that the planner has looked up, by table key.
     """
 
     splits: tuple[Split, ...]
@@ -68,8 +68,9 @@ class FilesPartition(InputPartition):
 class TasksWrite:
     """Settings of a query by which its planner groups splits into tasks, and by which a task writes its files.
 
-    `park` is true if a table that cannot be written is parked. `parked_file` is the path of the file with the keys of
-    parked tables, or empty. `only` is the key of the one table that is written; None: all tables are written.
+    `park` is true if a table that cannot be written is parked: the query continues without it. `parked_file` is the
+    path of the file with the keys of parked tables, or empty. `only` is the key of the one table that is written; None:
+    all tables are written.
     """
 
     routing: Routing
@@ -109,15 +110,18 @@ class TasksWrite:
     def _tables_without_rules(self, splits: Sequence[Split]) -> list[TableTarget]:
         """Return the tables of the splits whose rules the planner must look up.
 
-        The list is empty if the row formats already include the rules. It is also empty if tables may be parked or a
-        parked table is caught up, because in such a query no table with rules is written.
+        The list is empty if the row formats already include the rules. It is also empty if `park` is true or `only`
+        is set, because such a query writes no table with rules.
         """
         if self.routing.has_rules or self.park or self.only is not None:
             return []
         return [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
 
     def _parked(self) -> tuple[str, ...]:
-        """Return the keys of parked tables from the file that the driver writes; empty if there is no such file."""
+        """Return the keys of parked tables (tables that could not be written) from the file that the driver writes.
+
+        The result is empty if there is no such file.
+        """
         try:
             return tuple(orjson.loads(Path(self.parked_file).read_bytes())) if self.parked_file else ()
         except FileNotFoundError:

@@ -90,7 +90,7 @@ def land(
         TableError: the table cannot be reached or created, or the checkpoint cannot be reached.
         SchemaRegistryError: the schema registry does not return a schema.
         CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
-        DataLossError: records that a parked table lacks no longer exist.
+        DataLossError: records no longer exist that an earlier run could not write to a table (a parked table).
     """
     return plan_query(
         spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
@@ -226,7 +226,7 @@ class TopicsLanding:
         return f"one query for all of {tables}; each table is opened when its first rows come"
 
     def start(self) -> StreamingQuery:
-        """Catch up the tables that an earlier run has parked, and start the query."""
+        """Commit the rows that an earlier run could not write to their tables (parked tables), and start the query."""
         log.info("the %s lane: %s", self.lane.value, self.reason)
         register_source(self.spark, FilesDataSource)
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)

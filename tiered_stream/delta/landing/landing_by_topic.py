@@ -316,7 +316,8 @@ def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> 
 def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
     """Catch up the tables that an earlier run has parked; return the source's options and the query's commits.
 
-    If the checkpoint has no query id, there was no earlier run, and nothing is caught up.
+    An earlier run parked a table if it could not write the table, and continued without it. If the checkpoint has no
+    query id, there was no earlier run, and nothing is caught up.
 
     Raises:
         ConfigurationError: Spark has no file system for the checkpoint.

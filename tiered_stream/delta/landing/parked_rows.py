@@ -1,4 +1,6 @@
-"""Rows for parked tables: tasks of the streaming query skip these rows, and a batch query reads them again later.
+"""Rows for parked tables, which are tables that could not be written.
+
+Tasks of the streaming query skip these rows, and a batch query reads them again later.
 
 `ParkedRows` implements `many_tables.ParkedRowsReader`.
 """
@@ -37,8 +39,9 @@ _MAX_NAMED = 5
 class ParkedRows:
     """Parked tables of one query: a temporary file with their keys, and batch queries that read their rows again.
 
-    The source's planner runs in its own process on the driver's machine, and reads the keys from the file. The file is
-    deleted with this object.
+    A parked table is one that could not be written, and that the streaming query continues without. The source's
+    planner runs in its own process on the driver's machine, and reads the keys from the file. The file is deleted with
+    this object.
     """
 
     def __init__(self, spark: SparkSession, routing: Routing) -> None:
@@ -51,7 +54,10 @@ class ParkedRows:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options for the query's source: the path of the file with the keys of parked tables (`PARKED_FILE`)."""
+        """Options for the query's source: the path of the file with the keys of parked tables (`PARKED_FILE`).
+
+        Parked tables are tables that could not be written.
+        """
         return {PARKED_FILE.name: str(self._file)}
 
     def report_parked(self, parked: Sequence[str]) -> None:

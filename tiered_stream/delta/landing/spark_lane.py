@@ -100,9 +100,11 @@ class SparkLane:
         return classify_records(records, row_formats, shared_columns(self.rows.values(), day), day)
 
     def _table_rows(self, records: DataFrame) -> DataFrame:
-        """Return the rows that the table gets from the records, for a query that has no table for dead letters.
+        """Return the rows that the table gets from `records`, for a query that has no table for dead letters.
 
-        Plain records are rows as they are, with the day column if the table has one. Other records are decoded.
+        If `RowFormat.is_plain` is true for every topic, the rows are the unchanged Kafka records. The day column is
+        added if the table has one. If it is false for any topic, all records are converted by `_classified`, and the
+        rows without the dead letters are returned.
         """
         if not all(row_format.is_plain for row_format in self.rows.values()):
             return good_rows(self._classified(records))

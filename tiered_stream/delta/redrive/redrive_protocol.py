@@ -1,7 +1,7 @@
 """Protocol by which a redrive finishes marked dead letters while other redrives run or have crashed.
 
-1. A redrive marks dead letters with a number (column `redrive`) that is never used again, all in one commit. Until the
-   number has an outcome, no dead letter gets or loses this number.
+1. A redrive marks dead letters with a number (column `redrive`) that is never used again, all in one commit. Until
+   that number has an outcome, no dead letter gets or loses it.
 2. The outcome of a number is the version of its application transaction in the table that gets the rows. Delta accepts
    only one commit with this transaction. The commit either appends the rows, or has no rows and gives the number up.
 3. The outcome decides about the dead letters: they are deleted, or their column `redrive` becomes null again.
@@ -34,7 +34,10 @@ class MarkedDeadLetters(Protocol):
     """Dead letters of one topic with one number in their column `redrive`, and the table that gets their rows."""
 
     def outcome(self) -> Outcome | None:
-        """Return the number's outcome from the newest version of the table that gets the rows; None: no outcome yet."""
+        """Return the outcome of the number in the column `redrive`; None: it has no outcome yet.
+
+        The outcome is read from the newest version of the table that gets the rows.
+        """
         ...
 
     def decode(self) -> bool:
@@ -42,7 +45,9 @@ class MarkedDeadLetters(Protocol):
         ...
 
     def append(self) -> int:
-        """Append the rows to their table in a commit with the outcome `APPENDED`, unless the number has an outcome.
+        """Append the rows to their table in a commit that gives the dead letters the outcome `APPENDED`.
+
+        Nothing is appended if the number in their column `redrive` already has an outcome.
 
         Returns:
             Number of rows appended; 0 if another commit came first.
@@ -50,7 +55,10 @@ class MarkedDeadLetters(Protocol):
         ...
 
     def give_up(self) -> None:
-        """Commit the outcome `GIVEN_UP`, unless the number has an outcome or another commit comes first."""
+        """Commit the outcome `GIVEN_UP` to the table that would get the rows.
+
+        Do nothing if the number in the column `redrive` already has an outcome, or if another commit comes first.
+        """
         ...
 
     def delete(self) -> None:
@@ -91,7 +99,10 @@ def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
 
 
 def another_redrive(table: str) -> TableError:
-    """Return the error for a change to `table` that failed because other commits came first at each attempt."""
+    """Return the error for a change to `table` if another commit came first at each of the `ATTEMPTS` attempts.
+
+    The commits may be by any writer. The message assumes that another redrive made them.
+    """
     return TableError(
         f"the table {table} was changed by others at each of {ATTEMPTS} attempts: another redrive is running. Run this "
         "one again when the other one has ended. No letter is lost"

@@ -1,7 +1,7 @@
 """Table to which a redrive appends the rows of dead letters.
 
 Each number with which a redrive marks dead letters (column `redrive`) has a separate application transaction in the
-table. The version of that transaction is the number's outcome (`redrive_protocol.py`).
+table. The version of that transaction is the outcome of the dead letters with this number (`redrive_protocol.py`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RedrivenTable:
     def append(self, rows: DataFrame, number: int, topic: str) -> bool:
         """Append the rows of the topic's dead letters whose column `redrive` is `number`, with the outcome `APPENDED`.
 
-        If the number already has an outcome, Delta skips the rows.
+        If the dead letters with this `number` already have an outcome, Delta skips the rows.
 
         Returns:
             False if another commit came first, so that nothing was appended. Else true.

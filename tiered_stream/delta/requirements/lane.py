@@ -1,7 +1,7 @@
 """Choice of the lane: the direct lane if the table allows it, else Spark's own Delta sink.
 
-The direct lane appends plain rows. A table that requires more of its writers (Delta protocol: "Writer Requirements",
-"Table Features") is left to Spark's sink, which meets these requirements.
+The direct lane appends rows. A table that requires more of its writers (Delta protocol: "Writer Requirements", "Table
+Features") is left to Spark's sink, which meets these requirements.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TableDescription:
 
 
 def table_schema(include_headers: bool, day_column: str | None) -> StructType:
-    """Return the columns of a table for plain Kafka records, followed by `day_column` unless it is None.
+    """Return the columns of a table for Kafka records that are not decoded, followed by `day_column` unless it is None.
 
     Both lanes write these columns; `headers` is one of them if `include_headers` is true.
     """

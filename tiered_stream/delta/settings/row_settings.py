@@ -237,7 +237,7 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
 
 
 def makes_rows(settings: Mapping[str, str]) -> bool:
-    """Return whether the settings make rows that differ from plain Kafka records.
+    """Return whether the settings make rows that differ from Kafka's unchanged records.
 
     They do if they decode keys or values, choose columns (`ingest.kafkaColumns`), or have a transform.
     """

@@ -74,8 +74,9 @@ class DataFile:
 class HeldRows:
     """Records that a task has read for one table but has written to no file.
 
-    The table is parked, or one of its folders cannot be written to: `reason` says which. `table` is the table's key.
-    `offsets` has the first and the last offset of each partition, both inclusive.
+    The table is parked (an earlier commit or task could not write it), or one of its folders cannot be written to now:
+    `reason` says which. `table` is the table's key. `offsets` has the first and the last offset of each partition, both
+    inclusive.
     """
 
     table: str
@@ -84,7 +85,7 @@ class HeldRows:
 
 
 def offset_ranges(written: Iterable[DataFile | HeldRows]) -> dict[TopicPartition, OffsetRange]:
-    """Return, by partition, the smallest offset range that covers all offsets of the files and held rows."""
+    """Return, by partition, the smallest offset range that covers all offsets of `written`."""
     ends: dict[TopicPartition, tuple[int, int]] = {}
     for rows in written:
         for partition, (first, last) in rows.offsets.items():
@@ -101,9 +102,10 @@ def spark_file_schema() -> StructType:
 def file_rows(
     files: Sequence[DataFile], metrics: ReadMetrics, peak_memory: int, held: Sequence[HeldRows] = ()
 ) -> pa.RecordBatch:
-    """Return a task's rows for the driver: its files, its held rows, its metrics, and its peak memory in bytes.
+    """Return a task's rows for the driver: its files, its metrics, and its peak memory in bytes.
 
-    The columns are those of `spark_file_schema`. There is at least one row, and the first row has the metrics.
+    `held` has the records that the task wrote to no file, which the rows report too. The columns are those of
+    `spark_file_schema`. There is at least one row, and the first row has the metrics.
     """
     import pyarrow as pa
     import pyarrow.json as pa_json
@@ -141,7 +143,7 @@ def data_files(rows: Iterable[Row]) -> list[DataFile]:
 
 
 def held_rows(rows: Iterable[Row]) -> list[HeldRows]:
-    """Return the held rows (records that are in no file) in `rows`, which `file_rows` has made in tasks."""
+    """Return the records that tasks wrote to no file, as `rows` report them, which `file_rows` has made in tasks."""
     return [HeldRows(**_from_json(row[_HELD])) for row in rows if row[_HELD] is not None]
 
 

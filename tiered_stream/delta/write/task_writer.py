@@ -48,7 +48,7 @@ class TaskTables:
     """
 
     held: Collection[str] = ()
-    """Keys of parked tables, whose rows are not written."""
+    """Keys of parked tables (tables that could not be written), whose rows the task does not write."""
     only: str | None = None
     """Key of the only table whose rows are written, because a query catches up this table; None: all tables."""
     park: bool = False
@@ -163,7 +163,7 @@ class TaskWriter:
 
     @property
     def held(self) -> list[HeldRows]:
-        """Records that are in no file because their table is parked or could not be written, by table.
+        """Records that are in no file, by table: the task could not write the table, or an earlier one could not.
 
         It is empty if `TaskTables.park` is off.
         """
@@ -173,10 +173,10 @@ class TaskWriter:
 
     @contextmanager
     def _give_up_on_error(self, share: str) -> Iterator[None]:
-        """If the `with` block raises a TableError, write no more rows for the table `share`, and close its writers.
+        """If the `with` block raises a TableError, write no more rows for one table, and close its writers.
 
-        If `TaskTables.park` is off, raise the error again instead. Dead letters that were meant for the table are given
-        up with it.
+        `share` is the key of that table. If `TaskTables.park` is off, raise the error again instead. Dead letters that
+        were meant for the table are given up with it.
         """
         try:
             yield
@@ -228,7 +228,7 @@ class TaskWriter:
     def finish(self) -> list[DataFile]:
         """Close every file, wait until all files are in their folders, and return them.
 
-        Files of tables that are parked, or that could not be written, are left out.
+        Files of tables that this task or an earlier one could not write are left out.
 
         Raises:
             TableError: a table's folder cannot be written to, and `TaskTables.park` is off.

@@ -1,6 +1,6 @@
-"""Rows that wait in a task until there are enough to write, and are divided by day only when they are taken out.
+"""Rows that wait in a task until there are enough to write, and are divided by day only when they are removed.
 
-So all waiting rows are sorted at once, however many days they have. The days with the most rows are taken first. Days
+So all waiting rows are sorted at once, however many days they have. The days with the most rows are removed first. Days
 with few rows wait for more rows. So a day gets few large files, instead of a small one each time that memory is full.
 """
 
@@ -95,7 +95,7 @@ class WaitingRows:
     def take(self, keep: int = 0) -> list[DayRows]:
         """Remove and return rows by day, the days with the most rows first, until at most `keep` bytes of rows wait.
 
-        All rows of a day are taken together. If all waiting rows are of one day, they are taken whatever `keep` is.
+        All rows of a day are removed together. If all waiting rows are of one day, all are removed whatever `keep` is.
         """
         taken: list[DayRows] = []
         if self.has_several_days():

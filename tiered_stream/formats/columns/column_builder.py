@@ -133,11 +133,18 @@ class ColumnBuilder:
     def decoded(
         self, slices: ByteSlices, kernel: Callable[..., int], program: tuple[Any, ...], room: tuple[Any, ...]
     ) -> tuple[pa.Array, np.ndarray[Any, Any], dict[int, str]]:
-        """Decode values by a kernel; return their column, an array of their errors (0: none), and reasons by row.
+        """Decode values by the compiled function `kernel` of a format, such as Avro; return column, errors and reasons.
 
-        `kernel(slices, program, row, columns, room, errors)` appends rows as `write` of `build` does, and sets their
-        errors. `room` has the arrays that the kernel works in. The reasons are for rows that need too much memory; the
-        errors of these rows are 0.
+        Args:
+            kernel: called as `kernel(slices, program, row, columns, room, errors)`. It appends rows as `write` of
+                `build` does. If it cannot decode a row's value, it makes the row null and sets its entry in `errors`.
+            program: the schema, as the arrays from which the kernel reads it; passed on unchanged.
+            room: arrays that the kernel uses as working memory; passed on unchanged.
+
+        Returns:
+            Three values. The first is the column, with one row for each value. The second is an array with the error
+            of each row: 0, or the number that the kernel has set. The third has the text `TOO_LARGE` for each row that
+            needs more than `MAX_MEMORY`, by row. Such a row is null, and its error is 0.
         """
         data, errors = slices.kernel_arguments(), np.zeros(len(slices), np.int64)
 

@@ -1,7 +1,7 @@
 """Decoder of protobuf messages to a column that is equal to that of Spark's `from_protobuf`.
 
-Compiled code decodes plain messages (`protobuf_kernels.py`). Google's library decodes all other values in Python, one
-by one, and decides whether they are messages.
+Compiled code (`protobuf_kernels.py`) decodes messages in the usual form. Google's library decodes all other values in
+Python, one by one, and decides whether they are messages. `protobuf_kernels.py` lists these values.
 """
 
 from __future__ import annotations

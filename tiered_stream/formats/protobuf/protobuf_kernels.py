@@ -3,8 +3,9 @@
 A message's fields come in any order, and the last value of a field counts. So a message is scanned once, to mark where
 each field's value is, and is then written field by field. The values of a repeated field are found by a second scan.
 
-Values that are not plain are left to Google's library, one by one: malformed bytes, groups, a message in several
-pieces, enum numbers without a name, a map with a duplicate key, texts that are not UTF-8, defaults, required fields.
+Some values are left to Google's library, one by one, and are called "not plain": malformed bytes, groups, a message in
+several pieces, enum numbers without a name, a map with a duplicate key, texts that are not UTF-8, defaults, required
+fields.
 """
 
 from __future__ import annotations
@@ -60,10 +61,11 @@ MESSAGE_OF, BEGIN, END, FIELD, CURSOR, LIST_FIRST = range(6)
 STACK_COLUMNS = 6
 
 DONE, NOT_PLAIN = range(2)
+"""Results of appending a value: the value was appended, or its message is left to Google's library."""
 LONGEST_TAG = 5
-"""Maximum number of bytes in a tag, and in a length prefix, of a plain message."""
+"""Maximum number of bytes in a tag, and in a length prefix; a message with longer ones is left to Google's library."""
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
-"""Wire types in plain messages. Only the wire types of groups are missing."""
+"""Wire types that are decoded here. A message with the wire types of groups is left to Google's library."""
 MAX_SECONDS = 9_000_000_000_000
 """Maximum seconds of a time that surely fits into microseconds."""
 
@@ -72,7 +74,7 @@ MAX_SECONDS = 9_000_000_000_000
 def _tag(data: Any, at: Int, stop: Int) -> Any:
     """Read a tag; return (field number, wire type, start of the value, end of the value).
 
-    The end is -1 if the tag or the value is malformed, or not plain.
+    The end is -1 if the tag or the value is malformed, or the message must be left to Google's library.
     """
     tag, begin = unsigned_varint(data, at, stop)
     number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
@@ -109,10 +111,10 @@ def _find_row(table: Any, first: Int, last: Int, number: Int) -> Int:
 
 @kernel
 def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int, end: Int, wire: Int) -> Any:
-    """Write the start and the end of a field's value into `marks`; return whether the message is still plain.
+    """Write the start and the end of a field's value into `marks`.
 
-    For a repeated field, `begin` is the position of a tag, and only the first one is written. `first` and `last` are
-    the bounds of the message's fields in `fields`.
+    Return false if the message must be left to Google's library. For a repeated field, `begin` is the position of a
+    tag, and only the first one is written. `first` and `last` are the bounds of the message's fields in `fields`.
     """
     row = fields[field]
     if wire != row[WIRE] and not (wire == SIZED and row[OCCURRENCE] == REPEATED and row[CODEC] < TEXT):
@@ -140,7 +142,7 @@ def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: I
     """Scan a message; write the start and the end of each field's value into `marks`.
 
     The start is -1 for a field that the message lacks. The start of a repeated field is the position of its first tag.
-    Returns whether the message is plain.
+    Return false if the message must be left to Google's library.
     """
     for field in range(first, last):
         marks[field, AT] = -1
@@ -189,7 +191,7 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
 def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     """Append a `Timestamp` or `Duration` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
 
-    The time is not plain if it has an unknown field or the same field twice, or if the seconds exceed MAX_SECONDS.
+    Return NOT_PLAIN if the time has an unknown field or the same field twice, or if the seconds exceed MAX_SECONDS.
     """
     seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
     while at < stop:
@@ -313,10 +315,15 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
 
 @kernel
 def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
-    """Append a list of messages, or a map, after its last item; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append one list or map to a field's column; its items are already in the column's child, from slot `first` on.
 
-    `first` is the slot of the first item. A map is not plain if keys are equal, or if it has several keys that are not
-    texts.
+    Args:
+        row: the field's row in the table of fields.
+
+    Returns:
+        NOT_PLAIN if the field is a map with several entries, and two keys are equal or the keys are not texts. Nothing
+            is appended then, because Google's library must decode the message. NO_ROOM if the column has no slot left
+            for the list or map. DONE if the list or map was appended.
     """
     node = row[NODE] - 1
     # A map with several keys that are not texts is left to the library.
@@ -357,7 +364,7 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
     """Append a field's list or map after its last message, or null if its single message is missing.
 
-    Returns DONE, NOT_PLAIN or NO_ROOM. A missing message is not plain if the field is required.
+    Return DONE, NOT_PLAIN or NO_ROOM; NOT_PLAIN also if the single message is missing, but the field is required.
     """
     if row[OCCURRENCE] == ONCE and row[MISSING] == MISSING_NULL:
         return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
@@ -406,8 +413,8 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
 def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
     """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
 
-    `program` is (messages, fields, table, texts), and `room` is (marks, stack, key table). A value that is not plain
-    becomes null, and its entry in `errors` becomes NOT_PLAIN.
+    `program` is (messages, fields, table, texts), and `room` is (marks, stack, key table). A value that must be left
+    to Google's library becomes null, and its entry in `errors` becomes NOT_PLAIN.
     """
     data, starts, stops, valid = slices
     for row in range(first, starts.shape[0]):

@@ -28,7 +28,7 @@ def hidden(column: str, kind: pa.DataType) -> pa.Field:
 def find_column(schema: pa.Schema, column: str) -> int:
     """Return the index of the field in `schema` that holds Kafka's column `column`, or -1 if there is none.
 
-    The metadata that `marked` sets decides. If no field has this metadata, the field with the name `column` is taken.
+    The metadata that `marked` sets decides. If no field has this metadata, the name `column` is searched for.
     """
     held = [(field.metadata or {}).get(_MARK) for field in schema]
     if any(held):

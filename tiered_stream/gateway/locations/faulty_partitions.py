@@ -21,8 +21,8 @@ _MAX_NAMED = 20
 class FaultyPartitions:
     """Registry of partitions whose tiered segments could not be looked up, with their errors. Thread-safe.
 
-    A faulty partition is silent if its error is retriable, such as a timeout of the partition's leader. Requests do not
-    wait for a silent partition.
+    A partition is called silent if its last recorded lookup failed with a retriable error, such as a timeout of the
+    partition's leader. Requests do not wait for a silent partition.
 
     Args:
         gauge: gets the number of faulty partitions by topic.
@@ -33,15 +33,15 @@ class FaultyPartitions:
         self._lock = threading.Lock()
         self._faults: dict[TopicPartition, TieredStreamError] = {}
         self._retry_at: dict[TopicPartition, float] = {}
-        """Time (`monotonic`) of the next lookup, for each silent partition."""
+        """Time (`monotonic`) of the next lookup, for each partition whose last error is retriable."""
 
     def silent_among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions of `partitions` that are silent."""
+        """Return those of `partitions` whose last recorded lookup failed with a retriable error, such as a timeout."""
         with self._lock:
             return self._retry_at.keys() & set(partitions)
 
     def due_for_retry(self, silent: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions of `silent` that the caller must look up now.
+        """Return the partitions of `silent`, a result of `silent_among`, that the caller must look up now.
 
         Their last lookup, or the last call that returned them, was at least 2 s ago. For the next 2 s, no other caller
         gets the returned partitions.

@@ -87,7 +87,7 @@ class TieredSegments:
             self._views = {partition: view for partition, view in self._views.items() if partition in existing}
         with suppress(UnknownTopicError):  # a topic was deleted just now
             self._locator.read_metadata(existing)
-        for partitions in by_leader.values():  # one refresh per leader: a silent leader delays no other's partitions
+        for partitions in by_leader.values():  # so a leader that does not respond delays no other partitions
             self._refresh(partitions)
         if (fault := self._faulty.common_fault(existing)) is not None:
             raise fault
@@ -156,7 +156,8 @@ class TieredSegments:
     def _refresh(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         """Look up the segments of partitions whose last lookup is older than `fresh_seconds` or had another topic id.
 
-        Wait for partitions that other threads are looking up. Silent partitions are left to a background thread.
+        Wait for partitions that other threads are looking up. A partition whose last lookup failed with a retriable
+        error is left to a background thread.
 
         Args:
             partitions: topic ids by partition.

@@ -13,7 +13,7 @@ from tiered_stream.gateway.sockets.listener import Listener
 log = logging.getLogger(__name__)
 
 Serve = Callable[[int, int], Awaitable[Listener]]
-"""Function from node id and port to a listener for that broker's clients. It raises OSError if the port is taken."""
+"""Function from node id and port to a listener for that broker's clients. It raises OSError if the port is in use."""
 
 
 class BrokerPorts:

@@ -37,7 +37,7 @@ class Listener:
         """Listen on all addresses of the host, and call `accept` for each connection.
 
         Raises:
-            OSError: the host is unknown or the port is taken.
+            OSError: the host is unknown, or the port is in use.
         """
         loop = asyncio.get_running_loop()
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

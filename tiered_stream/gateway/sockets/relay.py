@@ -156,14 +156,17 @@ class Relay:
         self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + size)
 
     async def _locate(self, head: RequestHead, content: bytes, size: int) -> None:
-        """Read a Fetch of `size` bytes that may ask for locations, and send the broker the Fetch or a replacement.
+        """Read a Fetch of `size` bytes, and send the broker the Fetch or, if it asks for locations, a replacement.
 
-        The replacement asks for authorization; the method then returns after the client has its response. First wait
-        until no other request of the connection is in flight. Otherwise an earlier response could wait for memory that
-        this request holds.
+        1. Wait until the client has logged in, and until no other request of the connection is in flight. Otherwise an
+           earlier response could wait for memory that this request occupies.
+        2. Reserve memory, and read the rest of the Fetch.
+        3. If the Fetch asks for locations, send another Fetch in its place, which asks the broker for authorization.
+           Then wait until the client has its response.
+        4. If it asks for none, or `_authorization` returns None, pass the Fetch on, and do not wait for the response.
 
         Args:
-            content: the bytes of the request that were read before.
+            content: the first bytes of the Fetch, which were read before.
         """
         await self._wait_for_login("a request for locations")
         await self._wait_until_in_flight(0)

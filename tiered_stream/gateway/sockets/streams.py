@@ -37,7 +37,7 @@ class Streams:
         return transport
 
     async def close(self) -> None:
-        """Close the connection once the peer has taken all written bytes, or abort it after 10 s."""
+        """Close the connection once all written bytes are sent to the peer, or abort it after 10 s."""
         self.writer.close()
         with suppress(OSError, EOFError):
             try:

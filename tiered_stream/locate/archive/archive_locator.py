@@ -55,13 +55,18 @@ class ArchiveLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return an empty tuple for each seam.
+        """Return an empty tuple for each pair in `seams`, unless an error is raised.
 
-        Transactions that are open at the archive's end begin at or after the last stable offset, and are not read.
+        A transaction that is open at the archive's end begins at or after the last stable offset. Its records are not
+        read, so the transaction is not searched for.
+
+        Args:
+            seams: pairs of a partition and the offset at which its segments in the archive end, or a gap between them
+                begins, while transactions of earlier records may be undecided.
 
         Raises:
-            DataLossError: segments are missing after a seam, and a transaction is open there, so that its outcome is
-                missing too.
+            DataLossError: a gap begins at the offset of a pair, and a transaction is open there. It ended in the
+                missing segments, so it is unknown whether it was committed.
         """
         for partition, seam in seams:
             self._check_gap(partition, self.visible_of([partition])[partition], seam)

@@ -122,9 +122,9 @@ class SegmentPositions:
         return known or _location(segment, offsets, self._offset_index(segment))
 
     def end_of(self, share: SegmentShare) -> int:
-        """Return the offset after about `share.bytes` bytes of the share, at most the end of `share.offsets`.
+        """Return the offset after about `share.bytes` bytes from the start of `share.offsets`, at most their end.
 
-        At least one batch of the share lies before the returned offset. The location that ends there is kept for
+        At least one batch of `share.offsets` lies before the returned offset. The location that ends there is kept for
         `location`.
 
         Raises: the errors of `location`.

@@ -37,7 +37,7 @@ PATIENCE_MS = 5_000
 _SEAM_MAX_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
 _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
-"""Size limits in bytes for the batches that one Fetch requests at many seams.
+"""Size limits in bytes for the batches that one Fetch requests at many seams (ends of partitions' tiered segments).
 
 The limits are tried in this order, because most topics have small batches.
 """
@@ -219,10 +219,14 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return by seam the aborted transactions with records on both sides of the seam.
+        """Return for each seam the aborted transactions with records before and after its offset.
 
-        The last seam of each partition is cached, because transactions at tiered offsets stay decided. With
-        `falls_back`, a seam is missing in the result if its leader is unavailable.
+        The result for the last seam of each partition is cached, because transactions at tiered offsets stay decided.
+        If `falls_back` is true, a seam is missing in the result if its partition's leader is unavailable.
+
+        Args:
+            seams: pairs of a partition and the offset at which its tiered segments end, or a gap between them begins,
+                while transactions of earlier records may be undecided.
         """
         unavailable = self._fetch_seams(dict(seams))
         aborted = {}
@@ -242,10 +246,11 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             self._fetch_seams(seams)
 
     def _fetch_seams(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
-        """Fetch together, and cache, the aborted transactions at the seams that are not cached yet.
+        """Fetch together, and cache, the aborted transactions that the cache does not have at the offsets `seams`.
 
-        Nothing is fetched for a single seam. A Fetch of many partitions returns no batch that is larger than its size
-        limit, so seams with larger batches stay out of the cache.
+        `seams` has by partition the offset at which the tiered segments end, or a gap begins, while transactions may
+        be undecided. Nothing is fetched if the cache lacks only one of the offsets. A Fetch of many partitions returns
+        no batch that is larger than its size limit. So offsets with larger batches stay out of the cache.
 
         Return: the errors of the leaders that are not available, by partition.
         """
@@ -293,11 +298,11 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return aborted
 
     def _fetch_at(self, partition: TopicPartition, seam: int) -> FetchedRecords:
-        """Return the response to a read_committed Fetch that names the aborted transactions across `seam`.
+        """Return the response to a read_committed Fetch that names the aborted transactions across the offset `seam`.
 
-        A broker names aborted transactions only with records. If no record can be read at the seam, because it is the
-        last stable offset, the record before the seam is fetched. That response also names transactions that were
-        aborted after the seam.
+        A broker names aborted transactions only with records. If no record can be read at `seam`, because it is the
+        last stable offset, the record before `seam` is fetched. That response also names transactions that were aborted
+        after `seam`.
 
         Raises:
             BrokerUnavailableError: the broker returns no record.

@@ -76,7 +76,7 @@ class ChunkIndex:
         return range(byte_range.start // self.original_chunk_size, (byte_range.end - 1) // self.original_chunk_size + 1)
 
     def original(self, chunk: int) -> ByteRange:
-        """Return the byte range of the log that the chunk with the number `chunk` holds."""
+        """Return the byte range of the log that the chunk with the index `chunk` (from 0) has."""
         start = chunk * self.original_chunk_size
         return ByteRange(start, min(start + self.original_chunk_size, self.original_file_size))
 
