@@ -50,10 +50,8 @@ def read_ahead(
     `window` chooses the number of requests in flight, which is at most `options.in_flight`.
 
     The limit `options.memory_bytes` is for the bytes of requests in flight, of responses that wait, and of the response
-    that was yielded last. That response counts until the consumer asks for the next one. One request is always allowed.
-
-    Closing the iterator cancels requests that have not begun or that wait for `pace`. Requests in flight end by
-    themselves, within the storage's timeouts.
+    that was yielded last, until the consumer asks for the next one. One request is always allowed. Closing the iterator
+    cancels requests that have not begun or that wait for `pace`; the others end within the storage's timeouts.
 
     Args:
         on_fetch: called in the consumer's thread with the bytes and seconds of each request.
