@@ -44,7 +44,7 @@ class ReplayStore(CheckpointFolder):
         """
         if not plan.offsets:
             return True
-        last = SparkCheckpoint(self).last_ends()
+        last = SparkCheckpoint(self).committed()
         return last is not None and last[1].positions == ends_of(plan.ranges)
 
     @property

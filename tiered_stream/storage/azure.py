@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 from obstore.store import AzureStore
 
 from tiered_stream.errors import (
-    StorageAccessError,
-    StorageBucketNotFoundError,
     StorageError,
-    StorageObjectNotFoundError,
 )
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import azure_place
-from tiered_stream.storage.cloud_store import Failure, client_options
+from tiered_stream.storage.cloud_store import Failure, client_options, refusal
 from tiered_stream.storage.request_time import RequestTimeouts
 
 if TYPE_CHECKING:
@@ -57,17 +54,10 @@ class AzureContainer:
         return False
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
-        answer = f"{self._place.endpoint} answered {failure}"
-        if failure.code == "ContainerNotFound":
-            return StorageBucketNotFoundError(
-                f"the container {self._place.container} (option remote.storage.uri) does not exist: {answer}, asked "
-                f"for {name}"
-            )
-        if failure.status == 404:
-            return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
-        if failure.status in (401, 403):
-            return StorageAccessError(f"no access to {name}: {answer}; {_CREDENTIALS_HINT}")
-        return StorageError(f"{answer}, asked for {name}")
+        return refusal(
+            failure, name, endpoint=self._place.endpoint, container=f"container {self._place.container}",
+            missing_code="ContainerNotFound", credentials_hint=_CREDENTIALS_HINT,
+        )  # fmt: skip
 
     def unreachable(self, name: str) -> str:
         return f"{self._place.endpoint} (option remote.storage.azure.endpoint.url) could not be reached for {name}"

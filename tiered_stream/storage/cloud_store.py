@@ -23,8 +23,11 @@ import obstore
 from obstore.exceptions import BaseError
 
 from tiered_stream.errors import (
+    StorageAccessError,
+    StorageBucketNotFoundError,
     StorageConnectTimeoutError,
     StorageError,
+    StorageObjectNotFoundError,
     StorageReadTimeoutError,
     StorageUnavailableError,
 )
@@ -140,6 +143,29 @@ class Service(Protocol):
         """
 
 
+def refusal(
+    failure: Failure, name: str, *, endpoint: str, container: str, missing_code: str, credentials_hint: str
+) -> StorageError:
+    """Return the error for a refused request of the object `name`, for `Service.refused`.
+
+    Args:
+        endpoint: URL of the service.
+        container: the bucket or container in words, such as `bucket tier`.
+        missing_code: error code by which the service says that the bucket or container does not exist.
+        credentials_hint: advice for refused access.
+    """
+    answer = f"{endpoint} answered {failure}"
+    if failure.code == missing_code:
+        return StorageBucketNotFoundError(
+            f"the {container} (option remote.storage.uri) does not exist: {answer}, asked for {name}"
+        )
+    if failure.status == 404:
+        return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
+    if failure.status in (401, 403):
+        return StorageAccessError(f"no access to {name}: {answer}; {credentials_hint}")
+    return StorageError(f"{answer}, asked for {name}")
+
+
 def client_options(timeouts: RequestTimeouts, seconds: float, url: str) -> ClientConfig:
     """Return the options of a client for `url` whose attempts take at most `seconds` each."""
     return {
@@ -177,19 +203,19 @@ class CloudStore(ObjectStore):
         self._now = now
         self._sleep = sleep
 
-    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
-        if isinstance(wanted, Limit):
-            return self._send(key, lambda client: self._whole(client, key, wanted))
-        if not wanted:
+    def get(self, key: str, extent: ByteRange | Limit) -> bytes:
+        if isinstance(extent, Limit):
+            return self._send(key, lambda client: self._whole(client, key, extent))
+        if not extent:
             return b""
         try:
-            data = self._send(key, lambda client: self._range(client, key, wanted))
+            data = self._send(key, lambda client: self._range(client, key, extent))
         except _UnfitAnswerError as error:
-            if (size := self.size(key)) < wanted.end:  # services answer in several ways to a range behind the end
-                raise too_short(self.describe(key), wanted, size) from None
+            if (size := self.size(key)) < extent.end:  # services answer in several ways to a range behind the end
+                raise too_short(self.describe(key), extent, size) from None
             raise StorageError(str(error)) from None
-        if len(data) != len(wanted):
-            raise too_short(self.describe(key), wanted, wanted.start + len(data))
+        if len(data) != len(extent):
+            raise too_short(self.describe(key), extent, extent.start + len(data))
         return data
 
     def _range(self, client: Client, key: str, wanted: ByteRange) -> bytes:

@@ -9,13 +9,11 @@ from obstore.store import GCSStore
 
 from tiered_stream.errors import (
     StorageAccessError,
-    StorageBucketNotFoundError,
     StorageError,
-    StorageObjectNotFoundError,
 )
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import google_endpoint
-from tiered_stream.storage.cloud_store import Failure, client_options
+from tiered_stream.storage.cloud_store import Failure, client_options, refusal
 from tiered_stream.storage.request_time import RequestTimeouts
 
 if TYPE_CHECKING:
@@ -57,16 +55,10 @@ class GoogleBucket:
         return False
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
-        answer = f"{self._endpoint} answered {failure}"
-        if failure.code == "NoSuchBucket":
-            return StorageBucketNotFoundError(
-                f"the bucket {self._bucket} (option remote.storage.uri) does not exist: {answer}, asked for {name}"
-            )
-        if failure.status == 404:
-            return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
-        if failure.status in (401, 403):
-            return StorageAccessError(f"no access to {name}: {answer}; {_CREDENTIALS_HINT}")
-        return StorageError(f"{answer}, asked for {name}")
+        return refusal(
+            failure, name, endpoint=self._endpoint, container=f"bucket {self._bucket}",
+            missing_code="NoSuchBucket", credentials_hint=_CREDENTIALS_HINT,
+        )  # fmt: skip
 
     def unreachable(self, name: str) -> str:
         return f"{self._endpoint} (option remote.storage.gcs.endpoint.url) could not be reached for {name}"

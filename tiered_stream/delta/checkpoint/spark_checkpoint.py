@@ -179,24 +179,6 @@ class SparkCheckpoint:
         """
         return self._last(_OFFSETS)
 
-    def last_ends(self) -> tuple[int, BatchEnds] | None:
-        """Return the id and the end offsets of the last committed micro-batch; None: no micro-batch is committed.
-
-        Raises:
-            UnsupportedDataError: the micro-batch's file in `offsets` has an unknown version.
-            CorruptDataError: the file is damaged, too large, or missing.
-        """
-        batch_id = self.last_committed()
-        if batch_id is None:
-            return None
-        ends = self.ends(batch_id)
-        if ends is None:
-            raise CorruptDataError(
-                f"the checkpoint {self._folder.folder}: batch {batch_id} is committed, but {_OFFSETS}/{batch_id} is "
-                "missing: bring it back"
-            )
-        return batch_id, ends
-
     def ends(self, batch_id: int) -> BatchEnds | None:
         """Return the end offsets of a micro-batch; None: Spark has deleted their file, or has not written it yet.
 
