@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler
+from threading import Event
 
 import pytest
 
@@ -14,7 +15,6 @@ from tests.locate.log_model import PARTITION, Log, MemoryBucket, tiered
 from tests.locate.test_log_model import History, ModelLocator
 from tests.reading import options, tier_segments
 from tests.stack.tiered_stack import TieredStack
-from tests.storage.scripted_http import STALL, stalls_at_once
 from tiered_stream.errors import (
     ConfigurationError,
     StorageAccessError,
@@ -125,17 +125,21 @@ def test_a_storage_that_is_out_of_reach_is_not_asked_for_every_segment(
     assert f"{SEGMENTS} segments of this micro-batch are read from the broker" in caplog.text
 
 
+STALLING = 3
+
+
 class _StallingOnce(BaseHTTPRequestHandler):
-    """Gives ranges of a bucket's objects, as S3; the first request for each index stalls."""
+    """Gives ranges of a bucket's objects, as S3; the first request for each of `STALLING` indexes stalls."""
 
     bucket: MemoryBucket
     stalled: set[str]
+    ended: Event
 
     def do_GET(self) -> None:
         key = self.path.removeprefix("/tier/")
-        if key.endswith(".indexes") and key not in self.stalled:
+        if key.endswith(".indexes") and key not in self.stalled and len(self.stalled) < STALLING:
             self.stalled.add(key)
-            self.wfile.write(STALL)
+            self.ended.wait()
             self.close_connection = True
             return
         data, asked = self.bucket.objects[key], self.headers["Range"]
@@ -151,20 +155,21 @@ class _StallingOnce(BaseHTTPRequestHandler):
 
 
 def test_an_index_that_stalls_once_does_not_give_its_segment_to_the_broker(
-    history: History, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    history: History, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stalls_at_once(monkeypatch)
-    bucket, stalled = MemoryBucket(history.segments), set[str]()
-    with LocalHttp(type("Handler", (_StallingOnce,), {"bucket": bucket, "stalled": stalled})) as server:
+    bucket, stalled, ended = MemoryBucket(history.segments), set[str](), Event()
+    handler = type("Handler", (_StallingOnce,), {"bucket": bucket, "stalled": stalled, "ended": ended})
+    with LocalHttp(handler) as server, ExitStack() as at_end:
+        at_end.callback(ended.set)
         options = StorageOptions(
             uri="s3://tier", s3_endpoint_url=server.url, s3_region="eu-west-1", s3_path_style=True, access_key_id="id",
-            secret_access_key="secret", has_fallback=True, read_timeout_ms=60_000, connect_timeout_ms=60_000,
+            secret_access_key="secret", has_fallback=True, read_timeout_ms=3_000,
         )  # fmt: skip
         fetcher = AivenLayoutFetcher(open_store(options), "", KeyRing({}))
         locator = ModelLocator(history, fetcher, IsolationLevel.READ_COMMITTED, falls_back=True)
         with closing(fetcher), closing(locator):
             found = [location.offsets.start // RECORDS for location in locator.locate(ALL)[PARTITION]]
-    assert found == list(EVERY) and len(stalled) == SEGMENTS
+    assert found == list(EVERY) and len(stalled) == STALLING
     assert not [said for said in caplog.messages if "read from the broker" in said]
 
 

@@ -16,7 +16,7 @@ from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.process.logs import muted
-from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, credential_provider, s3_client
+from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, credential_provider, s3_client
 
 _SECONDS_TO_WARN_AT = 60
 _REFUSED_BY_S3 = 15 * 60

@@ -34,7 +34,7 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import PartitionRanges, TopicPartition
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.process.logs import muted
-from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, s3_client
+from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, s3_client
 
 _REFUSED_CONDITION = (409, 412)
 _NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so that it needs a new table, too"

@@ -10,11 +10,7 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 
 ATTEMPTS = 4
-"""Maximum number of times that a request is sent.
-
-It is sent again if the service answers 429, 500, 502, 503 or 504, or the connection breaks. A ranged GET in S3 may be
-sent once more, because `s3_ranges.py` sends it first.
-"""
+"""Maximum number of times that a request is sent if the service answers 429, 500, 502, 503 or 504, or hangs up."""
 
 SLOW_DOWN = (429, 503)
 """HTTP statuses with which a service asks for fewer requests (S3: SlowDown)."""

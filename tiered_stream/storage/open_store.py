@@ -32,9 +32,9 @@ def open_store(options: StorageOptions) -> ObjectStore:
         return FileStore(Path(folder))
     if uri.scheme in ("s3", "s3a"):
         # Imported here, because boto3 takes long to import, and a file store does not need it.
-        from tiered_stream.storage.s3_store import open_s3_store
+        from tiered_stream.storage.s3 import open_s3
 
-        return open_s3_store(options, bucket=uri.netloc, prefix=uri.path)
+        return open_s3(options, bucket=uri.netloc, prefix=uri.path)
     if uri.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES):
         return _open_cloud_store(options, uri)
     raise ConfigurationError(

@@ -30,7 +30,7 @@ from tiered_stream.delta.write.upload_threads import SMALL_IN_FLIGHT, UploadThre
 from tiered_stream.process.logs import muted
 from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.object_store import ATTEMPTS
-from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, s3_client
+from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, s3_client
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -1,0 +1,195 @@
+"""AWS's own rules, by boto3: whom AWS believes, and where a bucket is. The only module that imports boto3.
+
+Credentials come from the options or from AWS's chain (environment, profiles, assumed roles, web identity, SSO,
+`credential_process`, instances and pods). The URL of a bucket follows from region, path or host style, FIPS and
+dual-stack endpoints, and access points.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING
+
+import boto3
+import botocore.loaders
+import botocore.session
+from botocore import UNSIGNED
+from botocore import exceptions as aws
+from botocore.config import Config
+
+from tiered_stream.errors import ConfigurationError, StorageAccessError
+from tiered_stream.options.parsing import S3Access
+from tiered_stream.process.logs import muted
+
+if TYPE_CHECKING:
+    from botocore.config import _S3Dict
+    from botocore.credentials import Credentials
+    from botocore.loaders import Loader
+    from mypy_boto3_s3 import S3Client
+    from obstore.store import S3Credential
+
+LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
+"""Loggers whose debug lines hold signatures, tokens and signed URLs; code that uses boto3 mutes them."""
+CREDENTIALS_HINT = (
+    "check remote.storage.aws.access.key.id, remote.storage.aws.secret.access.key and "
+    "remote.storage.aws.session.token, or where they are not given the AWS credential chain (environment, profile, "
+    "instance or pod role)"
+)
+_USER_AGENT = f"tiered_stream Botocore/{botocore.__version__}"
+_FALLBACK_REGION = "us-east-1"
+_ANY_REGION = "aws-global"  # botocore's word where no region is configured
+_ANY_KEY = "key"
+_CREDENTIALS_LIFETIME = timedelta(minutes=10)
+"""botocore renews credentials that expire in less than this time, before it gives them out."""
+
+
+class S3Session:
+    """Credentials and endpoints for one bucket, from a botocore session of its own."""
+
+    def __init__(self, access: S3Access, bucket: str) -> None:
+        """Raises ConfigurationError if the endpoint, a profile or AWS's configuration file is malformed."""
+        self._access = access
+        self._bucket = bucket
+        try:
+            with muted(*LOGGERS_WITH_SECRETS):
+                self._session = _session(access)
+                self.region: str = access.s3_region or self._configured_region()
+                self.bucket_url = self._find_url()
+        except (aws.BotoCoreError, ValueError) as error:
+            raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
+
+    def _configured_region(self) -> str:
+        return self._session.get_config_variable("region") or _FALLBACK_REGION
+
+    def _find_url(self) -> str:
+        """Return the bucket's URL by botocore's rules for endpoints."""
+        config = Config(signature_version=UNSIGNED, s3=self._style())
+        client = _client(self._session, self._access, config, self.region)
+        url = client.generate_presigned_url("get_object", Params={"Bucket": self._bucket, "Key": _ANY_KEY})
+        return url.removesuffix(f"/{_ANY_KEY}")
+
+    def _style(self) -> _S3Dict:
+        return {"addressing_style": "path" if self._access.s3_path_style else "auto"}
+
+    def follow_region(self) -> bool:
+        """Ask AWS for the bucket's region; return whether it is another one than the one used so far.
+
+        For an S3 service other than AWS, no request is sent, and the answer is False.
+        """
+        if self._access.s3_endpoint_url is not None:
+            return False
+        client = _client(self._session, self._access, Config(s3=self._style()), self.region)
+        try:
+            with muted(*LOGGERS_WITH_SECRETS):
+                region = client.head_bucket(Bucket=self._bucket).get("BucketRegion")
+        except aws.ClientError as error:
+            headers = error.response["ResponseMetadata"].get("HTTPHeaders", {})
+            region = headers.get("x-amz-bucket-region", "")
+        except aws.BotoCoreError:
+            return False
+        if not region or region == self.region:
+            return False
+        self.region = region
+        self.bucket_url = self._find_url()
+        return True
+
+    def credentials(self) -> Callable[[], S3Credential]:
+        """Return a function that gives valid credentials, renewed where they expire.
+
+        Raises:
+            StorageAccessError: there are none, or a provider of the chain fails.
+        """
+        try:
+            with muted(*LOGGERS_WITH_SECRETS):
+                credentials: Credentials | None = self._session.get_credentials()
+        except (aws.BotoCoreError, aws.ClientError) as error:
+            raise StorageAccessError(
+                f"no credentials for s3://{self._bucket}: {type(error).__name__}; {CREDENTIALS_HINT}"
+            ) from error
+        if credentials is None:
+            raise StorageAccessError(f"no credentials for s3://{self._bucket}: {CREDENTIALS_HINT}")
+
+        def valid_now() -> S3Credential:
+            with muted(*LOGGERS_WITH_SECRETS):
+                frozen = credentials.get_frozen_credentials()
+            return {
+                "access_key_id": frozen.access_key or "",
+                "secret_access_key": frozen.secret_key or "",
+                "token": frozen.token,
+                "expires_at": datetime.now(UTC) + _CREDENTIALS_LIFETIME,
+            }
+
+        return valid_now
+
+    def ca_bundle(self) -> bytes | None:
+        """Return certificates to trust in addition to the system's, as PEM (`AWS_CA_BUNDLE`, `ca_bundle`), or None.
+
+        Raises:
+            ConfigurationError: the file cannot be read.
+        """
+        path = self._session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+        if not path:
+            return None
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise ConfigurationError(f"the CA bundle {path} cannot be read: {error}") from error
+
+
+def s3_client(access: S3Access, config: Config) -> S3Client:
+    """Return a new client, which raises botocore's errors and does not parse the times in responses.
+
+    Parsing times, and building the User-Agent header for each request, would take a third of a request's CPU time.
+    """
+    return _client(_session(access), access, config, access.s3_region)
+
+
+def load_models() -> None:
+    """Load botocore's service descriptions before this process is forked, without any request or credentials."""
+    access = S3Access(access_key_id="none", secret_access_key="none", s3_region="us-east-1")  # noqa: S106 - signs nothing
+    s3_client(access, Config(s3={"addressing_style": "path"})).close()
+
+
+def credential_provider(access: S3Access) -> str | None:
+    """Return the source of the credentials: `settings`, or botocore's name of the provider in AWS's chain (`env`, …).
+
+    Return None if there are no credentials.
+
+    Raises:
+        StorageAccessError: a provider in the chain fails.
+    """
+    if access.access_key_id is not None:
+        return "settings"
+    try:
+        with muted(*LOGGERS_WITH_SECRETS):
+            credentials = boto3.session.Session().get_credentials()
+    except (aws.BotoCoreError, aws.ClientError) as error:
+        raise StorageAccessError(f"AWS's chain of credential providers fails: {type(error).__name__}") from error
+    return credentials.method if credentials else None
+
+
+def _session(access: S3Access) -> botocore.session.Session:
+    """Return a session with the configured credentials, or with the credentials of AWS's chain."""
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _models_in(session.get_config_variable("data_path")))
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=lambda time: time)
+    if access.access_key_id is not None and access.secret_access_key is not None:
+        session.set_credentials(access.access_key_id, access.secret_access_key, access.session_token)
+    return session
+
+
+def _client(session: botocore.session.Session, access: S3Access, config: Config, region: str | None) -> S3Client:
+    config = config.merge(Config(user_agent=_USER_AGENT))
+    return boto3.session.Session(botocore_session=session).client(
+        "s3", endpoint_url=access.s3_endpoint_url, region_name=region, config=config
+    )
+
+
+@cache
+def _models_in(data_path: str | None) -> Loader:
+    """Return botocore's loader of AWS's service descriptions; it reads them once a process, in 0.06 s."""
+    return botocore.loaders.create_loader(data_path)
