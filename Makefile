@@ -73,11 +73,8 @@ lint: venv docs prose ## Check style, format, types and prose, and build the doc
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Texts of generated tables are in the package's declarations. Docstrings are read with `--docstrings tiered_stream`.
-prose: venv ## Check the English of the documentation by the rules of CONTRIBUTING.md
-	$(BIN)/python conf/prose.py $(wildcard *.md) .github docs $(wildcard examples) --skip docs/figures.md --skip-tables \
-		options limits "client properties" "plugin properties" "ingest options" "row options" "writer requirements" \
-		"gateway options" "gateway metrics"
+prose: venv ## Check the English of documentation, docstrings, errors and help texts by the rules of CONTRIBUTING.md
+	$(BIN)/python conf/prose.py $(wildcard *.md) .github docs $(wildcard examples) --skip docs/figures.md --code tiered_stream
 
 actionlint: build/actionlint/$(ACTIONLINT) ## Check the workflows of GitHub; needs Go
 	$</actionlint

@@ -1,7 +1,8 @@
 """Report prose that breaks the rules of CONTRIBUTING.md, as far as a program can see: `python conf/prose.py FILE …`.
 
-A Markdown file is checked by paragraph, list item and table cell. A Python file is checked by docstring, if
-`--docstrings` names it. A list of code in backquotes counts as one word. The exit status is 1 if there are findings.
+A Markdown file is checked by paragraph, list item and table cell. A Python file that `--code` names is checked by
+docstring, and by string with at least four words: errors, log lines, help and descriptions of options. A list of code
+in backquotes counts as one word. The exit status is 1 if there are findings.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WORDS_MAX = 30
+_LEAST_WORDS = 4
+"""Minimum number of words in a string that is checked; names and patterns have fewer."""
 
 _OPENINGS = re.compile(r"(?:what(?:ever)?|who(?:ever|se|m)?|whether|of)\b", re.IGNORECASE)
 _OPENING_ALLOWED = re.compile(r"of course\b", re.IGNORECASE)
@@ -107,10 +110,8 @@ def sentences(text: str) -> Iterator[str]:
         yield rest
 
 
-def markdown_blocks(text: str, skipped_tables: Sequence[str] = ()) -> Iterator[Block]:
-    """Yield the blocks of a page, but not of tables between markers (`<!-- NAME -->`) with a name to skip."""
-    for name in skipped_tables:
-        text = re.sub(rf"<!-- {re.escape(name)} -->.*?<!-- /{re.escape(name)} -->", _blank, text, flags=re.DOTALL)
+def markdown_blocks(text: str) -> Iterator[Block]:
+    """Yield the blocks of a page."""
     kept = _COMMENT.sub(_blank, _without_fences(text))
     kept = _LINK.sub(lambda link: link[1] + "\n" * link[0].count("\n"), _CODE.sub(_code_word, kept))
     yield from _blocks(kept.splitlines(), 1)
@@ -122,6 +123,26 @@ def docstring_blocks(source: str) -> Iterator[Block]:
         for line, text in _docstrings(node):
             lines = _CODE.sub(_code_word, text).splitlines()
             yield from _blocks(_without_examples(lines), line)
+
+
+def string_blocks(source: str) -> Iterator[Block]:
+    """Yield the strings of one line that are no docstrings, and have at least `_LEAST_WORDS` words, by clause.
+
+    A value in an f-string counts as code.
+    """
+    tree = ast.parse(source)
+    docstring_lines = {line for node in ast.walk(tree) for line, _ in _docstrings(node)}
+    inner = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.JoinedStr(values=values):
+                text = "".join(str(value.value) if isinstance(value, ast.Constant) else "X" for value in values)
+            case ast.Constant(value=str(text)) if node not in inner and node.lineno not in docstring_lines:
+                pass
+            case _:
+                continue
+        if "\n" not in text.strip() and len(text.split()) >= _LEAST_WORDS:
+            yield from (Block(node.lineno, clause) for clause in _CODE.sub(_code_word, text).split(": "))
 
 
 def _docstrings(node: ast.AST) -> Iterator[tuple[int, str]]:
@@ -202,17 +223,17 @@ def files(paths: Iterable[Path], suffix: str) -> Iterator[Path]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Check prose.")
     parser.add_argument("texts", nargs="*", type=Path, help="Markdown files, or folders of them")
-    parser.add_argument("--docstrings", nargs="+", type=Path, default=[], help="Python files, or folders of them")
+    parser.add_argument("--code", nargs="+", type=Path, default=[], help="Python files, or folders of them")
     parser.add_argument("--skip", nargs="+", type=Path, default=[], help="files to leave out")
-    parser.add_argument("--skip-tables", nargs="+", default=[], help="names of generated tables to leave out")
     given = parser.parse_args(arguments)
     found = list[Finding]()
     for path in files(given.texts, ".md"):
         if path not in given.skip:
-            found += findings(path, markdown_blocks(path.read_text("utf-8"), given.skip_tables))
-    for path in files(given.docstrings, ".py"):
+            found += findings(path, markdown_blocks(path.read_text("utf-8")))
+    for path in files(given.code, ".py"):
         if path not in given.skip:
-            found += findings(path, docstring_blocks(path.read_text("utf-8")))
+            source = path.read_text("utf-8")
+            found += findings(path, [*docstring_blocks(source), *string_blocks(source)])
     for each in found:
         sys.stdout.write(f"{each}\n")
     return 1 if found else 0

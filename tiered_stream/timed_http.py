@@ -64,7 +64,7 @@ def read_response(response: urllib3.BaseHTTPResponse, max_bytes: int) -> bytes:
     while chunk := response.read1(_CHUNK_BYTES):
         content += chunk
         if len(content) > max_bytes:
-            raise ValueError("its answer does not come to an end")
+            raise ValueError("its response is longer than allowed")
     return bytes(content)
 
 
@@ -90,7 +90,7 @@ class TimedSocket(socket.socket):
     def recv_into(self, *args: Any) -> int:
         left = self.time_left()
         if left <= 0:
-            raise TimeoutError("the answer took too long in all")
+            raise TimeoutError("the whole response took too long")
         timeout = self.gettimeout()
         if timeout is None or left < timeout:
             self.settimeout(min(left, _MAX_SOCKET_SECONDS))

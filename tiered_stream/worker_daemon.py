@@ -43,7 +43,7 @@ def main() -> None:
     share_heap_with_arrow()  # before a library's thread gets its own heap, which each worker would keep
     try:
         import_ahead()
-        reason = None if may_fork() else "what was imported has started threads"
+        reason = None if may_fork() else "an imported module has started threads"
     except Exception as error:  # noqa: BLE001 - workers then import for themselves, and report a fault better
         reason = str(error)
     if reason is not None:

@@ -76,7 +76,7 @@ def test_a_server_that_says_nothing_is_given_up(protocol: str) -> None:
     with (
         server(None) as servers,
         client(servers, security_protocol=protocol) as broker,
-        pytest.raises(BrokerUnavailableError, match="no broker answered within 500 ms"),
+        pytest.raises(BrokerUnavailableError, match="no broker responded within 500 ms"),
     ):
         broker.metadata()
 

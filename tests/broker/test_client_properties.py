@@ -164,7 +164,7 @@ def test_a_property_that_the_others_leave_without_effect_is_named_in_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert warnings(caplog, **{"ssl.key.password": "hunter2", "sasl.mechanism": "PLAIN"}) == [
-        f"kafka.{name} has no effect beside the other settings (kafka.security.protocol = PLAINTEXT)"
+        f"kafka.{name} has no effect with the other settings (kafka.security.protocol = PLAINTEXT)"
         for name in ("sasl.mechanism", "ssl.key.password")
     ]
 

@@ -178,7 +178,7 @@ def test_a_high_watermark_that_lags_is_not_taken_for_the_end_of_the_log() -> Non
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (fetched(), "the answers had no record"),
+        (fetched(), "the responses had no record"),
         (None, "broker 1: the connection was closed"),
         (fetched(error_code=UNKNOWN_SERVER_ERROR), "UNKNOWN_SERVER_ERROR"),
     ],
@@ -196,7 +196,7 @@ def test_a_broker_that_failed_without_saying_why_is_asked_again(code: int, caplo
     client = client_of(iter([fetched(error_code=code), fetched(error_code=code), fetched(batch(0))]))
 
     assert read(client, 2) == [batch(0)]
-    assert caplog.text.count("partition t-0, offset 0: broker 1 answered") == 2
+    assert caplog.text.count("partition t-0, offset 0: broker 1 responded") == 2
 
 
 def test_the_time_that_a_reader_is_busy_does_not_count() -> None:

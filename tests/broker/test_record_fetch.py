@@ -178,7 +178,9 @@ def test_a_broker_whose_own_read_from_storage_failed_is_asked_again(
             lambda: list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS))
         )
         try:
-            wait_until(lambda: reading.done() or "answered UNKNOWN_SERVER_ERROR" in caplog.text, "the broker's error")
+            wait_until(
+                lambda: reading.done() or "responded with UNKNOWN_SERVER_ERROR" in caplog.text, "the broker's error"
+            )
         finally:
             away.rename(log)
 

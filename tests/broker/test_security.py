@@ -125,14 +125,14 @@ def test_a_mechanism_that_the_broker_does_not_offer_is_refused(secure: SecureBro
 
 
 def test_a_user_who_may_not_describe_the_topic_is_told_what_to_grant(secure: SecureBroker) -> None:
-    with pytest.raises(BrokerAuthorizationError, match="topic 'guarded': the user may not: grant DESCRIBE"):
+    with pytest.raises(BrokerAuthorizationError, match="topic 'guarded': the user is not authorized: grant DESCRIBE"):
         latest(secure.login("SASL", "SASL_PLAINTEXT", "PLAIN", "carol", "carol-secret"))
 
 
 def test_a_user_who_may_describe_but_not_read_is_told_what_to_grant(secure: SecureBroker) -> None:
     with (
         secure.login("SASL", "SASL_PLAINTEXT", "PLAIN", "bob", "bob-secret") as client,
-        pytest.raises(BrokerAuthorizationError, match="guarded-0, offset 0: the user may not: grant READ"),
+        pytest.raises(BrokerAuthorizationError, match="guarded-0, offset 0: the user is not authorized: grant READ"),
     ):
         fetch_records(client, PARTITION, 0, isolation=IsolationLevel.READ_COMMITTED, max_bytes=1000, max_wait_ms=100)
 

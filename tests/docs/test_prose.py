@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.prose import Block, broken_rules, docstring_blocks, findings, main, markdown_blocks, sentences
+from conf.prose import Block, broken_rules, docstring_blocks, findings, main, markdown_blocks, sentences, string_blocks
 
 
 def rules(text: str) -> list[str]:
@@ -66,12 +66,6 @@ def test_the_line_of_a_finding_is_that_of_its_paragraph() -> None:
     assert [str(each) for each in found] == ["page.md:8: opens with 'What': What is it."]
 
 
-def test_a_table_can_be_skipped_by_the_name_of_its_markers() -> None:
-    text = "<!-- options -->\n| What |\n<!-- /options -->\n<!-- limits -->\n| Who |\n<!-- /limits -->\n"
-    assert [each.text for each in markdown_blocks(text, ["options"])] == ["Who"]
-    assert [each.line for each in markdown_blocks(text, ["options"])] == [5]
-
-
 def test_a_sentence_ends_before_a_capital_letter_and_not_within_an_abbreviation() -> None:
     assert list(sentences("One ends. Two, e.g. The third! 4 is one (Good.) Last")) == [
         "One ends.", "Two, e.g. The third!", "4 is one (Good.)", "Last",
@@ -111,6 +105,19 @@ class Reader:
     ]  # fmt: skip
 
 
+def test_strings_of_four_words_are_read_by_clause_with_their_values_as_code() -> None:
+    source = '''"""A docstring with four words."""
+raise ValueError(f"option {name}: what it `told` me is {value!r}")
+help = ("One text "
+        "in two parts")
+short = "of three words"
+layout = "several words\\nin two lines"
+'''
+    assert sorted(string_blocks(source), key=lambda block: block.line) == [
+        Block(2, "option X"), Block(2, "what it X me is X"), Block(3, "One text in two parts"),
+    ]  # fmt: skip
+
+
 def test_the_exit_status_says_whether_there_are_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad, source = tmp_path / "good.md", tmp_path / "bad.md", tmp_path / "source.py"
     good.write_text("Good.\n")
@@ -119,7 +126,7 @@ def test_the_exit_status_says_whether_there_are_findings(tmp_path: Path, capsys:
     assert main([str(good)]) == 0
     assert main([str(tmp_path)]) == 1
     assert main([str(tmp_path), "--skip", str(bad)]) == 0
-    assert main([str(good), "--docstrings", str(tmp_path)]) == 1
+    assert main([str(good), "--code", str(tmp_path)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"{bad}:1: opens with 'What': What is bad.",
         f"{source}:1: private word 'Told', write report, say: Told.",

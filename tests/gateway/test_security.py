@@ -45,7 +45,9 @@ def test_with_read_there_are_locations(secure: SecureGateway) -> None:
 def test_without_read_there_is_the_broker_s_own_error_and_no_location(secure: SecureGateway) -> None:
     before = secure.gateway.metric("signed_locations_total")
     with secure.client("alice") as client:
-        with pytest.raises(BrokerAuthorizationError, match="secret-0, offset 0: the user may not: grant READ"):
+        with pytest.raises(
+            BrokerAuthorizationError, match="secret-0, offset 0: the user is not authorized: grant READ"
+        ):
             located(client, MAY_NOT)
         with pytest.raises(BrokerAuthorizationError, match="grant READ"):
             fetch_records(client, MAY_NOT, 0, isolation=COMMITTED, max_bytes=1, max_wait_ms=0)

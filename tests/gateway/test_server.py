@@ -52,5 +52,5 @@ def test_an_error_that_nobody_expects_is_seen_in_the_health_and_the_work_goes_on
         return seen
 
     first, *others = asyncio.run(run())
-    assert first == "no broker has answered yet"
+    assert first == "no broker has responded yet"
     assert set(others) == {"an unexpected OverflowError: of a record"}

@@ -109,7 +109,7 @@ def test_access_to_one_object_that_is_refused_is_held_against_another(
 def test_a_single_missing_object_is_left_to_the_tasks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     located = checked(tmp_path).locate(ALL)
     assert [location.segment for location in located[T0]] == [SEGMENT]
-    assert "each task tries it anew" in caplog.text
+    assert "each task tries it again" in caplog.text
 
 
 def test_the_storage_is_asked_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

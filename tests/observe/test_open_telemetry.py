@@ -225,7 +225,7 @@ def test_nobody_at_the_endpoint_is_one_warning(
     sender.add(batch(1))
     sender.close()
     (line,) = warned(caplog)
-    assert line.startswith(f"metrics are not sent to {endpoint}/v1/metrics") and "refused" in line
+    assert line.startswith(f"metrics could not be sent to {endpoint}/v1/metrics") and "refused" in line
 
 
 def test_a_collector_that_comes_back_gets_the_sums(collector: OtlpCollector, caplog: pytest.LogCaptureFixture) -> None:

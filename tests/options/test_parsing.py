@@ -339,7 +339,7 @@ def test_a_bounded_stream_ends_where_a_batch_query_would(
     ],
 )
 def test_a_bounded_stream_needs_an_end_that_stays(given: dict[str, str]) -> None:
-    assert "the stream needs an end that stays" in refusal({**TOPIC, "boundedStreaming": "true", **given})
+    assert "the stream needs a fixed end" in refusal({**TOPIC, "boundedStreaming": "true", **given})
 
 
 @pytest.mark.contract("1.2 endingTimestamp")

@@ -139,7 +139,7 @@ def test_whatever_becomes_of_its_server_the_program_is_a_python_and_says_so_once
     served = ServedPython(GIVEN, tasks=False)
     try:
         harm(served)
-        warned = "tiered_stream: Python processes import for themselves: the fork server does not answer: "
+        warned = "tiered_stream: Python processes import for themselves: the fork server does not respond: "
         assert say(served, tmp_path, warned) == expected(tmp_path, imported=False)
         assert say(served, tmp_path) == expected(tmp_path, imported=False)
     finally:

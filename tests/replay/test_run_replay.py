@@ -116,7 +116,7 @@ def test_a_name_is_one_replays(replayer: Replayer) -> None:
     replayer.run(name="mend")
     with pytest.raises(ConfigurationError, match=re.escape(f"to was {FIRST_MS + TO} and is not given")):
         replayer.plan(name="mend", to_time=None)
-    with pytest.raises(ConfigurationError, match="is that of the replay mend"):
+    with pytest.raises(ConfigurationError, match="belongs to the replay mend"):
         replayer.plan(name="other", checkpoint=f"{replayer.table}/_checkpoints/replay-mend")
 
 

@@ -132,12 +132,12 @@ def test_who_may_can(secure: SecureBroker, way: str) -> None:
 @pytest.mark.parametrize(
     ("user", "said"),
     [
-        ("bob", r"consumer group replay-.*: the user may not: grant READ on"),
+        ("bob", r"consumer group replay-.*: the user is not authorized: grant READ on"),
         (
             "dave",
-            r"beginning transactions as replay-.*: the user may not: grant WRITE on the replay's transactional ids",
+            r"beginning transactions as replay-.*: the user is not authorized: grant WRITE on the replay's transactional id",
         ),
-        ("carol", r"the target guarded: the user may not: grant WRITE on the topic"),
+        ("carol", r"the target guarded: the user is not authorized: grant WRITE on the topic"),
     ],
 )
 def test_who_may_not_is_told_what_is_missing(secure: SecureBroker, user: str, said: str) -> None:

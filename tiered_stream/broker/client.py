@@ -221,7 +221,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             await self.back_off(attempt, deadline)
             attempt += 1
         raise BrokerUnavailableError(
-            f"kafka.bootstrap.servers = {self.config.bootstrap_servers!r}: no broker answered within "
+            f"kafka.bootstrap.servers = {self.config.bootstrap_servers!r}: no broker responded within "
             f"{deadline}; last: {reason}. Are the brokers up, and is "
             f"{self.config.security} what they speak there?"
         ) from reason

@@ -57,12 +57,14 @@ def response_fault(error_code: int, subject: str, needed_acl: str) -> errors.Bro
     name = code_name(error_code)
     kind = kafka_errors.for_code(error_code)
     if issubclass(kind, kafka_errors.AuthorizationError):
-        return errors.BrokerAuthorizationError(f"{subject}: the user may not: grant {needed_acl} (Kafka: {name})")
+        return errors.BrokerAuthorizationError(
+            f"{subject}: the user is not authorized: grant {needed_acl} (Kafka: {name})"
+        )
     if kind is kafka_errors.OffsetOutOfRangeError:
         return errors.OffsetOutOfRangeError(f"{subject}: not in the log (Kafka: {name})")
     if kind is kafka_errors.InvalidTopicError:
         return errors.UnknownTopicError(f"{subject}: not a valid topic name (Kafka: {name})")
-    return errors.BrokerError(f"{subject}: Kafka answered {name}")
+    return errors.BrokerError(f"{subject}: Kafka responded with {name}")
 
 
 def connection_fault(error: BaseException, broker: str, security: str) -> errors.TieredStreamError:
@@ -95,7 +97,7 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
         return errors.BrokerUnavailableError(f"{broker}: {_reason(error)}")
     if isinstance(error, kafka_errors.KafkaProtocolError):
         return errors.BrokerError(
-            f"{broker} answered with what is not Kafka's protocol ({error}); does the listener speak {security}?"
+            f"{broker} sent a response that is not Kafka's protocol ({error}). Does the listener speak {security}?"
         )
     return errors.BrokerError(f"{broker}: {type(error).__name__}: {error}")
 

@@ -112,7 +112,9 @@ class GroupOffsets:
         self._check(response.error_code, f"consumer group {self.group!r}")
         committed = {partition: result.committed_offset for partition, result in self._results(response)}
         if not committed.keys() >= set(partitions):
-            raise CorruptDataError(f"consumer group {self.group!r}: the coordinator left partitions out of its answer")
+            raise CorruptDataError(
+                f"consumer group {self.group!r}: the coordinator left partitions out of its response"
+            )
         return {
             partition: None if committed[partition] <= _NO_OFFSET else committed[partition] for partition in partitions
         }
@@ -155,6 +157,6 @@ class GroupOffsets:
 
     def _check(self, error_code: int, subject: str) -> None:
         if error_code and is_retriable(error_code):
-            raise BrokerUnavailableError(f"{subject}: the coordinator answered {code_name(error_code)}")
+            raise BrokerUnavailableError(f"{subject}: the coordinator responded with {code_name(error_code)}")
         if error_code:
             raise response_fault(error_code, subject, "READ on the group and on the topic")

@@ -132,7 +132,7 @@ class NodeResults(Generic[A]):
         if is_retriable(error_code):
             self.retry_reasons[partition] = code_name(error_code)
             if is_unknown(error_code):  # only the broker's log has the reason
-                log.warning("%s: broker %s answered %s, and is asked again",
+                log.warning("%s: broker %s responded with %s; the request is repeated",
                             request.subject(partition), node_id, code_name(error_code))  # fmt: skip
         else:
             self.faults[partition] = response_fault(error_code, request.subject(partition), request.needed_acl)
@@ -156,10 +156,10 @@ async def ask_node(
         for partition in leaders:
             outcome.add_error(request, partition, error_code, node_id)
         return outcome
-    outcome.retry_reasons.update(dict.fromkeys(leaders, "left out of the answer"))
+    outcome.retry_reasons.update(dict.fromkeys(leaders, "missing in the response"))
     for partition, error_code, result in request.results(response):
         if partition not in leaders:
-            wrong = CorruptDataError(f"broker {node_id} answered for partition {partition}, which was not asked for")
+            wrong = CorruptDataError(f"broker {node_id} responded for partition {partition}, which was not requested")
             return NodeResults(faults=dict.fromkeys(leaders, wrong))
         outcome.retry_reasons.pop(partition, None)
         if error_code == 0:
@@ -223,6 +223,6 @@ def _unavailable(
     partition, reason = min(reasons.items())
     others = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return BrokerUnavailableError(
-        f"{request.subject(partition)}{others}: no answer from its leader within {deadline.timeout_ms} ms; "
+        f"{request.subject(partition)}{others}: no response from its leader within {deadline.timeout_ms} ms; "
         f"last: {reason or 'no attempt was made'}"
     )

@@ -88,7 +88,7 @@ class _Position:
             FetchTimeoutError: no whole batch came within `kafkaConsumer.pollTimeoutMs`.
             CorruptDataError: a response is malformed, or the largest possible response has no whole batch.
         """
-        patience, reason = self.patience(), BrokerUnavailableError("the answers had no record")
+        patience, reason = self.patience(), BrokerUnavailableError("the responses had no record")
         while True:
             try:
                 fetched = self._fetched(patience)

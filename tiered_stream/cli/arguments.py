@@ -20,7 +20,7 @@ from tiered_stream.options.command_settings import command_settings
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-SettingsFile = Annotated[Path | None, typer.Option(help="A settings file; that of an ingest job will do.")]
+SettingsFile = Annotated[Path | None, typer.Option(help="A settings file, such as the file of an ingest job.")]
 Assignments = Annotated[list[str] | None, typer.Option(help="name=value, any setting; may be repeated.")]
 PropertiesFile = Annotated[
     Path | None, typer.Option(help="Spark's settings, as for spark-submit; default: its own conf/spark-defaults.conf.")
@@ -71,8 +71,10 @@ class SparkArguments:
 class PriceArguments:
     """Command line arguments for the storage's prices in US dollars; None: the default price."""
 
-    get_price: Annotated[float | None, typer.Option(help="What 1,000 GETs cost, in US dollars.")] = None
-    gib_price: Annotated[float | None, typer.Option(help="What a GiB costs that leaves the storage.")] = None
+    get_price: Annotated[float | None, typer.Option(help="Price of 1,000 GETs, in US dollars.")] = None
+    gib_price: Annotated[
+        float | None, typer.Option(help="Price of each GiB that leaves the storage, in US dollars.")
+    ] = None
 
 
 def with_grouped_arguments(command: Callable[..., None]) -> Callable[..., None]:

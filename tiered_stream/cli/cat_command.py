@@ -22,7 +22,9 @@ _EVERYTHING = {"startingOffsets": "earliest", "includeHeaders": "true"}
 @with_grouped_arguments
 def cat(
     settings: SettingsArguments,
-    count: Annotated[int | None, typer.Option("--count", "-c", min=0, help="Stop after so many records.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", min=0, help="Stop after this number of records.")
+    ] = None,
     format: Annotated[str, typer.Option("--format", "-f", help=f"{TOKENS}.")] = "%s\\n",
     json: Annotated[bool, typer.Option("--json", "-J", help="A line of JSON for each record.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")] = False,

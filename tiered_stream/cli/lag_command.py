@@ -34,7 +34,8 @@ from tiered_stream.options.command_settings import POSITIONS, command_settings, 
 def lag(
     settings: SettingsArguments,
     checkpoint: Annotated[
-        str | None, typer.Option(help="The query's checkpoint: a folder, or s3a://…; default: that of the settings.")
+        str | None,
+        typer.Option(help="The query's checkpoint: a folder, or s3a://…; default: the checkpoint in the settings."),
     ] = None,
     properties_file: PropertiesFile = None,
     json: Json = False,

@@ -33,7 +33,7 @@ def redrive(
     *,
     settings: SettingsFile = None,
     option: Assignments = None,
-    topics: Annotated[str | None, typer.Option(help="Of these topics alone, separated by commas.")] = None,
+    topics: Annotated[str | None, typer.Option(help="Only dead letters of these topics, separated by commas.")] = None,
     from_ms: Annotated[int | None, typer.Option(help="Records at or after this time, in ms since 1970.")] = None,
     to_ms: Annotated[int | None, typer.Option(help="Records before this time, in ms since 1970.")] = None,
     dry_run: Annotated[
@@ -68,7 +68,7 @@ def redrive(
 def _rendered(report: RedriveReport) -> Table:
     from rich.table import Table
 
-    rendered = Table("topic or table", "letters", "what became of them", title="Dry run" if report.dry_run else None)
+    rendered = Table("topic or table", "dead letters", "result", title="Dry run" if report.dry_run else None)
     done = "would be rows" if report.dry_run else "are rows now"
     for table, count in report.appended.items():
         rendered.add_row(table, f"{count:,}", done)

@@ -18,7 +18,7 @@ from tiered_stream.cli.arguments import Json, exit_codes
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.standard_output import open_console, write_bytes
 
-WATCH_EXIT_CODES = "Exit codes: 0 done; 1 nothing answers there; 2 refused; 130 stopped by Ctrl-C."
+WATCH_EXIT_CODES = "Exit codes: 0 done; 1 nothing responds there; 2 refused; 130 stopped by Ctrl-C."
 _SECONDS, _LARGEST = 10.0, 64 << 20
 _MIB, _OK = 1 << 20, 200
 
@@ -87,7 +87,7 @@ def look(url: str) -> Figures:
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         raise NoAnswerError(f"{url} gives no metrics: {error}. Does the driver report its queries there?") from error
     if response.status != 200:
-        raise NoAnswerError(f"{url} answers {response.status}: it is no driver that reports its queries")
+        raise NoAnswerError(f"{url} responds with {response.status}: it is no driver that reports its queries")
     by_query: Figures = defaultdict(lambda: defaultdict(float))
     for sample in samples:
         if sample.name.startswith(PREFIX) and "le" not in sample.labels and "query" in sample.labels:

@@ -128,7 +128,7 @@ def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
                 raise FaultError(f"{endpoint}: TLS failed: {error}", fix) from None
             except (aws.BotoCoreError, OSError) as error:
                 fix = f"correct {option}s3.endpoint.url, start what is to listen there, or open the way to it"
-                raise FaultError(f"{endpoint} does not answer: {type(error).__name__}", fix) from None
+                raise FaultError(f"{endpoint} does not respond: {type(error).__name__}", fix) from None
         head = {name.lower(): value for name, value in answer["ResponseMetadata"]["HTTPHeaders"].items()}
     listing = BucketResponse(
         endpoint,
@@ -160,12 +160,12 @@ def check_clock(answer: BucketResponse) -> Result[bool]:
         NotNeededError: the service does not send its time.
     """
     if answer.seconds_ahead is None:
-        raise NotNeededError("the service does not say its time, and Kafka has none to tell")
+        raise NotNeededError("the service does not say its time, and Kafka's protocol has no time")
     seconds = round(abs(answer.seconds_ahead))
     difference = (
         f"this machine is {seconds} s {'ahead of' if answer.seconds_ahead > 0 else 'behind'} the storage's clock"
     )
-    fix = "set this machine's clock (chrony, ntpd), or that of the storage service"
+    fix = "set this machine's clock (chrony, ntpd), or the clock of the storage service"
     if answer.code == "RequestTimeTooSkewed" or (answer.status == 403 and seconds > _REFUSED_BY_S3):
         raise FaultError(f"{difference}: requests are refused ({answer.status} {answer.code})", fix)
     if seconds > _SECONDS_TO_WARN_AT:
@@ -196,6 +196,6 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
     if answer.code in _CREDENTIAL_FIXES:
         raise FaultError(f"{where} refuses the credentials ({status})", _CREDENTIAL_FIXES[answer.code])
     if answer.status == 403:
-        fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 answers 403 for a missing object, too"
-        return Result(False, f"{where} may not be listed ({status})", fix)
-    raise FaultError(f"{where} answers {status}", "see the service's own log or status page")
+        fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 gives 403 for a missing object, too"
+        return Result(False, f"no access to list {where} ({status})", fix)
+    raise FaultError(f"{where} responds with {status}", "see the service's own log or status page")

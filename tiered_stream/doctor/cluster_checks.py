@@ -198,7 +198,7 @@ def _reach_advertised(job: Job, response: Any) -> Result[bool]:
             "not to the bootstrap servers), or open the way to that address",
         )
     shown = ", ".join(f"{broker.host}:{broker.port}" for broker in brokers[:_SHOWN])
-    return Result(True, f"{shown} answer; brokers: {len(brokers):,}")
+    return Result(True, f"{shown} respond; brokers: {len(brokers):,}")
 
 
 def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
@@ -286,7 +286,7 @@ def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Resul
         raise errors.BrokerAuthorizationError(
             f"{_list_some(refused)}: {first}" if len(refused) > 1 else str(first)
         ) from first
-    return Result(True, "a Fetch from each topic is answered")
+    return Result(True, "a Fetch from each topic has a response")
 
 
 def _check_feature(options: Options) -> Result[int]:

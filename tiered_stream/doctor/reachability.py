@@ -51,7 +51,7 @@ def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLConte
     except ssl.SSLError as error:
         return _of_tls(host, error)
     except TimeoutError:
-        return Unreached(f"no answer within {timeout_s:.0f} s", _OPEN_THE_WAY)
+        return Unreached(f"no response within {timeout_s:.0f} s", _OPEN_THE_WAY)
     except ConnectionRefusedError:
         return Unreached(
             "nobody listens there (connection refused)", "correct the port, or start what is to listen there"

@@ -198,7 +198,9 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
     if refused:
         bucket = urlsplit(storage.uri or "").netloc
         grant_list = (
-            "" if listable else ", and s3:ListBucket on the bucket, so that a missing object is told from a refused one"
+            ""
+            if listable
+            else ", and s3:ListBucket on the bucket, so that a missing object differs from a refused object"
         )
         return FaultError(str(first), f"grant s3:GetObject on arn:aws:s3:::{bucket}/*{grant_list}")
     fix = "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was altered"
@@ -256,4 +258,4 @@ def _follow_signed(job: Job, located: Located) -> Result[bool]:
     except errors.StorageError as error:
         fix = "open the way from here to that host; if it refuses, check the gateway's own credentials and its clock"
         raise FaultError(str(error), fix) from None
-    return Result(True, f"they lead to {origin}, which is allowed and answers")
+    return Result(True, f"they lead to {origin}, which is allowed and responds")

@@ -42,16 +42,16 @@ class GatewayMetrics:
         self.bytes = counter(f"{prefix}bytes", "Bytes passed on.", ["direction"])
         self.partitions = counter(
             f"{prefix}located_partitions",
-            "Partitions in location requests: answered, refused by the broker, throttled by its quotas, or failed.",
+            "Partitions in location requests, by result.",
             ["result"],
         )
         self.location_seconds = Histogram(
             f"{prefix}location_seconds",
-            "From a location request to its answer, the broker's part included.",
+            "Seconds from a location request to its response, with the broker's share.",
             registry=self.registry,
         )
         self.segments = counter(
-            f"{prefix}named_segments", "Segments that answers named, those kept from before left out."
+            f"{prefix}named_segments", "Segments in newly encoded responses; cached responses do not count."
         )
         self.failed_segments = counter(f"{prefix}failed_segments", "Segments left to the brokers because of a failure.")
         self.unlocated = GaugeByTopic(

@@ -58,7 +58,7 @@ def warn_of_plaintext(settings: GatewaySettings) -> None:
     """Log a warning if the gateway signs URLs and sends them to clients without TLS."""
     if settings.listener_tls is None and settings.signed_location_seconds:
         log.warning(
-            "%s=PLAINTEXT: whoever reads a signed URL on its way reaches the whole object for %d seconds. "
+            "%s=PLAINTEXT: a person who reads a signed URL on the network can read the whole object for %d seconds. "
             "Use SSL, or %s=0",
             LISTENER_PROTOCOL.name, settings.signed_location_seconds, SIGNED_SECONDS.name,
         )  # fmt: skip

@@ -44,93 +44,93 @@ def _seconds(max_ms: int, min_ms: int = 0) -> Callable[[str], float]:
 
 
 ADVERTISED_HOST: Option[str] = Option(
-    "gateway.advertised.host", types.text, "", "", "The host by which clients reach this gateway. Needed."
+    "gateway.advertised.host", types.text, "", "", "Host by which clients reach this gateway. Required."
 )
-LISTENER_HOST = option("gateway.listener.host", types.text, "0.0.0.0", "The address on which it listens for clients.")
-BOOTSTRAP_PORT = option("gateway.bootstrap.port", _PORT, "19092", "The port that clients bootstrap from.")
-BROKER_PORTS = option("gateway.broker.ports", _ports, "19100-19199", "The ports that stand for brokers, one each.")
+LISTENER_HOST = option("gateway.listener.host", types.text, "0.0.0.0", "Address on which clients connect.")
+BOOTSTRAP_PORT = option("gateway.bootstrap.port", _PORT, "19092", "Port for clients' `bootstrap.servers`.")
+BROKER_PORTS = option("gateway.broker.ports", _ports, "19100-19199", "Range of ports; each broker gets one of them.")
 LISTENER_PROTOCOL = option(
     "gateway.listener.security.protocol", types.one_of("plaintext", "ssl"), "PLAINTEXT",
-    "`SSL`: clients connect by TLS. Their SASL logins pass through to the brokers either way.",
+    "`SSL`: clients connect by TLS. Brokers check clients' SASL logins with either value.",
 )  # fmt: skip
 KEYSTORE = optional(
     "gateway.listener.ssl.keystore.location", types.text,
-    "A PEM file with the key and the certificate chain. It is read again when it changes, for new connections.",
+    "PEM file with the private key and the certificate chain. If it changes, new connections use the new content.",
 )  # fmt: skip
 KEY_PASSWORD = optional(
-    "gateway.listener.ssl.key.password", types.text, "The key's password, if it has one.", secret=True
+    "gateway.listener.ssl.key.password", types.text, "Password of the private key, if it has one.", secret=True
 )
 CLIENT_AUTH = option(
     "gateway.listener.ssl.client.auth", types.one_of("none", "requested", "required"), "none",
-    "Whether clients show a certificate of an authority in the trust store: `required`, `requested` (if they show one, "
-    "it must be valid) or `none`. It ends at the gateway: to brokers, clients still log in by SASL.",
+    "`required`: a client must show a certificate by an authority in the trust store. `requested`: a certificate must "
+    "be valid if the client shows one. `none`: no certificate is requested. Brokers do not see the certificate.",
 )  # fmt: skip
 TRUSTSTORE = optional(
     "gateway.listener.ssl.truststore.location", types.text,
-    "The authorities of clients' certificates: a PEM, PKCS12 or JKS file.",
+    "PEM, PKCS12 or JKS file with the authorities of clients' certificates.",
 )  # fmt: skip
 TRUSTSTORE_TYPE = optional(
-    "gateway.listener.ssl.truststore.type", types.text, "`PEM`, `PKCS12` or `JKS`; the file tells it itself."
+    "gateway.listener.ssl.truststore.type", types.text, "Type: `PEM`, `PKCS12` or `JKS`; by default, as the file."
 )
 TRUSTSTORE_PASSWORD = optional(
-    "gateway.listener.ssl.truststore.password", types.text, "The trust store's password.", secret=True
+    "gateway.listener.ssl.truststore.password", types.text, "Password of the trust store.", secret=True
 )
 TRUSTSTORE_CERTIFICATES = optional(
-    "gateway.listener.ssl.truststore.certificates", types.text, "The authorities themselves, in PEM."
+    "gateway.listener.ssl.truststore.certificates", types.text, "Certificates of the authorities, as PEM text."
 )
-MONITOR_HOST = option("gateway.monitor.host", types.text, "127.0.0.1", "The address of `/health` and `/metrics`.")
-MONITOR_PORT = option("gateway.monitor.port", _PORT, "19080", "Their port.")
+MONITOR_HOST = option("gateway.monitor.host", types.text, "127.0.0.1", "Address of `/health` and `/metrics`.")
+MONITOR_PORT = option("gateway.monitor.port", _PORT, "19080", "Port of `/health` and `/metrics`.")
 SIGNED_SECONDS = option(
     "gateway.signed.location.lifetime.seconds", types.integer(0, 7 * 24 * 3600), "900",
-    "How long a signed URL reaches its object; 0: none are made, and readers need storage credentials.",
+    "Lifetime of a signed URL. 0: no URLs are signed, and readers need storage credentials.",
 )  # fmt: skip
 INDEX_CACHE = option(
-    "gateway.index.cache.bytes", types.byte_size(1 << 20), "64m", "The most index bytes that are kept."
+    "gateway.index.cache.bytes", types.byte_size(1 << 20), "64m", "Maximum bytes of indexes in the cache."
 )
 ANSWER_CACHE = option(
-    "gateway.answer.cache.bytes", types.byte_size(0), "96m", "The most encoded answers that are kept."
+    "gateway.answer.cache.bytes", types.byte_size(0), "96m", "Maximum bytes of encoded responses in the cache."
 )
 FRESH = option(
-    "gateway.metadata.max.age.ms", _seconds(60_000), "500", "For how long what is known of a partition holds."
+    "gateway.metadata.max.age.ms", _seconds(60_000), "500", "Age at which a partition's offsets are requested again."
 )
 MAX_CONNECTIONS = option(
-    "gateway.max.connections", types.integer(1, types.INT_MAX), "10000", "The most connections of clients."
+    "gateway.max.connections", types.integer(1, types.INT_MAX), "10000", "Maximum number of client connections."
 )
 MAX_CONNECTIONS_PER_IP = option(
     "gateway.max.connections.per.ip", types.integer(1, types.INT_MAX), "2147483647",
-    "The most of them from one address. To brokers all come from the gateway's.",
+    "Maximum number of connections from one address. Brokers see the gateway's address only.",
 )  # fmt: skip
 SETUP = option(
     "gateway.socket.connection.setup.timeout.ms", _seconds(types.INT_MAX, min_ms=1), "10000",
-    "How long a client's TLS handshake may take, and then the connection to the broker.",
+    "Time limit of a client's TLS handshake, and then of the connection to the broker.",
 )  # fmt: skip
 REQUEST_BYTES = option(
-    "gateway.socket.request.max.bytes", types.byte_size(1, types.INT_MAX), "100m", "The largest request."
+    "gateway.socket.request.max.bytes", types.byte_size(1, types.INT_MAX), "100m", "Maximum size of a request."
 )
 LOGIN_BYTES = option(
     "gateway.sasl.server.max.receive.size", types.byte_size(1, types.INT_MAX), "512k",
-    "The largest request before a login, where brokers ask for one.",
+    "Maximum size of a request before the login, if brokers require a login.",
 )  # fmt: skip
 IN_FLIGHT = option(
     "gateway.max.in.flight.requests.per.connection", types.integer(1, types.INT_MAX), "5",
-    "How many requests without a response a connection may have before no more are read. Brokers work at one at once.",
+    "Requests without a response after which no further request of a connection is read. Brokers handle one at once.",
 )  # fmt: skip
 UNREAD_BYTES = option(
     "gateway.max.unread.bytes", types.byte_size(1 << 10, 1 << 30), "64k",
-    "What a client or a broker may leave unread before no more is read for it.",
+    "Bytes that a client or a broker has not read, after which the gateway reads no more from the other side.",
 )  # fmt: skip
 QUEUED_BYTES = option(
     "gateway.queued.max.bytes", types.byte_size(16 << 20), "256m",
-    "The memory for requests and responses that are read whole and for what is unread, of all connections together. "
-    "When it is short, the connections that keep some only because their peer is slow are closed.",
+    "Maximum memory of all connections for complete requests and responses, and for bytes that peers have not read. "
+    "If it is exhausted, connections are closed that use it because their peer reads slowly.",
 )  # fmt: skip
 STORAGE_REQUESTS = option(
     "gateway.max.storage.requests.per.second", types.integer(1, types.INT_MAX), "1000",
-    "The most requests a second to the storage, whatever clients ask for.",
+    "Maximum number of storage requests in a second, for all clients together.",
 )  # fmt: skip
 SHUTDOWN = option(
     "gateway.shutdown.timeout.ms", _seconds(types.INT_MAX), "30000",
-    "How long connections may end what they are at when the gateway stops, or when their client sends no more.",
+    "Time for a connection's open requests when the gateway stops, or when the client has closed its side.",
 )  # fmt: skip
 
 _DECLARED = (setting for setting in declared_in(globals()) if setting is not METADATA_SNAPSHOT_DIR)

@@ -80,7 +80,7 @@ class Gateway:
         self._brokers_task: asyncio.Task[None] | None = None
         self._brokers_changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.unhealthy_reason = "no broker has answered yet"
+        self.unhealthy_reason = "no broker has responded yet"
         """Reason why the gateway does not work at the moment; empty if it works."""
 
     def _wait_for_storage(self) -> None:

@@ -228,7 +228,7 @@ def _overlapping(tier: PartitionTier) -> set[Any]:
 
 def render_segments(report: SegmentReport) -> RenderableType:
     """Render the segment report for a terminal: a table of the segments, and lines with sums and errors."""
-    table = Table("partition", title=f"tiered segments, as told by {report.located_by}")
+    table = Table("partition", title=f"tiered segments, located by {report.located_by}")
     for column in ("base offset", "last offset", "MiB"):
         table.add_column(column, justify="right")
     for column in ("leader epochs", "newest timestamp", "segment id", "state", "counts for the log"):

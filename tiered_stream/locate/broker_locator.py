@@ -214,7 +214,7 @@ class BrokerLocator(Locator):
             if rest == left:
                 break
             left = rest
-        raise CorruptDataError(f"the broker's answers do not come to the end of {next(iter(left))}: {left}")
+        raise CorruptDataError(f"the broker's responses do not reach the end of {next(iter(left))}: {left}")
 
     def _locations(
         self, partition: TopicPartition, answer: LocatedPartition, offsets: OffsetRange, terms: LocationTerms
@@ -315,11 +315,11 @@ def _decode_locations(partition: TopicPartition, topic_id: UUID, data: bytes) ->
     try:
         locations = tuple(_location(partition, topic_id, entry) for entry in decode_segments(data))
     except ValueError as error:
-        raise CorruptDataError(f"{partition}: the broker's answer names a segment wrongly: {error}") from error
+        raise CorruptDataError(f"{partition}: the broker's response describes a segment wrongly: {error}") from error
     if any(before.offsets.end > after.offsets.start for before, after in pairwise(locations)):
-        raise CorruptDataError(f"{partition}: the broker's answer names segments that overlap")
+        raise CorruptDataError(f"{partition}: the broker's response has segments that overlap")
     if not locations:
-        raise CorruptDataError(f"{partition}: the broker's answer has a list of no segments")
+        raise CorruptDataError(f"{partition}: the broker's response has an empty list of segments")
     return locations
 
 

@@ -96,7 +96,7 @@ class CheckedStorage(WrappedLocator):
         except StorageError as error:
             if isinstance(error, StorageObjectNotFoundError):
                 check_place(self._fetcher, location.segment, error, lambda: self._gives_another(locations))
-            log.warning("the storage does not work at the start of the query; each task tries it anew: %s", error)
+            log.warning("the storage does not work at the start of the query; each task tries it again: %s", error)
 
     def _gives_another(self, locations: Sequence[SegmentLocation]) -> bool:
         """Return whether the storage returns a byte of one of the last `_MAX_OTHERS` locations.

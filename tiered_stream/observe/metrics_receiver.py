@@ -50,7 +50,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             self._thread.start()
         except (OSError, RuntimeError) as error:
             self.close()
-            log.warning("what reading costs is not counted: nothing can be listened at for %s: %s", bind or host, error)
+            log.warning("the costs of reading are not counted: no port can be opened on %s: %s", bind or host, error)
             return
         name = host.strip("[]")
         self.address = f"{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"

@@ -111,7 +111,7 @@ class OtlpSender:
         try:
             self._provider.shutdown()
         except Exception as error:  # noqa: BLE001 - the queries have ended well
-            log.warning("metrics may not have been sent: %r", error)
+            log.warning("metrics were perhaps not sent: %r", error)
 
     def _register_metrics(self) -> Histogram:
         """Register a callback for each metric of `QueryMetrics` but the latencies, and return their histogram.
@@ -192,7 +192,7 @@ class _Exporter(OTLPMetricExporter):
         failed = result is not MetricExportResult.SUCCESS
         if failed and not self._failing:
             reason = lines[0] if lines else "the exporter does not say why"
-            log.warning("metrics are not sent to %s, those of the next time may be: %s", self._url, reason)
+            log.warning("metrics could not be sent to %s, and are tried again: %s", self._url, reason)
         elif self._failing and not failed:
             log.info("metrics are sent to %s again", self._url)
         self._failing = failed

@@ -39,7 +39,7 @@ def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPart
         for partition, offset in partitions.items():
             if not _is_partition(partition) or type(offset) is not int or not 0 <= offset <= LONG_MAX:
                 raise ConfigurationError(
-                    f"the checkpoint's offsets have {_shown(offset)} as that of {topic}-{partition}"
+                    f"the checkpoint's offsets have {_shown(offset)} as the offset of {topic}-{partition}"
                 )
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets

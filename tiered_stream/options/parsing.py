@@ -291,9 +291,9 @@ def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
     ending = _position(given, _ENDS, LogEnd.LATEST)
     if _names_an_end_of_the_log(ending):
         raise ConfigurationError(
-            f"option {spark.BOUNDED_STREAMING.name}: the stream needs an end that stays: give endingTimestamp, "
-            "endingOffsetsByTimestamp, or endingOffsets with an offset for each partition. For what there is now, set "
-            "the trigger availableNow instead"
+            f"option {spark.BOUNDED_STREAMING.name}: the stream needs a fixed end: give endingTimestamp, "
+            "endingOffsetsByTimestamp, or endingOffsets with an offset for each partition. To read the records that "
+            "exist now, use the trigger availableNow instead"
         )
     return _position(given, _STARTS, LogEnd.LATEST), ending
 

@@ -40,7 +40,7 @@ _HONOURED = {
     "storage.azure.connection.string": "As `remote.storage.azure.connection.string`.",
     "storage.azure.endpoint.url": "As `remote.storage.azure.endpoint.url`.",
     "storage.root": "The folder, of the plugin's file system storage.",
-    "key.prefix": "What the keys of all objects begin with.",
+    "key.prefix": "Prefix of the keys of all objects.",
     "encryption.key.pairs": "The ids of the key pairs by which segments may have been encrypted.",
     "encryption.key.pairs.*.private.key.file": "The private key of each pair, on every executor.",
 }
@@ -82,8 +82,8 @@ _PROXIES = {
 _REFUSED = (
     KnownProperty(
         "storage.backend.class", Use.REFUSED,
-        "only S3's, Google's and Azure's storage and folders are read. If the objects can also be read as in S3, say "
-        f"where by {STORAGE_URI.name}; else give a class of your own in {FETCHER_CLASS.name}, or read everything "
+        "only S3's, Google's and Azure's storage and folders are read. If the objects can also be read by S3's API, "
+        f"set {STORAGE_URI.name}. Otherwise give a class of your own in {FETCHER_CLASS.name}, or read everything "
         "through the brokers by remote.log.locator=none",
         accepted=(_S3, _GOOGLE, _AZURE, _FOLDER), replaced_by=_PLACES,
     ),

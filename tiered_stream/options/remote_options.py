@@ -25,7 +25,7 @@ def _layout_of(class_name: str) -> StorageLayout:
 LOCATOR = option(
     "remote.log.locator", types.choice(LocatorName), "auto",
     "Source of the segments' places: brokers that support KIP-1248, the topic `__remote_log_metadata`, the manifests "
-    "in the bucket (needs no cluster), or none. `auto`: brokers if they support it, else the metadata topic.",
+    "in the bucket (needs no cluster), or none. `auto`: brokers if they support it, or the metadata topic.",
 )  # fmt: skip
 METADATA_SNAPSHOT_DIR: Option[str] = Option(
     "remote.log.metadata.snapshot.dir", types.text, "", "the user's cache",
@@ -98,10 +98,10 @@ S3_PATH_STYLE = option(
 )
 ACCESS_KEY_ID = optional(
     "remote.storage.aws.access.key.id", types.text,
-    "Credentials; by default, those of the environment, the profile or the instance.", secret=True,
+    "Access key of AWS; by default, credentials come from the environment, the profile or the instance.", secret=True,
 )  # fmt: skip
 SECRET_ACCESS_KEY = optional(
-    "remote.storage.aws.secret.access.key", types.text, "Secret key of these credentials.", secret=True
+    "remote.storage.aws.secret.access.key", types.text, "Secret key for the access key.", secret=True
 )
 SESSION_TOKEN = optional("remote.storage.aws.session.token", types.text, "Token of temporary credentials.", secret=True)
 AZURE_ACCOUNT_NAME = optional(
@@ -134,9 +134,9 @@ GCS_ENDPOINT_URL = optional(
 )
 SIGNED_HOSTS: Option[tuple[str, ...]] = Option(
     "remote.signed.location.hosts", types.http_hosts, (), "",
-    "Hosts to which signed locations may lead, in addition to the hosts of the storage in the options above (AWS's, if "
-    "they name none): `s3.example.com,*.s3.example.com:9000,http://minio:9000`. https, unless `http://` precedes the "
-    "host. Loopback and link-local addresses must be written as addresses.",
+    "Further hosts to which signed locations can lead: `s3.example.com,*.s3.example.com:9000,http://minio:9000`. The "
+    "storage's own hosts (by default AWS's) need no entry. A host without `http://` stands for https. Loopback and "
+    "link-local addresses must be written as addresses.",
 )  # fmt: skip
 STORAGE_MANAGER = optional(
     "remote.log.storage.manager.class.name", _layout_of,

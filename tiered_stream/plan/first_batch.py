@@ -145,6 +145,6 @@ class FirstBatch:
         if empty:
             logger.warning(
                 "the first micro-batch was not committed; it is taken to be empty, as tiered_stream plans it, in %s. "
-                "If Spark's kafka source planned it, let that source finish it: what it was to read is not read here",
+                "If Spark's kafka source planned it, let that source finish it: its records are not read here",
                 listed(empty),
             )

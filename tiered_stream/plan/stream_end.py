@@ -14,7 +14,7 @@ from tiered_stream.plan.starting import check_assigned
 
 log = logging.getLogger(__name__)
 
-_ADVICE = "restart the query; if it happens again, topics are being deleted or made anew while it runs"
+_ADVICE = "restart the query; if it happens again, topics are being deleted or created again while it runs"
 
 
 def check_target(target: PartitionOffsets, end: PartitionOffsets, latest: PartitionOffsets) -> None:

@@ -73,7 +73,7 @@ def _warn_once(warned_file: str, error: OSError) -> None:
         if not os.pread(descriptor, 1, 0):
             os.pwrite(descriptor, b"!", 0)
             line = (
-                f"tiered_stream: Python processes import for themselves: the fork server does not answer: {error!r}\n"
+                f"tiered_stream: Python processes import for themselves: the fork server does not respond: {error!r}\n"
             )
             os.write(STANDARD_DESCRIPTORS[2], line.encode(errors="replace"))
         os.close(descriptor)

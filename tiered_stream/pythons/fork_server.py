@@ -108,7 +108,7 @@ def receive_request(client: socket.socket) -> Request:
 def _exactly(stream: BinaryIO, length: int) -> bytes:
     fields = stream.read(length)
     if len(fields) < length:
-        raise ValueError(f"what should have {length} bytes ends after {len(fields)}")
+        raise ValueError(f"a field of {length} bytes ends after {len(fields)}")
     return fields
 
 
@@ -152,7 +152,7 @@ def import_for_forks(import_modules: Callable[[], None]) -> None:
     except Exception as error:  # noqa: BLE001
         log.warning("Python processes import for themselves: %s", error)
     if not may_fork():
-        sys.exit("no Python processes are forked: what was imported has started threads")
+        sys.exit("no Python processes are forked: an imported module has started threads")
     gc.enable()
     settle_for_forks()
 

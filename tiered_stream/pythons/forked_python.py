@@ -82,7 +82,7 @@ class ServedPython:
         text = "\n".join([*lines, ""])
         program = self._in_memory("python", text.encode())
         if subprocess.run([str(program), _TRIAL], check=False).returncode:
-            raise PermissionError("programs in memory may not be run")
+            raise PermissionError("this system does not run programs in memory")
         return program
 
     def _in_memory(self, name: str, text: bytes = b"") -> Path:

@@ -40,7 +40,7 @@ ERROR_TEXTS = {
     BAD_LENGTH: "the batch's length is impossible",
     BAD_MAGIC: "the batch's magic byte is none of 0, 1, 2",
     BAD_COUNT: "the batch's record count or last offset delta is impossible",
-    BAD_ORDER: "the batch's offsets do not follow those of the batch before",
+    BAD_ORDER: "the batch's offsets do not follow the offsets of the batch before",
     BAD_RECORD: "a record does not fit into its batch",
     BAD_OFFSET: "a record's offset lies outside its batch",
     BAD_TIMESTAMP: "a record's timestamp does not fit into microseconds",

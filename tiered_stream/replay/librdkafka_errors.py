@@ -86,7 +86,7 @@ def target_fault(error: KafkaError, doing: str) -> errors.TieredStreamError:
             f"{doing}: another task of this replay has taken over. Is the replay running twice? {kafka}"
         )
     if code in _ACLS:
-        return errors.BrokerAuthorizationError(f"{doing}: the user may not: grant {_ACLS[code]} {kafka}")
+        return errors.BrokerAuthorizationError(f"{doing}: the user is not authorized: grant {_ACLS[code]} {kafka}")
     if code in _LOGIN:
         return errors.BrokerAuthorizationError(f"{message}; check target.kafka.sasl.*, ssl.* and security.protocol")
     if code in _REFUSED_RECORDS:

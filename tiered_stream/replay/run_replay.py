@@ -231,7 +231,9 @@ def plan_replay(
     stored = store.plan() if store else None
     if stored is not None:
         if stored.name != name:
-            raise ConfigurationError(f"the checkpoint {folder} is that of the replay {stored.name}: take another")
+            raise ConfigurationError(
+                f"the checkpoint {folder} belongs to the replay {stored.name}: use another checkpoint"
+            )
         _check_same(stored, arguments)
         return _with_topic_settings(Replay(spark, stored, target, options, store, folder))
     plan = _new_plan(options, name, arguments, times)

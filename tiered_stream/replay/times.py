@@ -70,7 +70,7 @@ def _past(argument: str, text: str, now_ms: int) -> int:
     time_ms = parse_time(text, now_ms)
     if time_ms > now_ms:
         raise ConfigurationError(
-            f"--{argument} {text} ({show_time(time_ms)}) is in the future: it is {show_time(now_ms)} now. What is "
-            "yet to come cannot be replayed"
+            f"--{argument} {text} ({show_time(time_ms)}) is in the future: it is {show_time(now_ms)} now. "
+            "Future records cannot be replayed"
         )
     return time_ms

@@ -114,7 +114,7 @@ def _check_settings(topic: str, settings: Mapping[str, str], oldest_ms: int) -> 
 
 def _check_authorized(described: Any, operation: AclOperation, resource: str, grant: str) -> None:
     if described.authorized_operations is not None and operation not in described.authorized_operations:
-        raise BrokerAuthorizationError(f"{resource}: the user may not: grant {grant}")
+        raise BrokerAuthorizationError(f"{resource}: the user is not authorized: grant {grant}")
 
 
 def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) -> Any:

@@ -35,7 +35,7 @@ PARTITION_BY: Option[str] = Option(
 )  # fmt: skip
 _TOPIC: Option[str] = Option("target.topic", str, "", "", "The topic, or its template.", internal=True)
 _REPLAY: Option[str] = Option("target.replay", str, "", "", "The replay's name in Kafka.", internal=True)
-_ARGUMENTS: Option[str] = Option("target.arguments", str, "", "", "What the replay was asked for.", internal=True)
+_ARGUMENTS: Option[str] = Option("target.arguments", str, "", "", "The replay's arguments.", internal=True)
 _TARGET_PREFIX = "target."
 _KNOWN = {option.name.lower(): option.name for option in (TRANSACTIONAL, PARTITION_BY, _TOPIC, _REPLAY, _ARGUMENTS)}
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)

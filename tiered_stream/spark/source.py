@@ -103,8 +103,8 @@ class TieredStreamDataSource(DataSource):
     def _parsed(self, schema: StructType, *, streaming: bool) -> Options:
         if not self.options.keys() - _CATALOG_OPTIONS:
             raise ConfigurationError(
-                "tiered_stream was given no options. Spark loses those of CREATE TABLE … USING tiered_stream OPTIONS "
-                "(…): write CREATE TEMPORARY VIEW … USING tiered_stream OPTIONS (…), which keeps them"
+                "tiered_stream was given no options. Spark drops the options of CREATE TABLE … USING tiered_stream "
+                "OPTIONS (…): write CREATE TEMPORARY VIEW … USING tiered_stream OPTIONS (…), which keeps them"
             )
         return _checked(schema, parse_options(self.options, streaming=streaming))
 

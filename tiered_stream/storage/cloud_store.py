@@ -64,7 +64,7 @@ class FailureKind(Enum):
     TIMEOUT = "timed out"
     BROKEN = "connection broken"
     UNREACHABLE = "no connection"
-    OTHER = "an answer that is not as it should be"
+    OTHER = "a malformed response"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,9 @@ class FileStore(ObjectStore):
                 raise self._no_folder(f"; wanted in it: {key}") from error
             raise StorageObjectNotFoundError(f"{self.describe(key)} does not exist") from error
         except PermissionError as error:
-            raise StorageAccessError(f"{self.describe(key)} may not be read by this process's user") from error
+            raise StorageAccessError(
+                f"{self.describe(key)} cannot be read: this process's user has no permission"
+            ) from error
         except (OSError, ValueError) as error:  # ValueError: the key has a NUL character
             raise StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
 

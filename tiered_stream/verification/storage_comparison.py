@@ -151,7 +151,7 @@ class _Comparison:
             return self._sums(split)
         except (errors.CorruptDataError, errors.UnsupportedDataError) as error:
             raise errors.BrokerError(
-                f"{split.topic_partition}: what the broker gives cannot be read: {error}"
+                f"{split.topic_partition}: the broker's response cannot be read: {error}"
             ) from error
 
     def _sums(self, split: Split) -> Sums:

@@ -129,7 +129,7 @@ def _lines(report: StorageReport) -> Iterator[Text]:
     )
     if any(result.on_disk < result.offsets for result in report.partitions):
         yield Text(
-            "What is not on brokers' disks, the brokers fetched from the same storage: that shows that it is read as "
-            "they read it, and not that it is what was produced."
+            "Brokers read records that are not on their disks from the same storage. For these records the comparison "
+            "shows that both read them alike, and not that they are the produced records."
         )
     yield Text(report.summary(), "green" if report.equal else "red")

@@ -170,8 +170,8 @@ def test_a_silent_registry_is_given_up(registry: ScriptedRegistry, monkeypatch: 
         (Answer(401, b"{}"), "401; check basic.auth.user.info"),
         (Answer(403, b"{}"), "403; may this user"),
         (Answer(200, b"[]"), "no object of JSON"),
-        (Answer(200, b"{}"), "without a schema"),
-        (Answer(200, b'{"schema": 3}'), "without a schema"),
+        (Answer(200, b"{}"), "has no schema"),
+        (Answer(200, b'{"schema": 3}'), "has no schema"),
         (Answer(302, b"", {"Location": "http://127.0.0.1:1/"}), "302; is this the address"),
     ],
 )

@@ -273,7 +273,7 @@ def _fault(origin: str, error: Exception) -> TieredStreamError:
     if isinstance(error, aws.ClientError):
         code, call = str(error.response.get("Error", {}).get("Code", "")), error.operation_name
         if _RETRIABLE_CODES.search(code):
-            return BrokerUnavailableError(f"{origin}: AWS answered {call} with {code}")
+            return BrokerUnavailableError(f"{origin}: AWS responded to {call} with {code}")
         return BrokerAuthorizationError(
             f"{origin}: AWS refused {call}: {code}; check the credentials, the role's trust policy and its external id"
         )

@@ -59,7 +59,7 @@ class JksKey:
             stream += last
         key = bytes(byte ^ pad for byte, pad in zip(body, stream, strict=False))
         if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), encrypted[-_DIGEST_BYTES:]):
-            raise ConfigurationError("the password is not that of the private key")
+            raise ConfigurationError("the password does not fit the private key")
         return key
 
 

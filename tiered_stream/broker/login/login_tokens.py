@@ -38,7 +38,7 @@ def read_token(origin: str, text: str, expires_at: float | None = None) -> Token
     """
     text = text.strip()
     if len(text) > _MAX_CHARACTERS or not _TOKEN.fullmatch(text):
-        raise ConfigurationError(f"{origin}: what was handed out is no token (RFC 6750)")
+        raise ConfigurationError(f"{origin}: the text that it returned is no token (RFC 6750)")
     claimed_expiry = _expiry_claim(text)
     return Token(text, expires_at if claimed_expiry is None else claimed_expiry)
 

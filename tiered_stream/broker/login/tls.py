@@ -180,7 +180,7 @@ def check_is_pem(values: ConfigValues, name: str) -> None:
     """
     kind = values.text(f"ssl.{name}.type").upper()
     if kind not in ("", StoreType.PEM):
-        raise ConfigurationError(f"kafka.ssl.{name}.type = {kind!r}: what is given in the settings themselves is PEM")
+        raise ConfigurationError(f"kafka.ssl.{name}.type = {kind!r}: only PEM can be given in the settings themselves")
 
 
 @contextmanager

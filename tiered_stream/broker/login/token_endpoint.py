@@ -110,14 +110,14 @@ def token_of(origin: str, status: int, content: bytes) -> Token:
         raise _refused(origin, status, fields.get("error"))
     text, lifetime = fields.get("access_token") or fields.get("id_token"), fields.get("expires_in")
     if not isinstance(text, str):
-        raise ConfigurationError(f"{origin}: its answer has no access_token: is it the token endpoint?")
+        raise ConfigurationError(f"{origin}: its response has no access_token: is it the token endpoint?")
     return read_token(origin, text, time.time() + lifetime if isinstance(lifetime, int | float) else None)
 
 
 def _refused(origin: str, status: int, code: object) -> BrokerUnavailableError | BrokerAuthorizationError:
     shown = f"{status} {code}" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else str(status)
     if status in _RETRIABLE_STATUSES:
-        return BrokerUnavailableError(f"{origin}: the token endpoint answered {shown}")
+        return BrokerUnavailableError(f"{origin}: the token endpoint responded with {shown}")
     return BrokerAuthorizationError(
         f"{origin}: the token endpoint refused the client: {shown}; check clientId, clientSecret and scope in "
         "kafka.sasl.jaas.config (or kafka.sasl.oauthbearer.client.credentials.* and kafka.sasl.oauthbearer.scope)"

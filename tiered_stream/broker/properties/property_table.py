@@ -55,18 +55,18 @@ INTEGERS = {
         ("receive.buffer.bytes", _BUFFER_SIZE, "-1",
          "Socket's receive buffer; -1: the system tunes it. Kafka: 64 KiB."),
         ("send.buffer.bytes", _BUFFER_SIZE, "-1", "Socket's send buffer; -1: the system tunes it. Kafka: 128 KiB."),
-        ("reconnect.backoff.ms", _MILLIS, "50", "First wait before connecting again; it doubles."),
+        ("reconnect.backoff.ms", _MILLIS, "50", "First wait before connecting again; further waits grow."),
         ("reconnect.backoff.max.ms", _MILLIS, "1000", "Longest wait before connecting again."),
         ("request.timeout.ms", _INT, "30000", "Limit of one request."),
-        ("retry.backoff.ms", _MILLIS, "100", "First wait before a request is repeated; it doubles."),
+        ("retry.backoff.ms", _MILLIS, "100", "First wait before a request is repeated; further waits grow."),
         ("retry.backoff.max.ms", _MILLIS, "1000", "Longest wait before a request is repeated."),
-        ("socket.connection.setup.timeout.ms", _MILLIS, "10000", "Limit of connecting, TLS and login included."),
+        ("socket.connection.setup.timeout.ms", _MILLIS, "10000", "Limit of connecting, with TLS and login."),
         ("socket.connection.setup.timeout.max.ms", _MILLIS, "30000",
-         "That limit after failures, each of which doubles it."),
+         "Largest limit of connecting, which is twice as long after each failure."),
         ("sasl.login.connect.timeout.ms", _POSITIVE_INT, "10000", "Limit of connecting to the token endpoint."),
         ("sasl.login.read.timeout.ms", _POSITIVE_INT, "10000", "Limit of the token endpoint's response."),
         ("sasl.login.retry.backoff.ms", _POSITIVE_INT, "100",
-         "First wait before a token is requested again; it doubles."),
+         "First wait before a token is requested again; further waits grow."),
         ("sasl.login.retry.backoff.max.ms", _INT, "10000", "Time for which a token is requested again after failures."),
         ("sasl.login.refresh.min.period.seconds", types.integer(0, 900), "60", "Shortest time between two requests."),
         ("sasl.login.refresh.buffer.seconds", types.integer(0, 3600), "300",
@@ -157,10 +157,10 @@ _NO_EFFECT = {
     "topics are never created by reading them": "allow.auto.create.topics",
     "internal topics are read only where `assign` names them": "exclude.internal.topics",
     "brokers are asked, not controllers": "bootstrap.controllers",
-    "the broker's answer is waited for": "internal.throw.on.fetch.stable.offset.unsupported",
+    "the client waits for the broker's response": "internal.throw.on.fetch.stable.offset.unsupported",
     "brokers and bootstrap servers are asked in turn until `default.api.timeout.ms`": """
         metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy retries""",
-    "tickets are those of this machine's Kerberos, which renews them": """
+    "this machine's Kerberos has and renews the tickets": """
         sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter
         sasl.kerberos.ticket.renew.window.factor""",
     "the brokers check tokens": """
@@ -234,4 +234,4 @@ def warn_of_unread(names: Collection[str], names_read: Collection[str], security
     for name in sorted(set(names).difference(names_read)):
         known = CLIENT_PROPERTIES.get(name)
         if known is not None and known.use is Use.HONOURED:
-            _log.warning("kafka.%s has no effect beside the other settings (%s)", name, security)
+            _log.warning("kafka.%s has no effect with the other settings (%s)", name, security)

@@ -145,7 +145,7 @@ def _parked_from_json(values: Mapping[str, Any]) -> Parked:
         raise TypeError("a parked table has no name, or no reason")
     tried, *since = map(_held_from_json, values["held"])
     if len(since) > 1 or (since and since[0].batch <= tried.batch):
-        raise ValueError("what is held for a parked table is not in order")
+        raise ValueError("the batches of a parked table are not in order")
     return Parked(values["name"], values["reason"], tried, *since)
 
 

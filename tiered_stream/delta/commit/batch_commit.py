@@ -360,8 +360,8 @@ def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> O
             "overwritten the commit, or this is not the table that the query has written to so far"
         )
         advice = (
-            "Land these offsets by a query of their own, then set failOnDataLoss to false for one start of this one; "
-            "or give it a new checkpoint, where the table is to get all records."
+            "Land these offsets by a separate query, then start this query once with failOnDataLoss=false. If the "
+            "table is to get all records, give the query a new checkpoint instead."
         )
         report_gap(gap, advice, fail=fail)
 

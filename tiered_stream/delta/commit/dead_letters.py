@@ -55,7 +55,7 @@ def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: s
         raise DeadLetterLimitError(
             f"{dead:,} of the {records:,} records of the micro-batch are dead letters, more than "
             f"{MAX_DEAD_LETTERS.name}={limit}: nothing of it is in any table, nor in {table}. Look at what the "
-            "topics hold, mend the schema or raise the limit, and start the query again"
+            "topics hold, correct the schema or raise the limit, and start the query again"
         )
 
 

@@ -83,7 +83,7 @@ def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
     struct, misfit = conform(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), kind)
     if misfit is not None and misfit.true_count:
         raise TableError(
-            f"rows are {pa.struct(list(batch.schema))}, but those of the table {kind}: topics that share a table need "
+            f"rows are {pa.struct(list(batch.schema))}, but the table's rows {kind}: topics that share a table need "
             "types that go together. Land them in tables of their own"
         )
     return struct

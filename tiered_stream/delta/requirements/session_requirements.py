@@ -33,7 +33,7 @@ SESSION_REQUIREMENTS: tuple[Requirement, ...] = (
     *_session(
         Handling.HONOURED, "spark.sql.session.timeZone", note="In both lanes, of times in values that name no zone."
     ),
-    *_session(Handling.HONOURED, "spark.sql.caseSensitive", note="Whether names in the catalog keep their case."),
+    *_session(Handling.HONOURED, "spark.sql.caseSensitive", note="It decides if names in the catalog keep their case."),
     *_session(
         Handling.NOTHING, TIMESTAMP_TYPE,
         note="`TIMESTAMP` in a schema is an instant, in both lanes, whatever it says. A local time is `TIMESTAMP_NTZ`.",
@@ -80,7 +80,7 @@ SESSION_REQUIREMENTS: tuple[Requirement, ...] = (
     *_session(
         Handling.NOTHING, "spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.fieldId.write.enabled",
         "spark.sql.parquet.int96RebaseModeInWrite", "spark.sql.parquet.writeLegacyFormat",
-        note="It says how Spark's own files are written; readers tell by the file.",
+        note="It says how Spark's own files are written; readers see it in the file.",
     ),
     *_session(
         Handling.NOTHING, "spark.sql.sources.partitionOverwriteMode",

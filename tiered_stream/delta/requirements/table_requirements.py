@@ -48,7 +48,7 @@ def _delta(handling: Handling, *names: str, note: str = "", off: frozenset[str] 
 def _properties() -> Iterator[Requirement]:
     yield Requirement(
         Kind.PROPERTY, f"{CONSTRAINT_PREFIX}*", _HONOURED,
-        "Where it is [simple](typed-tables.md#constraints), else the Spark lane. Rows that break it are dead letters.",
+        "If it is [simple](typed-tables.md#constraints); otherwise the Spark lane. Rows that break it: dead letters.",
     )  # fmt: skip
     yield Requirement(
         Kind.PROPERTY, "delta.feature.*", _SPARK, "Or as the feature of that name. For a table that is made.",
@@ -122,7 +122,7 @@ def _of_columns() -> Iterator[Requirement]:
     yield Requirement(kind, "delta.columnMapping.*", _SPARK, label="a physical name of its own (column mapping)")
     yield Requirement(kind, "__COLLATIONS", _SPARK, label="a collation")
     yield Requirement(kind, "parquet.field.id", _SPARK, label="an id in Parquet files")
-    yield Requirement(kind, "delta.typeChanges", _NOTHING, "It tells readers of narrower types in older files.")
+    yield Requirement(kind, "delta.typeChanges", _NOTHING, "It names narrower types in older files, for readers.")
     yield Requirement(kind, "comment", _NOTHING)
 
 
@@ -135,8 +135,8 @@ _UNKNOWN_TYPES = ("variant", "void", "interval*", "geometry*", "geography*", "ch
 _SCHEMA_ENTRIES = (
     ("NOT NULL of a column", _HONOURED, "Rows that break it are dead letters."),
     ("NOT NULL of a field in structs", _HONOURED,
-     "As in Delta, the structs around it may not be null either. Rows that break it are dead letters."),
-    ("elements of lists and values of maps that may not be null, NOT NULL within them", _HONOURED,
+     "As in Delta, the structs around it must not be null either. Rows that break it are dead letters."),
+    ("elements of lists and values of maps that must not be null, NOT NULL within them", _HONOURED,
      "Delta's own sink writes zeros in place of nulls; here, in both lanes, such rows are dead letters."),
     ("NOT NULL of the day's column", _SPARK, ""),
     ("columns whose names differ from what is written by case only", _SPARK, ""),

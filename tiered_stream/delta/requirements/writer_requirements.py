@@ -110,7 +110,7 @@ _KIND_NAMES = {Kind.FEATURE: "feature", Kind.PROPERTY: "property", Kind.METADATA
 
 def render_writer_requirements() -> str:
     """Return the list as the Markdown table in the docs."""
-    lines = ["| What asks | Name | The direct lane | Since |", "|---|---|---|---|"]
+    lines = ["| Kind | Name | The direct lane | Since |", "|---|---|---|---|"]
     for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, _row_of):
         names = ", ".join(entry.name if kind is Kind.SCHEMA else f"`{entry.name}`" for entry in entries)
         done = f"{handling.value}. {note}" if note else f"{handling.value}."

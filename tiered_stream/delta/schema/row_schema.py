@@ -370,8 +370,8 @@ def _json_schema(name: str, text: str) -> pa.Schema:
         return arrow_schema(schema)
     except PySparkException as error:
         raise ConfigurationError(
-            f"ingest.{name}.schema is {schema.simpleString()}, which no column here can be: {error}. Of VARCHAR(n) and "
-            "CHAR(n) write STRING, and make the table with them before: its lengths are kept to"
+            f"ingest.{name}.schema is {schema.simpleString()}, which no column here can be: {error}. For VARCHAR(n) "
+            "and CHAR(n), write STRING, and create the table with these types before: its lengths then hold"
         ) from error
 
 

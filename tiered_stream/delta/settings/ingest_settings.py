@@ -22,13 +22,11 @@ from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
 
-TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "About how large a file gets.")
+TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "Approximate size of a data file.")
 COMPRESSION = option(
-    "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "How files are compressed."
+    "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "Compression of data files."
 )
-DAY_COLUMN = optional(
-    "ingest.dayColumn", types.text, "A column with the UTC day of `timestamp`, by which to partition."
-)
+DAY_COLUMN = optional("ingest.dayColumn", types.text, "Name of a partition column with the UTC day of `timestamp`.")
 
 
 def _columns(value: str) -> tuple[str, ...]:
@@ -40,17 +38,17 @@ def _columns(value: str) -> tuple[str, ...]:
 
 CLUSTER_BY: Option[tuple[str, ...]] = Option(
     "ingest.clusterBy", _columns, (), "",
-    "Columns, separated by commas, by which `OPTIMIZE` clusters a table that is made (Delta's liquid clustering).",
+    "Columns for liquid clustering of a table that the query creates, separated by commas.",
 )  # fmt: skip
 COMPACT_EVERY = optional(
     "ingest.compactEvery", types.integer(1),
-    "After so many versions of the table its small files become larger ones, beside the query.",
+    "Number of table versions after which small files are compacted, while the query runs.",
     shown="not at all",
 )  # fmt: skip
 AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE = "auto", "spark", "deltalake"
 COMMIT = option(
     "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO,
-    "Who commits in the direct lane: the session's delta-spark, or the package deltalake.",
+    "Library that commits in the direct lane. `auto`: the session's delta-spark, or deltalake without it.",
 )  # fmt: skip
 
 
@@ -73,14 +71,14 @@ def _routes(value: str) -> tuple[tuple[str, str], ...]:
 
 ROUTE: Option[tuple[tuple[str, str], ...]] = Option(
     "ingest.route", _routes, (), "",
-    "Tables of single topics, before `ingest.table`: `pattern=table`, separated by commas. A pattern is a topic, or a "
-    "regular expression for its whole name; the first that fits counts. Topics may share a table.",
+    "Tables of single topics: `pattern=table`, separated by commas. A pattern is a topic, or a regular expression for "
+    "a topic's whole name. The first matching pattern counts; other topics go to `ingest.table`.",
 )  # fmt: skip
 FAIL, PARK = "fail", "park"
 ON_TABLE_ERROR = option(
     "ingest.onTableError", types.one_of(FAIL, PARK), FAIL,
-    "What becomes of a table that cannot be written: it fails the query, or is parked: the other tables go on, and it "
-    "is caught up when it can be written again.",
+    "If a table cannot be written: `fail` the query, or `park` the table. The query then continues with its other "
+    "tables, and adds the parked table's rows when the table can be written again.",
 )  # fmt: skip
 INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR)
 TOPIC_OPTIONS: tuple[Option[Any], ...] = (
@@ -124,8 +122,8 @@ PARKED_FILE: Option[str] = Option(
 )
 TRANSACTION: Option[tuple[str, int | None]] = Option(
     "ingest.transaction", _transaction, ("", None), "",
-    "The application transaction of the rows where it is not that of Spark's query and batch: `batch/name`, the batch "
-    "being empty where it is Spark's.", internal=True,
+    "Application transaction of the rows, if it is not the transaction of Spark's query and batch: `batch/name`; an "
+    "empty batch stands for Spark's.", internal=True,
 )  # fmt: skip
 ONLY_TABLE = optional("ingest.only.table", str, "The key of the one table that is to be written.", internal=True)
 _TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)

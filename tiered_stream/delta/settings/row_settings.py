@@ -111,9 +111,9 @@ _FORMATS = types.choice(Format)
 _STRATEGIES = _class_in("io.confluent.kafka.serializers.subject.", SubjectNames)
 _ID_PLACES = _class_in("io.confluent.kafka.serializers.schema.id.", SchemaIdsIn)
 KEY_FORMAT = option(
-    "ingest.key.format", _FORMATS, Format.BINARY, "What keys are: binary, string, json, avro, protobuf."
+    "ingest.key.format", _FORMATS, Format.BINARY, "Format of keys: `binary`, `string`, `json`, `avro` or `protobuf`."
 )
-KEY_SCHEMA = optional("ingest.key.schema", types.text, "Their schema, as `ingest.value.schema`.")
+KEY_SCHEMA = optional("ingest.key.schema", types.text, "Schema of keys, as `ingest.value.schema`.")
 KEY_MESSAGE = optional("ingest.key.message", types.text, "As `ingest.value.message`.")
 KEY_SUBJECT = optional("ingest.key.subject", types.text, "As `ingest.value.subject`.")
 KEY_STRATEGY = optional(
@@ -126,52 +126,52 @@ KEY_ID_PLACE = optional(
 )  # fmt: skip
 VALUE_FORMAT = option(
     "ingest.value.format", _FORMATS, Format.BINARY,
-    "What values are: `binary`, `string`, `json`, `avro` or `protobuf`. Each field becomes a column.",
+    "Format of values: `binary`, `string`, `json`, `avro` or `protobuf`. Each field becomes a column.",
 )  # fmt: skip
 VALUE_SCHEMA = optional(
     "ingest.value.schema", types.text,
-    "Their schema: a Spark DDL string, an Avro schema as JSON, a file (`.ddl`, `.json`, `.avsc`, `.proto`, "
+    "Schema of values: a Spark DDL string, an Avro schema as JSON, a file (`.ddl`, `.json`, `.avsc`, `.proto`, "
     "`.desc`), `registry`, or for JSON `infer`.",
 )  # fmt: skip
 VALUE_MESSAGE = optional(
     "ingest.value.message", types.text,
-    "The message's full name, of protobuf; of Avro the record's and of JSON Schema the title, where a subject is named "
-    "by it.",
+    "Full name of the protobuf message. For a subject that is named by it: full name of the Avro record, or title of "
+    "the JSON Schema.",
 )  # fmt: skip
 VALUE_SUBJECT = optional(
     "ingest.value.subject", types.text,
-    "The subject in the registry that has the schema, if no strategy names it; `{topic}` in it stands for the topic.",
+    "Subject of the schema in the registry, if no strategy names it; `{topic}` stands for the topic.",
 )  # fmt: skip
 VALUE_STRATEGY = optional(
     "ingest.value.subject.name.strategy", _STRATEGIES,
-    "How writers name the subject: `TopicNameStrategy` (`TOPIC-value`), `RecordNameStrategy` (the record's name), or "
-    "`TopicRecordNameStrategy` (`TOPIC-RECORD`).",
+    "Strategy by which writers name the subject: `TopicNameStrategy` (`TOPIC-value`), `RecordNameStrategy` (the "
+    "record's name), or `TopicRecordNameStrategy` (`TOPIC-RECORD`).",
     shown=SubjectNames.TOPIC,
 )  # fmt: skip
 VALUE_ID_PLACE = optional(
     "ingest.value.schema.id.deserializer", _ID_PLACES,
-    "Where a value names its schema in the registry: `DualSchemaIdDeserializer` (in the header `__value_schema_id`, "
-    "else in front of the value), or `PrefixSchemaIdDeserializer` (in front). With a schema that is given, values name "
-    "one only if this is set.",
+    "Place of the schema's id: `DualSchemaIdDeserializer` (the header `__value_schema_id`, or in front of the value "
+    "without that header), or `PrefixSchemaIdDeserializer` (in front of the value). With a given schema, values are "
+    "read without an id unless this is set.",
     shown=f"{SchemaIdsIn.DUAL}, with a registry",
 )  # fmt: skip
 VALUE_COLUMNS = option(
     "ingest.value.columns", types.text, FLAT,
-    "`flat`: a column for each field of the value; else the name of one column that has it all.",
+    "`flat`: a column for each field of the value. Any other text: name of one column for the whole value.",
 )  # fmt: skip
 KAFKA_COLUMNS = optional(
     "ingest.kafkaColumns", _kafka_columns,
-    "Kafka's columns that the table gets, such as `topic, offset as kafka_offset`, or `none`.",
+    "Columns of Kafka's that the table gets, such as `topic, offset as kafka_offset`, or `none`.",
     shown="all but keys and values that are decoded",
 )  # fmt: skip
 ON_DECODE_ERROR = option(
     "ingest.onDecodeError", types.word(OnDecodeError, any_case=False), OnDecodeError.FAIL,
-    "What becomes of a record that does not decode, or that the table does not take: `fail`, `deadLetter` or `null`.",
+    "If a record does not decode, or breaks a rule of the table: `fail`, `deadLetter` or `null`.",
 )  # fmt: skip
-DEAD_LETTER_TABLE = optional("ingest.deadLetterTable", types.text, "The table for dead letters: a path, or a name.")
+DEAD_LETTER_TABLE = optional("ingest.deadLetterTable", types.text, "Table for dead letters: a path, or a name.")
 MAX_DEAD_LETTERS = optional(
     "ingest.maxDeadLetters", _dead_letter_limit,
-    "The most dead letters of a micro-batch, as a number or in percent of its records; the query stops at more.",
+    "Maximum number of dead letters in a micro-batch, or percentage of its records. With more, the query fails.",
     shown="no limit",
 )  # fmt: skip
 SCHEMA_EVOLUTION = option(
@@ -184,7 +184,7 @@ ENVELOPE = option(
 )  # fmt: skip
 TRANSFORM = optional(
     "ingest.transform", types.text,
-    "`package.module:function`, which makes of each decoded `pyarrow.RecordBatch` the one that is landed.",
+    "`package.module:function`, which takes each decoded `pyarrow.RecordBatch` and returns the batch to land.",
 )  # fmt: skip
 ROW_OPTIONS = types.declared_in(globals())
 _KEY: tuple[Option[Any], ...] = (KEY_FORMAT, KEY_SCHEMA, KEY_MESSAGE, KEY_SUBJECT, KEY_STRATEGY, KEY_ID_PLACE)

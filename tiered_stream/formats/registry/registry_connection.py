@@ -147,7 +147,7 @@ def _unreached(url: str, error: Exception) -> SchemaRegistryError:
 def _refused(url: str, path: str, status: int, code: object) -> SchemaRegistryError:
     reported = f"{status} ({code})" if isinstance(code, int) else str(status)
     if status in _RETRIABLE:
-        return SchemaRegistryUnavailableError(f"the schema registry {url} answered {reported}")
+        return SchemaRegistryUnavailableError(f"the schema registry {url} responded with {reported}")
     if status == 404 and code in _UNKNOWN:
         return UnknownSchemaError(f"the schema registry {url} has no {path}")
     hints = {401: "check basic.auth.user.info", 403: "may this user read schemas?", 200: "that is no object of JSON"}
@@ -157,7 +157,7 @@ def _refused(url: str, path: str, status: int, code: object) -> SchemaRegistryEr
             "(of keys: ingest.key.…) headers are not looked at"
         )
     hint = hints.get(status, "is this the address of a schema registry that speaks Confluent's API?")
-    return SchemaRegistryError(f"the schema registry {url} answered {path} with {reported}; {hint}")
+    return SchemaRegistryError(f"the schema registry {url} responded to {path} with {reported}; {hint}")
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:

@@ -123,7 +123,7 @@ class SchemaRegistry:
 def _text(path: str, response: Mapping[str, Any]) -> str:
     text = response.get("schema")
     if not isinstance(text, str):
-        raise SchemaRegistryError(f"the schema registry answers {path} without a schema")
+        raise SchemaRegistryError(f"the schema registry's response to {path} has no schema")
     return text
 
 

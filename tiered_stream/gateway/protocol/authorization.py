@@ -121,7 +121,7 @@ def fetch_response(content: bytes) -> LocationFetchResponse:
         body.tags()
         return LocationFetchResponse.decode_body(body)
     except ValueError as error:
-        raise FrameError(f"not a Fetch answer: {error}") from error
+        raise FrameError(f"not a Fetch response: {error}") from error
 
 
 class AuthorizationResponse:

@@ -117,7 +117,7 @@ def rewrite_response(
     except ConfigurationError:
         raise
     except ValueError as error:
-        raise FrameError(f"not an answer to API {api_key} in version {api_version}: {error}") from error
+        raise FrameError(f"not a response to API {api_key} in version {api_version}: {error}") from error
 
 
 @lru_cache(64)

@@ -83,6 +83,6 @@ class ArchiveLocator(SegmentMetadataLocator):
             gone = f" ({' and '.join(missing)} is missing)" if missing else ""
             raise DataLossError(
                 f"partition {partition}: the archive has no segment with the offsets {gap.start} to {gap.end - 1}"
-                f"{gone}, in which the transaction from offset {min(still_open)} on ended: whether it was committed "
-                "cannot be told. With kafka.isolation.level=read_uncommitted it is read"
+                f"{gone}. In this gap, the transaction that begins at offset {min(still_open)} ended: nothing shows "
+                "if it was committed. With kafka.isolation.level=read_uncommitted its records are read"
             )

@@ -63,7 +63,7 @@ class ChunkIndex:
             raise ValueError(f"the chunks have {self.positions[-1]} bytes together, more than an object may have")
         # zstd adds less than 0.5 % to data that does not compress, and the cipher adds 28 bytes.
         if (np.diff(self.positions) > 2 * self.original_chunk_size + 1024).any():
-            raise ValueError(f"a chunk of {self.original_chunk_size} bytes cannot take so many in the object")
+            raise ValueError(f"a chunk of {self.original_chunk_size} bytes takes too many bytes in the object")
 
     @property
     def largest(self) -> int:

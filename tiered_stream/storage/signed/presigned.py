@@ -209,7 +209,7 @@ class PresignedFetcher(RemoteStorageFetcher):
                 try:
                     url = self._renew(segment)
                 except BrokerError as error:
-                    reason = f"{_without_credential(refused)} has expired and was not signed anew: {error}"
+                    reason = f"{_without_credential(refused)} has expired and was not signed again: {error}"
                     raise StorageAccessError(reason) from error
                 if url is None:
                     raise StorageObjectNotFoundError(
@@ -233,9 +233,9 @@ def _check(url: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse) 
         raise StorageError(f"{name}: status {status} to a request for {byte_range}: the service does not honour ranges")
     length = response.headers.get("Content-Length", "")
     if not length.isdecimal() or len(length) > _MAX_DIGITS:
-        raise StorageError(f"{name}: the service did not give the length of its answer")
+        raise StorageError(f"{name}: the service did not give the length of its response")
     if "Transfer-Encoding" in response.headers:  # a chunked response may be longer than Content-Length
-        raise StorageError(f"{name}: the service sends an answer in chunks, whose length it does not say")
+        raise StorageError(f"{name}: the service sends a response in chunks, without its length")
     if int(length) != len(byte_range):
         raise too_short(name, byte_range, byte_range.start + int(length))
 
