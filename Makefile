@@ -74,7 +74,7 @@ lint: venv docs prose ## Check style, format, types and prose, and build the doc
 	$(BIN)/mypy
 
 prose: venv ## Check the English of documentation, docstrings, errors and help texts by the rules of CONTRIBUTING.md
-	$(BIN)/python conf/prose.py $(wildcard *.md) .github docs $(wildcard examples) --skip docs/figures.md --code tiered_stream
+	$(BIN)/python conf/prose.py $(wildcard *.md) .github docs $(wildcard examples) --code tiered_stream
 
 actionlint: build/actionlint/$(ACTIONLINT) ## Check the workflows of GitHub; needs Go
 	$</actionlint

@@ -224,16 +224,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Check prose.")
     parser.add_argument("texts", nargs="*", type=Path, help="Markdown files, or folders of them")
     parser.add_argument("--code", nargs="+", type=Path, default=[], help="Python files, or folders of them")
-    parser.add_argument("--skip", nargs="+", type=Path, default=[], help="files to leave out")
     given = parser.parse_args(arguments)
     found = list[Finding]()
     for path in files(given.texts, ".md"):
-        if path not in given.skip:
-            found += findings(path, markdown_blocks(path.read_text("utf-8")))
+        found += findings(path, markdown_blocks(path.read_text("utf-8")))
     for path in files(given.code, ".py"):
-        if path not in given.skip:
-            source = path.read_text("utf-8")
-            found += findings(path, [*docstring_blocks(source), *string_blocks(source)])
+        source = path.read_text("utf-8")
+        found += findings(path, [*docstring_blocks(source), *string_blocks(source)])
     for each in found:
         sys.stdout.write(f"{each}\n")
     return 1 if found else 0

@@ -125,7 +125,6 @@ def test_the_exit_status_says_whether_there_are_findings(tmp_path: Path, capsys:
     source.write_text('"""Told."""\n')
     assert main([str(good)]) == 0
     assert main([str(tmp_path)]) == 1
-    assert main([str(tmp_path), "--skip", str(bad)]) == 0
     assert main([str(good), "--code", str(tmp_path)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"{bad}:1: opens with 'What': What is bad.",
