@@ -30,7 +30,7 @@ def pool(_):
     import pyarrow
     return pyarrow.default_memory_pool().backend_name
 
-needed = {"numba", "boto3", "tiered_stream.delta.landing.data_files_readers"}
+needed = {"numba", "boto3", "obstore", "tiered_stream.delta.landing.data_files_readers"}
 found = {
     "imported": workers.map(lambda _: needed <= sys.modules.keys()).collect(),
     "heaps": workers.map(lambda _: heaps_of_threads()).collect(),

@@ -29,6 +29,7 @@ def import_ahead() -> None:
     from tiered_stream.delta.landing import data_files_readers  # noqa: F401
     from tiered_stream.delta.write import task_writer  # noqa: F401
     from tiered_stream.records.decoder import compile_kernels
+    from tiered_stream.storage import s3  # noqa: F401
     from tiered_stream.storage.s3_client import load_models
 
     load_models()

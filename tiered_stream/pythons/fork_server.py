@@ -133,6 +133,7 @@ def import_planners() -> None:
     from tiered_stream.locate import log_source  # noqa: F401
     from tiered_stream.observe import driver_log  # noqa: F401
     from tiered_stream.plan import batch, splits, stream  # noqa: F401
+    from tiered_stream.storage import s3  # noqa: F401
     from tiered_stream.storage.s3_client import load_models
 
     load_models()

@@ -4,11 +4,13 @@ obstore (Rust: the crate `object_store`) signs, connects and receives. It checks
 range, and does not hold Python's global lock while it waits. This module makes the attempts, keeps the time limits, and
 counts busy responses, because read-ahead must know their number.
 
-obstore's threads do not survive a fork: a process that forks must not have sent a request.
+obstore's threads do not survive a fork, and a request without them would wait forever. So the fork of a process that has
+sent a request refuses requests.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -55,6 +57,10 @@ They are doubled for each further attempt, and shortened at random by up to half
 """
 _SMALLEST_SHARE = 8
 """Divisor of the whole request's time limit; the quotient is the shortest time limit of an attempt."""
+
+
+_process: int | None = None
+"""Id of the process that sent the first request, and has obstore's threads. A fork inherits the value."""
 
 
 class FailureKind(Enum):
@@ -301,6 +307,7 @@ class CloudStore(ObjectStore):
 
         Raises: the result of `_error`.
         """
+        _check_process()
         begin = self._now()
         timeouts, learned = 0, False
         for attempt in range(1, ATTEMPTS + 1):
@@ -351,6 +358,22 @@ class CloudStore(ObjectStore):
         if failure.kind is FailureKind.BROKEN:
             return StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
         return _UnfitAnswerError(f"{name} could not be read: the service gave {failure}")
+
+
+def _check_process() -> None:
+    """Check that obstore's threads are in this process, or not started yet.
+
+    Raises:
+        StorageError: this process is a fork of the process that has the threads.
+    """
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    elif _process != os.getpid():
+        raise StorageError(
+            "this process was forked from a process that had read from the storage, so it cannot read: start it "
+            'without a fork, in multiprocessing by get_context("spawn")'
+        )
 
 
 class _UnfitAnswerError(StorageError):
