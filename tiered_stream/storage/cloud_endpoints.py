@@ -1,4 +1,4 @@
-"""Names and endpoints of buckets and containers in Google's and Azure's storage, from the options. No I/O."""
+"""URI schemes of Google's and Azure's storage, and the account and endpoint of an Azure container. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tiered_stream.options.parsing import StorageOptions
 
 GOOGLE_SCHEME = "gs"
 AZURE_SCHEMES = ("az", "abfs", "abfss", "wasb", "wasbs")
-_GOOGLE = "https://storage.googleapis.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +50,6 @@ def azure_place(options: StorageOptions) -> AzurePlace:
         container, account, endpoint.rstrip("/"), options.azure_account_key or parts.get("AccountKey"),
         token.removeprefix("?") if token else None,
     )  # fmt: skip
-
-
-def google_endpoint(options: StorageOptions) -> str:
-    """Return the URL of Google's storage service, or the URL in `remote.storage.gcs.endpoint.url`."""
-    return options.gcs_endpoint_url or _GOOGLE
-
-
-def cloud_endpoint(options: StorageOptions) -> str | None:
-    """Return the URL of the service that has the bucket or container of `options.uri`.
-
-    Return None if the URI is not of Google's or Azure's storage.
-
-    Raises: the errors of `azure_place`.
-    """
-    scheme = urlsplit(options.uri or "").scheme
-    if scheme == GOOGLE_SCHEME:
-        return google_endpoint(options)
-    return azure_place(options).endpoint if scheme in AZURE_SCHEMES else None
 
 
 def _connection_string(text: str) -> dict[str, str]:

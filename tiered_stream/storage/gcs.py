@@ -12,13 +12,13 @@ from tiered_stream.errors import (
     StorageError,
 )
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import google_endpoint
 from tiered_stream.storage.cloud_store import Failure, client_options, refusal
 from tiered_stream.storage.request_time import RequestTimeouts
 
 if TYPE_CHECKING:
     from obstore.store import GCSConfig
 
+_GOOGLE = "https://storage.googleapis.com"
 _CREDENTIALS_HINT = (
     "check remote.storage.gcs.credentials.path or remote.storage.gcs.credentials.json, or where they are not given "
     "Google's application default credentials, and the role Storage Object Viewer"
@@ -32,7 +32,7 @@ class GoogleBucket:
         self.uri = f"gs://{bucket}"
         self._bucket = bucket
         self._timeouts = RequestTimeouts.of(options)
-        self._endpoint = google_endpoint(options)
+        self._endpoint = options.gcs_endpoint_url or _GOOGLE
         self._config: GCSConfig = {"base_url": self._endpoint}
         if options.gcs_credentials_json:
             self._config["service_account_key"] = options.gcs_credentials_json

@@ -12,6 +12,8 @@ ENDPOINT, URI = "remote.storage.s3.endpoint.url", "remote.storage.uri"
 LISTED = "remote.signed.location.hosts"
 MINIO = {ENDPOINT: "http://minio:9000", URI: "s3://tier/prefix"}
 AWS = {URI: "s3://my.tier/prefix"}
+GOOGLE = {URI: "gs://my.tier/prefix"}
+AZURE = {URI: "abfss://tier@mine.dfs.core.windows.net/prefix"}
 
 
 def hosts(given: dict[str, str]) -> SignedHosts:
@@ -45,6 +47,14 @@ def allowed(given: dict[str, str], url: str) -> bool:
         (AWS, "https://s3.eu-west-1.amazonaws.com/my.tier/k?s"),
         ({}, "https://any.bucket.s3.eu-west-1.amazonaws.com/k?s"),
         ({}, "https://s3.amazonaws.com/any/k?s"),
+        ({}, "https://storage.googleapis.com/any/k?s"),
+        ({}, "https://any.storage.googleapis.com/k?s"),
+        ({}, "https://any.blob.core.windows.net/container/k?s"),
+        (GOOGLE, "https://storage.googleapis.com/my.tier/k?s"),
+        (GOOGLE, "https://my.tier.storage.googleapis.com/k?s"),
+        ({"remote.storage.gcs.endpoint.url": "http://gcs:4443", **GOOGLE}, "http://gcs:4443/my.tier/k?s"),
+        (AZURE, "https://mine.blob.core.windows.net/tier/k?s"),
+        ({"remote.storage.azure.endpoint.url": "http://azurite:10000/mine", **AZURE}, "http://azurite:10000/mine/tier/k?s"),
         ({LISTED: "store.example.com"}, "https://store.example.com/k"),
         ({LISTED: "a.example.com, *.example.com:9000"}, "https://x.y.example.com:9000/k"),
         ({LISTED: "http://10.0.0.5:9000", **AWS}, "http://10.0.0.5:9000/k"),
@@ -69,6 +79,8 @@ def test_the_storages_own_hosts_and_listed_ones_are_allowed(given: dict[str, str
         (AWS, "https://my.tier.s3.eu-west-1.amazonaws.com:8443/k"),
         (AWS, "https://other.s3.eu-west-1.amazonaws.com/k"),
         (AWS, "https://s3.eu-west-1.amazonaws.com/other/k"),
+        (AWS, "https://s3.eu-west-1.amazonaws.com/my.tier/../other/k"),
+        (AWS, "https://s3.eu-west-1.amazonaws.com/my.tier/./k"),
         (AWS, "https://x.my.tier.s3.eu-west-1.amazonaws.com/k"),
         (AWS, "https://my.tier.s3.eu-west-1.amazonaws.com.example.com/k"),
         (AWS, "https://my.tier.s3-website-us-east-1.amazonaws.com/k"),
@@ -77,6 +89,17 @@ def test_the_storages_own_hosts_and_listed_ones_are_allowed(given: dict[str, str
         ({}, "https://169.254.169.254/latest/meta-data"),
         ({}, "http://169.254.169.254/latest/meta-data"),
         ({URI: "file:///tier"}, "https://s3.eu-west-1.amazonaws.com/b/k"),
+        (AWS, "https://storage.googleapis.com/my.tier/k"),
+        (GOOGLE, "https://storage.googleapis.com/other/k"),
+        (GOOGLE, "https://other.storage.googleapis.com/k"),
+        (GOOGLE, "https://x.my.tier.storage.googleapis.com/k"),
+        (GOOGLE, "http://storage.googleapis.com/my.tier/k"),
+        (GOOGLE, "https://my.tier.s3.eu-west-1.amazonaws.com/k"),
+        ({"remote.storage.gcs.endpoint.url": "http://gcs:4443", **GOOGLE}, "https://storage.googleapis.com/my.tier/k"),
+        (AZURE, "https://other.blob.core.windows.net/tier/k"),
+        (AZURE, "https://storage.googleapis.com/tier/k"),
+        ({}, "https://blob.core.windows.net/tier/k"),
+        ({}, "https://mine.dfs.core.windows.net/tier/k"),
         ({LISTED: "*.example.com"}, "https://example.com/k"),
         ({LISTED: "*.example.com"}, "https://xexample.com/k"),
         ({LISTED: "*.example.com"}, "http://a.example.com/k"),

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import cloud_endpoint
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, azure_place
 
 _MAX_URL = 16 << 10
 # Userinfo, fragments, blanks and backslashes are not allowed: two URL parsers could read them differently.
@@ -24,6 +24,7 @@ _URL = re.compile(
     r"(https?)://([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
     r"(/[A-Za-z0-9._~!$&'()*+,;=:@/%-]*)(?:\?[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*)?"
 )
+_DOTS = frozenset((".", ".."))
 _PORTS = {"http": 80, "https": 443}
 _AWS = re.compile(
     r"(?:(?P<bucket>[a-z0-9][a-z0-9.-]*)\.)??"
@@ -33,6 +34,9 @@ _AWS = re.compile(
 
 It includes the older names with a hyphen before the region.
 """
+
+_GOOGLE_HOST = "storage.googleapis.com"
+_AZURE_ORIGIN = "https://*.blob.core.windows.net:443"
 
 _LOCALHOST = ("127.0.0.1", "::1")
 _NAT64 = ip_network("64:ff9b::/96")  # NAT64 (RFC 6052): the last four bytes are an IPv4 address
@@ -70,7 +74,7 @@ def parse_signed_url(url: str) -> SignedUrl:
         SignedLocationError: `url` is not a URL of http or https with host, path and query alone.
     """
     match = _URL.fullmatch(url) if len(url) <= _MAX_URL else None
-    if match is None:
+    if match is None or not _DOTS.isdisjoint(match[4].split("/")):  # a client resolves dots, and leaves the bucket
         raise SignedLocationError("the signed location is no URL of http or https, of host, path and query alone")
     scheme, host, port, path = match.groups()
     return SignedUrl(scheme, host.lower(), int(port) if port is not None else _PORTS[scheme], path)
@@ -84,10 +88,12 @@ class SignedHosts:
         origins: allowed hosts as `scheme://host:port`; a host that starts with `*.` stands for all its subdomains.
         aws_bucket: bucket whose S3 host names at AWS are allowed too. Empty: the host names of any bucket. None: no
             host names of AWS.
+        google_bucket: bucket whose host names and paths at Google are allowed too; empty and None as for `aws_bucket`.
     """
 
     origins: tuple[str, ...]
-    aws_bucket: str | None
+    aws_bucket: str | None = None
+    google_bucket: str | None = None
 
     def check(self, url: SignedUrl) -> None:
         """Check that the URL leads to an allowed host.
@@ -95,7 +101,8 @@ class SignedHosts:
         Raises:
             SignedLocationError: the host is not allowed.
         """
-        if url.origin not in self.origins and not self._by_wildcard(url) and not self._is_aws(url):
+        is_listed = url.origin in self.origins or self._by_wildcard(url)
+        if not (is_listed or self._is_aws(url) or self._is_google(url)):
             raise SignedLocationError(
                 f"{url}: {url.origin} is neither the configured storage nor in remote.signed.location.hosts; nothing "
                 "was sent to it. If it is your storage, name it there, or by remote.storage.s3.endpoint.url"
@@ -131,6 +138,14 @@ class SignedHosts:
         # These hosts serve the buckets of all customers.
         return name["bucket"] is None and url.path.startswith(f"/{self.aws_bucket}/")
 
+    def _is_google(self, url: SignedUrl) -> bool:
+        if self.google_bucket is None or (url.scheme, url.port) != ("https", 443):
+            return False
+        if url.host == _GOOGLE_HOST:  # it serves the buckets of all customers
+            return not self.google_bucket or url.path.startswith(f"/{self.google_bucket}/")
+        bucket = url.host.removesuffix(f".{_GOOGLE_HOST}")
+        return bucket != url.host and self.google_bucket in ("", bucket)
+
     def _named_addresses(self) -> Iterator[IPv4Address | IPv6Address]:
         for origin in self.origins:
             host = (urlsplit(origin).hostname or "").removeprefix("*.")
@@ -144,19 +159,25 @@ class SignedHosts:
 def signed_hosts(options: StorageOptions) -> SignedHosts:
     """Return the allowed hosts: the user's list, and the host of the storage's endpoint.
 
-    For an S3 endpoint, its subdomain for the bucket is allowed too. For S3 without an endpoint, AWS's host names of the
-    bucket are allowed.
+    For an S3 endpoint, its subdomain for the bucket is allowed too. For S3 and Google without an endpoint, the bucket's
+    host names at AWS or Google are allowed. If the options name no storage, all hosts of AWS's, Google's and Azure's
+    object storage are allowed.
 
-    Raises: the errors of `cloud_endpoint`.
+    Raises:
+        ConfigurationError: the URI is Azure's, and no account is named, or the connection string is malformed.
     """
-    uri, endpoint = urlsplit(options.uri or "s3:"), options.s3_endpoint_url
-    bucket = uri.netloc if uri.scheme in ("s3", "s3a") else None
-    origins = [_origin_of(url) for url in options.signed_hosts]
-    if (cloud := cloud_endpoint(options)) is not None:
-        return SignedHosts((*origins, _origin_of(cloud)), None)
+    uri, listed = urlsplit(options.uri or ""), tuple(_origin_of(url) for url in options.signed_hosts)
+    bucket, endpoint = uri.netloc, options.s3_endpoint_url
+    if uri.scheme in AZURE_SCHEMES:
+        return SignedHosts((*listed, _origin_of(azure_place(options).endpoint)))
+    if uri.scheme == GOOGLE_SCHEME:
+        own = options.gcs_endpoint_url
+        return SignedHosts((*listed, _origin_of(own))) if own else SignedHosts(listed, google_bucket=bucket)
     if endpoint is not None:
-        origins += [_origin_of(endpoint), _origin_of(endpoint, subdomain=f"{bucket or '*'}.")]
-    return SignedHosts(tuple(origins), bucket if endpoint is None else None)
+        return SignedHosts((*listed, _origin_of(endpoint), _origin_of(endpoint, subdomain=f"{bucket or '*'}.")))
+    if uri.scheme in ("s3", "s3a"):
+        return SignedHosts(listed, aws_bucket=bucket)
+    return SignedHosts(listed) if uri.scheme else SignedHosts((*listed, _AZURE_ORIGIN), "", "")
 
 
 def _origin_of(url: str, subdomain: str = "") -> str:
