@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 MEMORY_BYTES = 8 << 20
-"""Maximum bytes of a waiting file that is kept in memory; a larger file is on the local disk."""
+"""Maximum size in bytes of a waiting file in memory; a larger file waits on the local disk."""
 _READ_BYTES = 1 << 20
 
 
@@ -66,7 +66,9 @@ class S3Uploads(DataFolder):
         return size if size <= MEMORY_BYTES else 0
 
     def finish(self, path: str, file: WaitingFile) -> None:
-        """Start the upload of the file to `path`, after waiting until other uploads of the task leave room for it.
+        """Start the upload of the file to `path`, and return before its end.
+
+        If too many uploads of the task run already, the method first waits for the end of some of them.
 
         Raises:
             OSError: an earlier file could not be uploaded.
@@ -76,7 +78,7 @@ class S3Uploads(DataFolder):
         self._running.append(self._threads.begin(file.tell(), partial(self._put, path, file)))
 
     def wait(self) -> None:
-        """Wait until all files are uploaded. Raise OSError if a file could not be uploaded."""
+        """Wait until all finished files are uploaded. Raise OSError if a file could not be uploaded."""
         while self._running:
             self._running.pop(0).result()
 
@@ -110,7 +112,10 @@ class WaitingFile(SpooledTemporaryFile[bytes]):
         return super().write(data)
 
     def checksum(self) -> str:
-        """Return the CRC32C in base64, for the header `x-amz-checksum-crc32c`, which S3 services without it ignore."""
+        """Return the CRC32C of all written bytes in base64, for the header `x-amz-checksum-crc32c`.
+
+        S3 services that do not know this header ignore it.
+        """
         return base64.b64encode(self._crc.to_bytes(4)).decode()
 
 
