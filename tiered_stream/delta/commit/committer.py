@@ -1,6 +1,6 @@
 """Choice of the committer, which writes the versions of a table's log: delta-spark or deltalake (`ingest.commit`).
 
-Writers of one table have to exclude each other. Otherwise one writer overwrites the other's commit.
+Writers of one table have to exclude each other. Otherwise a writer may overwrite the commit of another writer.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Committer:
 def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableFiles) -> Lock:
     """Return the lock that deltalake holds during its commits, so that the session's delta-spark cannot overwrite them.
 
-    If `excluded_delta_spark` returns None, the lock does nothing.
+    If the table has no lock of delta-spark (`excluded_delta_spark`), such as a table in S3, the returned lock does
+    nothing.
     """
     excluded = excluded_delta_spark(spark, address, files)
     return excluded.lock if excluded else nullcontext
@@ -84,7 +85,7 @@ def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: Tabl
 
 
 def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
-    """Return the lock of `lock_for_deltalake` for a table that deltalake is about to create at `files.uri`."""
+    """Return the lock that deltalake holds while it creates a table at `files.uri`, as `lock_for_deltalake` does."""
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 
@@ -98,8 +99,8 @@ def choose_committer(
 ) -> Committer:
     """Return the committer that `setting`, the value of `ingest.commit`, names.
 
-    For `auto`, return a committer that suits the session and the table. Its commits exclude commits of the session's
-    other queries.
+    For `auto`, return a committer that suits the session and the table, and that cannot overwrite commits of the
+    session's other queries.
 
     Args:
         spark: the session.

@@ -37,8 +37,8 @@ def compaction_of(
 ) -> Compaction | None:
     """Return the table's background compaction; None: `ingest.compactEvery` is not set.
 
-    delta-spark compacts a table to which it commits. For a table to which deltalake commits, `_compact` chooses the
-    library. So compactions and commits exclude each other.
+    If delta-spark commits to the table, delta-spark compacts it. If deltalake commits to the table, deltalake compacts
+    it, unless the session's delta-spark has opened the table: then delta-spark compacts it.
     """
     if files.compact_every is None:
         return None
@@ -57,17 +57,17 @@ class Compaction:
         self._running: Future[None] | None = None
 
     def after(self, before: int, version: int) -> None:
-        """Start a compaction after a commit, if one is due and no compaction of this table is waiting or running.
+        """Start a compaction after a commit if it is due, and if no compaction of this table is waiting or running.
 
-        A compaction is due if a multiple of `every` is above `before` and not above `version`. `before` is the table's
-        version before the commit.
+        `before` is the table's version before the commit, and `version` is the version of the commit. A compaction is
+        due if a multiple of `every` is above `before` and not above `version`.
         """
         due = before // self._every != version // self._every
         if due and (self._running is None or self._running.done()):
             self._running = _thread().submit(self._run)
 
     def wait(self) -> None:
-        """Wait until the running compaction is done; return at once if there is none."""
+        """Wait until the last started compaction has ended; return at once if none was started."""
         if self._running is not None:
             self._running.result()
 

@@ -115,10 +115,10 @@ def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext
 
 
 def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
-    """Call `change` under the lock and return its result.
+    """Call `change` in a `with` block of `lock`, and return the result of `change`.
 
-    If the lock reports that another writer may have overwritten the change, call `change` again, up to `_MAX_ATTEMPTS`
-    times in all.
+    If the lock raises UncertainCommitError because another writer may have overwritten the change, call `change` again,
+    up to `_MAX_ATTEMPTS` times in all.
 
     Raises:
         UncertainCommitError: after the last call, too, another writer may have overwritten the change.
@@ -230,11 +230,12 @@ class DeltalakeTable:
         return opened.table
 
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
-        """Write a checkpoint of `table` after a commit, if its checkpoint interval (`CHECKPOINT_INTERVAL`) has passed.
+        """Write a Delta checkpoint of `table` after a commit, if a checkpoint is due.
 
-        `state` is the table's state before the commit. Expired log files are deleted, too, unless the table forbids it
-        (`delta.enableExpiredLogCleanup`). A failure is only logged, because a table without the checkpoint is merely
-        slower to open.
+        A checkpoint is due once in as many versions as the property `delta.checkpointInterval` says. `state` is the
+        table's state before the commit. Together with a checkpoint, expired log files are deleted, unless the table
+        forbids it (`delta.enableExpiredLogCleanup`). A failure is only logged, because a table without the checkpoint
+        is merely slower to open.
         """
         configuration = state.description.configuration
         interval = int(configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))

@@ -1,6 +1,6 @@
 """Schema evolution: commits that add columns and nested fields to a table, or widen columns, before rows are committed.
 
-New columns are null in rows of older files. If two queries add the same column, the second query finds it in the table.
+New columns are null in rows of older files. If two queries need the same new column, only the first query adds it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,8 @@ def growth_of(
 ) -> Grow | None:
     """Return a function that adds columns to the table, and also widens columns if `evolution` is `WIDEN`.
 
-    The committer's library adds columns. Spark widens columns, whichever library commits. The function raises
-    TableError if the table refuses the columns.
-
-    None: `evolution` is `NONE`.
+    The library in `committer` adds columns. Spark widens columns, whichever library commits. The function raises
+    TableError if the table refuses the columns. None is returned if `evolution` is `NONE`.
     """
 
     def grow(fields: Sequence[Mapping[str, Any]], schema: StructType) -> bool:
