@@ -47,7 +47,8 @@ class DataFile:
     - `offsets` has the first and the last offset of each partition in the file, both inclusive.
     - `topic_ids` has the Kafka topic ids of the file's topics, if brokers have reported them.
     - `schema` is the schema of the rows in Spark's JSON; None: the rows have the schema that was planned for the table.
-    - `rules` is the text of the table rules that the planner looked up and by which the rows were checked; None: none.
+    - `rules` is the text of the table rules that the planner looked up, and by which the rows were checked. None: the
+      planner did not look up rules, or the table has none.
     - `dead_letters_for` is the key of the table that the records of dead letters were meant for; None: the file has
       rows, not dead letters.
     """

@@ -25,7 +25,7 @@ If the disk is so slow that the fraction is higher, no pages are dropped, and th
 
 
 class DataFolder:
-    """Folder of a table to which one task writes data files; all paths are relative to the folder.
+    """Folder of a table to which one task writes data files; paths in all methods are relative to the folder.
 
     Methods raise OSError if the folder cannot be written to.
     """
@@ -71,11 +71,11 @@ def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
 
 
 class _LocalFiles(DataFolder):
-    """Local folder of a table; each file is in the folder from the start, and grows.
+    """Local folder of a table; each file is in the folder from its first byte on, and grows there.
 
     Only the end of a large file stays in the page cache, so that files reuse the same few pages. Otherwise the pages of
-    whole tables would displace other data. In a virtual machine that must get new pages from its host, they would cost
-    more time than writing the table.
+    whole tables would displace other data in the page cache. In a virtual machine that must get new pages from its
+    host, getting these pages would take more time than writing the table.
     """
 
     def __init__(self, folder: Path) -> None:

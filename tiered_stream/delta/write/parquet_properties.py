@@ -31,9 +31,9 @@ from tiered_stream.records.arrow import repeated_int32, repeated_text
 SPARK_VERSION_KEY = "org.apache.spark.version"
 """Key in a file's footer by which Spark reads dates and times before 1582 as Gregorian too (Spark: `DataSourceUtils`).
 
-Without this key the reading session decides (`spark.sql.parquet.datetimeRebaseModeInRead`): it may refuse dates before
-1582 and timestamps before 1900, or shift them. `org.apache.spark.legacyDateTime` and `org.apache.spark.timeZone` mark
-files that use the older calendar, so they are not written."""
+Without this key, the session that reads the file decides (`spark.sql.parquet.datetimeRebaseModeInRead`): it may refuse
+dates before 1582 and timestamps before 1900, or shift them. The keys `org.apache.spark.legacyDateTime` and
+`org.apache.spark.timeZone` are not written, because they mark files that use the older calendar."""
 _SPARK_VERSION = ".".join(__version__.split(".")[:3])
 _TOPIC_TYPE = pa.dictionary(pa.int32(), pa.string())
 _GROWING = (OFFSET, TIMESTAMP)

@@ -1,8 +1,9 @@
 """Uploads of data files to S3, each with one PUT, while the task continues to read.
 
-pyarrow would sign each chunk, which costs the client a hash of every byte. A multipart upload would cost a second copy
-in services that join the parts: 1 CPU second for each GiB (versitygw). So a file waits until it is complete: a small
-file in memory, a larger file on the local disk, as in Hadoop's S3A.
+pyarrow is not used for uploads, because it signs each chunk, for which the client must hash every byte. Multipart
+uploads are not used, because some services copy all bytes again to join the parts: 1 CPU second for each GiB
+(versitygw). So a file waits until it is complete: a small file in memory, a larger file on the local disk, as in
+Hadoop's S3A.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _READ_BYTES = 1 << 20
 
 
 class S3Uploads(DataFolder):
-    """Uploads of the data files that one task writes to a table's folder in S3."""
+    """Folder of a table in S3, to which one task uploads its data files, each with one PUT."""
 
     max_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
 
@@ -96,7 +97,7 @@ class S3Uploads(DataFolder):
                 self._client.put_object(
                     Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum(), **self._object_arguments
                 )
-        except (aws.BotoCoreError, aws.ClientError) as error:  # as pyarrow's file systems would raise it
+        except (aws.BotoCoreError, aws.ClientError) as error:  # OSError, as pyarrow's file systems raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
 
 

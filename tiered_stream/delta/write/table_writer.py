@@ -179,6 +179,8 @@ class TableWriter:
 
 
 class _OpenFile:
+    """Parquet file that is being written; its rows wait in memory until they are written as a row group."""
+
     def __init__(
         self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, files: TableFiles, pace: Pace
     ) -> None:

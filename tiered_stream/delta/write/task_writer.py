@@ -111,7 +111,10 @@ def _with_topic_ids(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
 
 
 class TaskWriter:
-    """Writer of one task's data files for all of its tables."""
+    """Writer of one task's data files for all tables that get rows of the task; it limits memory and open files.
+
+    `task` is the number of the task, and `tables` selects the tables whose rows are written.
+    """
 
     def __init__(self, task: int, pace: Pace = lambda size: None, tables: TaskTables = ALL_TABLES) -> None:
         self._task = task
@@ -144,7 +147,8 @@ class TaskWriter:
 
         Args:
             offsets: first and last offset of the records, both inclusive.
-            dead_letters_for: set if the rows are dead letters: the key of the table that their records were meant for.
+            dead_letters_for: if the rows are dead letters, the key of the table that their records were meant for.
+                None: the rows are no dead letters.
 
         Raises:
             TableError: a table's folder cannot be written to, and `TaskTables.park` is off.
