@@ -1,6 +1,6 @@
-"""The `ingest.*` settings for a table's files, and checks of all `ingest.*` names.
+"""Declaration and parsing of the `ingest.*` settings for a table's files, and checks of all `ingest.*` names.
 
-The executors get the settings as options of the source.
+The driver passes the settings to the executors as options of the source (`as_options`).
 """
 
 from __future__ import annotations
@@ -262,9 +262,9 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
 
 
 def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of the settings in `JOB_SETTINGS`, by their declared names.
+    """Return the values in `settings` of the names in `JOB_SETTINGS`, by the names as they are written there.
 
-    Settings that are not set are left out. Names in `settings` may be in any case.
+    Settings that are not set are left out. Upper and lower case of names in `settings` do not matter.
     """
     options = {name.lower(): value for name, value in settings.items()}
     return {name: options[name.lower()] for name in JOB_SETTINGS if name.lower() in options}

@@ -37,7 +37,7 @@ class PartSettings:
 
     @property
     def is_registered(self) -> bool:
-        """True if each key or value names its schema in a schema registry."""
+        """True if each key or value contains the id of its schema in a schema registry, or has it in a header."""
         return self.schema == REGISTRY or self.id_place is not None
 
     @property
