@@ -52,8 +52,8 @@ class TableTarget:
 class Route:
     """Rule that sends topics whose whole name matches `pattern` to `table`, whose folder is the URI `folder`.
 
-    `pattern` is a regular expression. `{topic}` stands for the topic in `table` and in `folder`. If `in_lower_case`,
-    the topic in the folder's name is in lower case, because a catalog has named the folder.
+    `pattern` is a regular expression. `{topic}` stands for the topic in `table` and in `folder`. If `in_lower_case` is
+    true, the topic is written in lower case in `folder`, because Spark's catalog names folders in lower case.
     """
 
     pattern: str
@@ -85,7 +85,7 @@ class Routing:
 
     settings: Mapping[str, str]
     files: TableFiles
-    """File settings for every table; its `uri` is not used."""
+    """Settings of files for every table; the attribute `uri` is not used."""
     routes: tuple[Route, ...]
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class Routing:
             return None
         uri = self.dead_letter_folders.get(name, name)
         files = replace(target.files, uri=uri, day_column=None, cluster_by=())
-        # With ADD, a table that an earlier version of this package created gets the columns that it lacks.
+        # With ADD, a table for dead letters that an earlier version of this package created gets the missing columns.
         settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
         return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
 

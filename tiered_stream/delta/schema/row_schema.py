@@ -149,7 +149,9 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
 
 
 def registered(row_format: RowFormat, topic: str) -> RowFormat:
-    """Return the row format with the topic's newest key and value schemas from the registry, if the format uses one.
+    """Return the row format with the topic's newest key and value schemas, if they come from a schema registry.
+
+    A row format whose schemas do not come from a registry is returned unchanged.
 
     Raises:
         SchemaRegistryError: the registry does not return a schema.
