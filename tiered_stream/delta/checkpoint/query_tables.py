@@ -183,7 +183,7 @@ class Folder(ReadableFolder, Protocol):
 class QueryTablesLog:
     """Reader and writer of the files `tables/N` in a checkpoint, for one run of a query.
 
-    Methods raise the errors of `folder`.
+    `folder` is the checkpoint's folder. All methods also raise the errors that `folder` raises.
     """
 
     def __init__(self, folder: Folder) -> None:

@@ -132,13 +132,13 @@ def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None
 
 
 class SparkCheckpoint:
-    """Reader of Spark's files in a query's checkpoint; all methods also raise the errors of `folder`."""
+    """Reader of Spark's files in a query's checkpoint; all methods also raise the errors that `folder` raises."""
 
     def __init__(self, folder: ReadableFolder) -> None:
         self._folder = folder
 
     def query_id(self) -> str | None:
-        """Return the query's id from the file `metadata` (Spark: `StreamMetadata`); None before its first start.
+        """Return the query's id from the file `metadata` (Spark: `StreamMetadata`); None: there is no such file yet.
 
         Raises:
             CorruptDataError: the file is damaged.
