@@ -56,7 +56,10 @@ The wait doubles with each attempt. A random factor from 0.5 to 1 shortens it.
 """
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 _MAX_SHOWN = 10_000
-"""Maximum length of offsets in an error, in characters; for longer offsets, the error names the checkpoint's file."""
+"""Maximum length of the text of offsets in an error, in characters.
+
+If the text is longer, the error names the file in the checkpoint that has the offsets.
+"""
 
 OnGap = Callable[[int | None, int], None]
 """Function that is called if a table lacks batches; it raises TableError, or returns if the query may go on.
@@ -81,7 +84,7 @@ class LandingTable:
     """Function that returns why the committer cannot write the table, or None (`Committer.why_not_direct`)."""
     fail_on_data_loss: bool = True
     rules: TableRules = NO_RULES
-    """Rules of the table by which the tasks checked its rows."""
+    """Rules of the table (NOT NULL, CHECK constraints, lengths of texts) by which the tasks checked the rows."""
     grow: Grow | None = None
     """Function that adds or widens columns of the table so that the files fit; None: the columns never change."""
     compaction: Compaction | None = None
@@ -353,7 +356,7 @@ def _schemas(files: Sequence[DataFile]) -> list[StructType]:
 
 
 def drops_transactions(transaction: DeltaTransaction) -> bool:
-    """Return whether the table drops application transactions (`delta.setTransactionRetentionDuration` is set)."""
+    """Return whether the table drops old application transactions (`delta.setTransactionRetentionDuration` is set)."""
     return _TRANSACTION_RETENTION in transaction.state.description.configuration
 
 

@@ -40,13 +40,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Library that commits to a table (`by`: `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`), and why, in one line."""
+    """Choice of the library that commits to a table (`by`), and the reason for the choice in one line of text.
+
+    `by` is `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`.
+    """
 
     by: str
     reason: str
 
     def why_not_direct(self, description: TableDescription) -> str | None:
-        """Return why this committer cannot commit to the table, or None if it can.
+        """Return a text that says why this committer cannot commit to the table; None: the committer can.
 
         The text names the requirements of the table that only delta-spark meets.
         """
@@ -74,9 +77,9 @@ def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableF
 
 
 def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaSparkTable | None:
-    """Return the table as delta-spark opens it, whose lock excludes delta-spark while deltalake commits.
+    """Return an object with delta-spark's lock of the table, which excludes delta-spark while deltalake commits.
 
-    None: there is no such lock. The lock exists only for a table in a local folder, if the session has delta-spark and
+    None: no lock can be used. A lock can be used only for a table in a local folder, if the session has delta-spark and
     each Python thread has its own JVM thread.
     """
     # Java's lock belongs to a thread, so each Python thread needs its own JVM thread (pinned threads, Spark's default).

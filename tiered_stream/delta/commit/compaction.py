@@ -1,9 +1,9 @@
 """Compaction of a table's small files into larger ones, in the background, every `ingest.compactEvery` versions.
 
 Compaction does not change rows: its commit has `dataChange=false` and no application transaction. So readers of changes
-ignore the commit, and so does the query when it looks for its batches. If a compaction conflicts with another commit,
-it is given up, and the next compaction runs when it is due. Batches never wait for a compaction. All tables of a
-process share one thread for compaction, so that memory is bounded.
+ignore the commit, and so does the query when it looks for its batches. A compaction that conflicts with another commit
+is given up, and the next compaction runs when it is due. Batches never wait for a compaction. All tables of a process
+share one thread for compaction, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableF
 log = logging.getLogger(__name__)
 
 Compact = Callable[[], None]
-"""Function that compacts the table as it is now; it may raise any exception."""
+"""Function that compacts the table's newest version; it may raise any exception."""
 
 _MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
 """Settings of `OPTIMIZE` in bytes: it rewrites files below the first size, into files of about the second size.

@@ -50,7 +50,7 @@ def _has_local_times(kind: DataType) -> bool:
 
 
 def parts_of(kind: DataType) -> Iterator[DataType]:
-    """Yield the type and all types nested in it."""
+    """Yield the type `kind`, and all types nested in `kind`, at any depth."""
     yield kind
     inner: list[DataType] = []
     match kind:

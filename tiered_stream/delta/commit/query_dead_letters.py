@@ -61,7 +61,7 @@ class QueryDeadLetters:
     def commit(
         self, key: str, query_id: str, batch_id: int, files: Sequence[DataFile], tables: Iterable[str]
     ) -> TieredStreamError | None:
-        """Commit the files among `files` that belong to the table for dead letters with the key `key`.
+        """Commit the dead letters in `files` that go to the table for dead letters with the key `key`.
 
         `tables_for` must have opened this table. `tables` are the keys of the tables for which the records of these
         dead letters were meant. The batch must not be in these tables yet.

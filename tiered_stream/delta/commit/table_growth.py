@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 FieldPath = tuple[str, ...]
 _TypedPath = tuple[FieldPath, DataType]
 Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
-"""Function that adds columns and nested fields of a schema to a table that lacks them, or widens columns.
+"""Function that adds the columns and nested fields of a schema that a table lacks, or widens columns of the table.
 
-Arguments are the table's fields in Spark's JSON, and the schema. The function returns whether it changed the table.
+Arguments are the table's columns in Spark's JSON, and the schema. The function returns whether it changed the table.
 """
 
 
@@ -95,7 +95,7 @@ def missing_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
 
 
 def wider_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
-    """Yield the path and the type in `schema` of each field that is wider there than in `table`.
+    """Yield the path and the new type of each field whose type in `schema` is wider than in `table`.
 
     Fields within lists and maps are yielded, too, with paths as in `missing_fields`.
     """
