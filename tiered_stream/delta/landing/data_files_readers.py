@@ -38,7 +38,7 @@ from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader, SplitPartition, StreamReader
 
 SMALLEST_TASK_BYTES = 8 << 20
-"""Minimum size of a task, in bytes of its splits, if splits are divided into more tasks; each task has a cost."""
+"""Size of a task's splits, in bytes, below which a task is not made smaller to get more tasks; each task has a cost."""
 TABLE_BYTES = 1 << 19
 """Time that each further table in a task costs, as the number of record bytes that take about as long to land."""
 FILES = 4
@@ -102,7 +102,7 @@ class TasksWrite:
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
         """Return the row formats with a registry's schemas, by topic, for the topics of the task's splits.
 
-        The formats are without the registry's settings, because these have the login.
+        The formats do not have the registry's settings, because these settings contain the login to the registry.
         """
         row_formats = self.routing.registered(map(_topic, task))
         return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
@@ -213,11 +213,11 @@ def tasks_of(
         sizes[at] += TABLE_BYTES if table != before else 0
     share = -(-sum(sizes) // parallelism)
     max_bytes = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
-    # A split counts as one task at most, because a split from a broker may span an offset gap of any length.
+    # The size of a split is limited to one task, because a split from a broker may span an offset gap of any length.
     weights = [min(size, max_bytes) for size in sizes]
     total = sum(weights)
     tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / max_bytes)))]
     for split, weight, end in zip(splits, weights, accumulate(weights), strict=True):
-        # The middle of a split decides its task. Integers, because rounded floats could lead beyond the last task.
+        # The middle of a split decides its task. With floats, rounding could give an index beyond the last task.
         tasks[(2 * end - weight) * len(tasks) // (2 * total)].append(split)
     return [tuple(task) for task in tasks if task]

@@ -39,8 +39,8 @@ class ParkedRows:
     """Reader of rows for the parked tables of one query, with a temporary file that has the keys of these tables.
 
     A parked table is one that could not be written, and without which the streaming query continues. The source's
-    planner runs in its own process on the driver's machine, and reads the keys from the file. The file is deleted when
-    this object is.
+    planner runs in its own process on the driver's machine, and reads the keys from the file. The file is deleted
+    together with this object.
     """
 
     def __init__(self, spark: SparkSession, routing: Routing) -> None:
@@ -53,7 +53,7 @@ class ParkedRows:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options for the query's source: the path of the file with the keys of parked tables (`PARKED_FILE`).
+        """Options to add to the query's source: the path of the file with the keys of parked tables (`PARKED_FILE`).
 
         Parked tables are tables that could not be written.
         """

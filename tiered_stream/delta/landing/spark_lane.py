@@ -166,9 +166,9 @@ class SparkLane:
 
 @dataclass(frozen=True)
 class _DeadLetters:
-    """Table for dead letters (`target`), for the dead letters of records that were meant for the table with key `key`.
+    """Table for dead letters (`target`) of a query whose rows go to the table with the key `key`.
 
-    Dead letters are committed before the rows of that table; `dead_letters.py` describes the order of commits.
+    Dead letters are committed before the rows; `dead_letters.py` describes the order of commits.
     """
 
     spark: SparkSession
@@ -177,10 +177,11 @@ class _DeadLetters:
     key: str
 
     def commit(self, dead_letter_rows: DataFrame, count: int, transaction: str, batch_id: int) -> None:
-        """Commit the batch's dead letters; if an earlier attempt at the batch has committed some, remove them first.
+        """Commit the dead letters of a batch that is not yet in the table `key`.
 
-        The table `key` does not have the batch yet. `count` is the number of dead letters; there is no commit if it is
-        0. `transaction` is the query id in the dead letters and in the application transaction.
+        If an earlier attempt at the batch has committed dead letters, they are removed first. `count` is the number of
+        dead letters; if it is 0, nothing is appended. `transaction` is the query id in the dead letters and in the
+        application transaction.
         """
         folder = table_location(self.spark, self.address)
         if _has(self.spark, self.address, transaction, batch_id):
