@@ -23,7 +23,7 @@ from tiered_stream.spark.session import is_connect
 class TableAddress:
     """Address of a table: the path or the catalog name that the user gave, and the URI of the table's folder.
 
-    One of `path` and `name` is None. `uri` is None if Spark's catalog has no table of this name yet.
+    Either `path` or `name` is None. `uri` is None if the user gave a name that the catalog does not have yet.
     """
 
     path: str | None
@@ -34,9 +34,9 @@ class TableAddress:
         return self.path or self.name or ""
 
     def sql_path(self, spark: SparkSession) -> str:
-        """Return the SQL text that names the table by its folder `uri`, such as delta.`s3a://lake/orders`.
+        """Return SQL text that names the table by its folder `uri`, such as delta.`s3a://lake/orders`.
 
-        The SQL text is also valid if the catalog does not have the table.
+        Spark understands this text even if its catalog does not have the table.
         """
         folder = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
         return f"delta.`{folder}`"
@@ -51,10 +51,11 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
     """Return the address of a table; `table` is a path if it contains a slash, otherwise a name in Spark's catalog.
 
     For a name, the address has the URI of the table's folder, or None if the catalog has no table of this name. For a
-    path, the function does not check whether there is a table.
+    path, the function does not check if the table exists.
 
     Raises:
-        ConfigurationError: the name belongs to something other than a Delta table, or `normal_path` refuses the path.
+        ConfigurationError: the name belongs to something other than a Delta table. Or the path leads above its root, or
+            is in S3 and has `%2e` in place of a dot.
         TableError: Spark cannot reach the catalog or the table.
     """
     if "/" in table:
@@ -72,15 +73,15 @@ def path_address(path: str, uri: str) -> TableAddress:
     """Return the address of a table that the user named by `path`; `uri` is the URI of this path.
 
     Raises:
-        ConfigurationError: `normal_path` refuses the path.
+        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
     """
     return TableAddress(normal_path(path), None, uri)
 
 
 def table_location(spark: SparkSession, address: TableAddress) -> str:
-    """Return the path of an existing table's folder, in the form that Hadoop's file systems take.
+    """Return the path of an existing table's folder, in the form that Hadoop's file systems accept.
 
-    If the user gave a name, Spark's catalog has the path.
+    If the user gave a name, the path is taken from Spark's catalog.
     """
     if address.path is not None:
         return spark_path(address)
@@ -92,11 +93,11 @@ def table_location(spark: SparkSession, address: TableAddress) -> str:
 def table_uri(spark: SparkSession, path: str) -> str:
     """Return a path's URI: `file:///folder`, `s3://bucket/prefix`, or the URI of another scheme.
 
-    A path without a scheme belongs to Hadoop's default file system (`fs.defaultFS`). With Spark Connect, such a path is
-    returned unchanged.
+    A path without a scheme is in Hadoop's default file system (`fs.defaultFS`). With Spark Connect, a path without a
+    scheme is returned unchanged.
 
     Raises:
-        ConfigurationError: `normal_path` refuses the path.
+        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
     """
     if is_connect(spark):
         return uri_of(path) or path  # only the server knows the file system of a path without a scheme
@@ -104,13 +105,13 @@ def table_uri(spark: SparkSession, path: str) -> str:
 
 
 def path_uri(path: str, default_fs: Callable[[], str]) -> str:
-    """Return a path's URI.
+    """Return a path's URI: `file:///folder`, `s3://bucket/prefix`, or the URI of another scheme.
 
-    A path without a scheme belongs to the file system whose URI `default_fs` returns (Hadoop's `fs.defaultFS`).
-    `default_fs` is called only for such a path.
+    A path without a scheme is in the file system whose URI `default_fs` returns (Hadoop's `fs.defaultFS`). If the path
+    has a scheme, `default_fs` is not called.
 
     Raises:
-        ConfigurationError: `normal_path` refuses the path.
+        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
     """
     if (uri := uri_of(path)) is not None:
         return uri
@@ -190,9 +191,9 @@ def known_scheme(spark: SparkSession, path: str) -> str:
 
 
 def spark_path(address: TableAddress) -> str:
-    """Return the path of a table that the user named by a path, in the form that Spark takes.
+    """Return the path that the user gave for a table, in the form that Spark accepts.
 
-    A local path without a scheme becomes absolute. Any other path is returned unchanged.
+    A local path without a scheme becomes absolute. Any other path is returned unchanged. The address must have a path.
     """
     uri = address.uri or ""
     local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")

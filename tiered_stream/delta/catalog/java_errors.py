@@ -23,12 +23,12 @@ _CONFLICTS_IN_PYTHON = "delta.exceptions"
 
 
 def java_exception(error: Py4JJavaError | CapturedException) -> Any:
-    """Return the Java exception behind a Python error, or None if PySpark kept only its text."""
+    """Return the Java exception that caused the Python error; None: PySpark kept only the exception's text."""
     return error.java_exception if isinstance(error, Py4JJavaError) else error._origin
 
 
 def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
-    """Return the names of the Java classes of the error and of its causes, with all their superclasses.
+    """Return the full names of the Java classes of the error's Java exception and of its causes, with all superclasses.
 
     The set is empty if the Python error has no Java exception.
     """
@@ -44,7 +44,10 @@ def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
 
 
 def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
-    """Return whether Delta refused a commit because another commit came first, so that another attempt may succeed."""
+    """Return whether the error says that Delta refused a commit because another commit came first.
+
+    A new attempt at a commit that was refused for this reason may succeed.
+    """
     # delta-spark's own Python classes of conflicts do not keep the Java exception.
     return type(error).__module__.startswith(_CONFLICTS_IN_PYTHON) or _CONFLICT in java_classes(error)
 

@@ -19,10 +19,11 @@ from tiered_stream.errors import TableError
 
 
 class CheckpointFolder:
-    """A checkpoint's folder, whose files are listed, read, written and deleted through Spark's JVM.
+    """Folder of a checkpoint, whose files are listed, read, written and deleted through Spark's JVM.
 
-    Methods take the names of files and subfolders relative to the folder. The constructor raises ConfigurationError if
-    Spark has no file system for the folder. The methods raise TableError if the folder cannot be reached.
+    The constructor gets the folder's path, and raises ConfigurationError if Spark has no file system for it. The
+    methods get names of files and subfolders relative to the folder, and raise TableError if the folder cannot be
+    reached.
     """
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
@@ -63,9 +64,9 @@ class CheckpointFolder:
         return text
 
     def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
-        """Write `text` to the file `name` atomically, and create the file's folder if it is missing.
+        """Write `text` to the file `name` atomically, and create the subfolder in `name` if it is missing.
 
-        An existing file is kept unless `replace` is true.
+        If the file exists already and `replace` is false, the file is kept as it is, without an error.
         """
         path = self._child(name)
         with self._errors("written to"):

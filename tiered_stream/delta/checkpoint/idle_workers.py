@@ -22,10 +22,10 @@ _starting = Lock()
 
 @contextmanager
 def started_without_idle_limit(spark: SparkSession) -> Iterator[None]:
-    """Remove the session's idle limit inside the `with` block, in which the caller starts a streaming query.
+    """Remove the session's time limit for idle Python workers during the `with` block, in which a query is started.
 
-    The query copies the session when it starts, so the query has no limit. The session gets its limit back at the end
-    of the block. If Spark kills no idle workers, the session is not changed.
+    A streaming query copies the session when it starts, so the query has no limit. The session gets its limit back at
+    the end of the block. If the session's settings do not let Spark kill idle workers, the session is not changed.
     """
     if not _kills_idle(spark):
         yield
@@ -43,9 +43,9 @@ def started_without_idle_limit(spark: SparkSession) -> Iterator[None]:
 
 
 def without_idle_limit(spark: SparkSession) -> SparkSession:
-    """Return a copy of the session without the idle limit, or the session itself if Spark kills no idle workers.
+    """Return a copy of the session without the time limit for idle Python workers, for use by a batch query.
 
-    Use the returned session for a batch query.
+    If the session's settings do not let Spark kill idle workers, the session itself is returned.
     """
     if not _kills_idle(spark):
         return spark

@@ -33,9 +33,9 @@ class BoundedRun:
     With a condition, the run is one micro-batch in the Spark lane.
     """
     replaced_records: str | None = None
-    """SQL condition on Kafka's columns that selects the records of the removed rows; None: there are none.
+    """SQL condition on Kafka's columns that selects the records of the removed rows.
 
-    The older dead letters of these records are removed, too.
+    Older dead letters of these records are removed, too. None: no dead letters are removed.
     """
     tasks: int | None = None
     """Maximum number of tasks at once; None: as many as Spark runs."""
@@ -50,9 +50,10 @@ class BoundedRun:
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """Checkpoint, trigger and name of a streaming query, whichever sink it has.
+    """Checkpoint, trigger and name with which a streaming query is started, whichever sink the query has.
 
-    `trigger` is `AVAILABLE_NOW`, or an interval such as `10 seconds`. `name` is None if the query has no name.
+    `checkpoint` is the checkpoint location. `trigger` is `AVAILABLE_NOW`, or an interval such as `10 seconds`. `name`
+    is None if the query has no name.
     """
 
     checkpoint: str
@@ -66,13 +67,13 @@ class QueryRun:
 
     @property
     def goes_on(self) -> bool:
-        """True if the query keeps waiting for new records; false if it ends after the available records."""
+        """True if the query waits for new records without end; false if it ends after the available records."""
         return self.trigger != AVAILABLE_NOW
 
     def started_interpreted(self, spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
-        """Start the query of `writer`, without Spark's code generation and without its limit for idle Python workers.
+        """Start the query of `writer`, without Spark's code generation and without the limit for idle Python workers.
 
-        The query is meant to bring Spark only few rows, and compiling code for it would take 0.6 s in a new JVM.
+        This is for a query that gives Spark only few rows, because compiling code would take 0.6 s in a new JVM.
         """
         with started_without_idle_limit(spark):
             query = self.configured(writer).start()
@@ -85,7 +86,10 @@ class QueryRun:
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """Return the id of the streaming query that runs the micro-batch `batch` in this thread."""
+    """Return the id of the streaming query that runs the micro-batch `batch`.
+
+    The caller must be in the thread that runs the micro-batch, such as in a function for `foreachBatch`.
+    """
     query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     assert query_id
     return query_id

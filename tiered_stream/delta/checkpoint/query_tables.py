@@ -1,9 +1,11 @@
 """State of a query that writes many tables, kept in the checkpoint: each table's newest batch, and the parked tables.
 
-A table without rows in a batch gets no commit, so its log does not show if a commit is missing. The file `tables/N` in
-the checkpoint has the state after batch N, and is written before Spark counts batch N as done. A repeated batch begins
-with the state before that batch. If a table cannot be written, it is parked. The state of a parked table has the offset
-ranges of the rows that the table lacks.
+The state shows if a commit is missing in a table. The table's log alone does not show it, because a table without rows
+in a batch gets no commit. A parked table is one that could not be written; the state has the offset ranges of the rows
+that it lacks.
+
+The file `tables/N` in the checkpoint has the state after batch N, and is written before Spark commits batch N in the
+checkpoint. If Spark repeats batch N, the batch begins with the state before batch N.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _VERSION = 1
 _FILES_KEPT = 2
 """Number of files `tables/N` that are kept: the newest file, and the file before it.
 
-If the newest file's batch is repeated, it begins with the state in the file before.
+If the batch of the newest file is repeated, the batch begins with the state in the file before.
 """
 
 
@@ -65,8 +67,9 @@ class Held:
 class Parked:
     """Table that could not be written: its name, as the user wrote it, the reason, and the offset ranges that it lacks.
 
-    The rows of `tried` may be in the table, because the response to a failed commit can be lost. `since` has the ranges
-    of later batches, for which no commit was attempted; None: there are none.
+    `tried` has the offset ranges of the batch that could not be written. Their rows may be in the table nevertheless,
+    because the response to a commit can be lost. `since` has the offset ranges of later batches, for which no commit
+    was attempted; None: there are no later batches.
     """
 
     name: str
@@ -75,7 +78,7 @@ class Parked:
     since: Held | None = None
 
     def holding(self, later: Held) -> Parked:
-        """Return a copy of this entry with the offset ranges of the later batch `later` added to `since`."""
+        """Return a copy of this object with the offset ranges of `later`, a later batch, added to `since`."""
         return replace(self, since=later if self.since is None else self.since.joined(later))
 
     @property
@@ -86,11 +89,10 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class QueryTables:
-    """State of a query's tables: the newest micro-batch of each table (`landed`), and the parked tables (`parked`).
+    """State of a query's tables: the newest micro-batch in each table (`landed`), and the parked tables (`parked`).
 
-    A parked table is one that could not be written; its entry has the offset ranges that it lacks.
-
-    Both mappings are by table key (`TableTarget.key`).
+    A parked table is one that could not be written; its `Parked` object has the offset ranges that it lacks. Both
+    mappings are by table key (`TableTarget.key`).
     """
 
     landed: Mapping[str, Landed] = field(default_factory=dict)
@@ -181,7 +183,7 @@ class Folder(ReadableFolder, Protocol):
 class QueryTablesLog:
     """Reader and writer of the files `tables/N` in a checkpoint, for one run of a query.
 
-    Methods raise the errors of `folder`.
+    `folder` is the checkpoint's folder. All methods also raise the errors that `folder` raises.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -193,7 +195,8 @@ class QueryTablesLog:
     def before(self, batch_id: int) -> QueryTables:
         """Return the state of the query's tables before the micro-batch `batch_id`.
 
-        The state is in the newest file of an earlier micro-batch. If there is no such file, the state is empty.
+        The state is read from the file of the newest earlier micro-batch that has one. If there is none, the state is
+        empty.
 
         Raises:
             CorruptDataError: the file is damaged.
@@ -206,15 +209,16 @@ class QueryTablesLog:
     def after(self, batch_id: int, tables: QueryTables) -> None:
         """Write `tables` as the state after the micro-batch `batch_id`, and delete old files.
 
-        The newest `_FILES_KEPT` files up to `batch_id` are kept. If the micro-batch has not changed the state, nothing
-        is written or deleted. But if an earlier attempt at the micro-batch has written a file, the file is replaced.
+        The newest `_FILES_KEPT` files up to `batch_id` are kept. If the state is the same as before the micro-batch,
+        nothing is written or deleted, unless an earlier attempt at the micro-batch has written a file. That file is
+        replaced.
         """
         if self.before(batch_id) == tables and batch_id not in self._listed():
             return
         self._folder.write(f"{FOLDER}/{batch_id}", tables.to_json(), replace=True)
         self._known = batch_id, tables
         listed = sorted({*self._listed(), batch_id})
-        # A later file may be there, of a batch that was begun and will be repeated.
+        # There may be a file with a higher number, of a batch that was begun and will be repeated.
         old = [batch for batch in listed if batch <= batch_id][:-_FILES_KEPT]
         for batch in old:
             self._folder.delete(f"{FOLDER}/{batch}")

@@ -1,9 +1,10 @@
 """Reader of Spark's own files in a query's checkpoint: the query's id, its committed micro-batches, and end offsets.
 
-Spark writes a micro-batch's end offsets as `offsets/N` before the micro-batch runs, and `commits/N` when it is done
-(Spark: `OffsetSeqLog`, `CommitLog`). A file in `offsets` has a line with its version, a line with settings, and a line
-for each source. In version 1, the line has the offset. In version 2, the line has the source's id and the offset, such
-as `0:{"orders":{"0":6}}`. An offset is JSON, or `-` if the source has no offset yet.
+Spark writes the end offsets of micro-batch N to the file `offsets/N` before the micro-batch runs, and writes the file
+`commits/N` when the micro-batch is done (Spark: `OffsetSeqLog`, `CommitLog`). A file in `offsets` has a line with its
+version, a line with settings, and a line for each source. In version 1, a source's line has the offset. In version 2,
+it has the source's id and the offset, such as `0:{"orders":{"0":6}}`. An offset is JSON, or `-` if the source has no
+offset yet.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def too_large(folder: str, name: str) -> CorruptDataError:
 
 
 class ReadableFolder(Protocol):
-    """Checkpoint's folder that can be read; each implementation raises its own errors."""
+    """Folder of a checkpoint that can be read; each implementation raises its own errors.
+
+    `folder` is the folder's name in errors.
+    """
 
     folder: str
 
@@ -58,10 +62,11 @@ class ReadableFolder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchEnds:
-    """End offsets of a micro-batch: each source's offset as JSON, by the source's id; None: there is no offset yet.
+    """End offsets of a micro-batch, as Spark has written them into the checkpoint.
 
-    `has_ids` is true if the checkpoint's file has the sources' ids. If it is false, a source's id is its position in
-    the query, from `0`.
+    `by_source` has each source's offset as JSON, by the source's id; None: the source has no offset yet. `has_ids` is
+    true if the checkpoint's file has the sources' ids. If it is false, a source's id is its position in the query, from
+    `0`.
     """
 
     by_source: Mapping[str, str | None]
@@ -69,10 +74,9 @@ class BatchEnds:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Next offset to read, by partition; the lower offset if two sources read the same partition.
+        """Next offset to read, by partition; if two sources read the same partition, the lower of their offsets.
 
-        A source is left out if its offset is not in the form of Kafka's offsets. The mapping is empty if no source is
-        left.
+        A source whose offset does not have the form of Kafka's offsets is left out, so the mapping may be empty.
         """
         positions: dict[TopicPartition, int] = {}
         for text in self.by_source.values():
@@ -128,13 +132,13 @@ def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None
 
 
 class SparkCheckpoint:
-    """Reader of Spark's files in a query's checkpoint; all methods also raise the errors of `folder`."""
+    """Reader of Spark's files in a query's checkpoint; all methods also raise the errors that `folder` raises."""
 
     def __init__(self, folder: ReadableFolder) -> None:
         self._folder = folder
 
     def query_id(self) -> str | None:
-        """Return the query's id from the file `metadata` (Spark: `StreamMetadata`); None before its first start.
+        """Return the query's id from the file `metadata` (Spark: `StreamMetadata`); None: there is no such file yet.
 
         Raises:
             CorruptDataError: the file is damaged.

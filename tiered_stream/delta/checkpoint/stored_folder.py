@@ -11,8 +11,9 @@ from tiered_stream.errors import CorruptDataError
 
 
 class StoredFolder:
-    """Checkpoint's folder at `uri` (from `file_systems.uri_of`), read without Spark; errors call it `folder`.
+    """Folder of a checkpoint, which is read without Spark.
 
+    `uri` is the folder's URI: `file:///folder` or `s3://bucket/prefix`. `folder` is the folder's name in errors.
     `storage` has the settings for access to S3. Methods raise OSError if the folder cannot be read.
     """
 

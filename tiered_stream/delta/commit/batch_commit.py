@@ -1,9 +1,9 @@
 """The driver's commits into one table: all files of a micro-batch in one transaction, exactly once.
 
-A commit carries the same application transaction that Spark's Delta sink writes (Delta: `DeltaSink`): the query's id as
+A commit has the same application transaction that Spark's Delta sink writes (Delta: `DeltaSink`): the query's id as
 name, the batch's id as version. Each batch is committed, even a batch without rows, as in Delta's sink. The transaction
-in the table shows whether a batch is already committed, by either lane, and whether the batch before it is missing. If
-a query writes many tables, a batch is committed only to the tables for which it has files (`many_tables.py`).
+in the table shows if a lane has already committed a batch, and if the batch before is missing. If a query writes many
+tables, a batch is committed only to the tables for which it has files (`many_tables.py`).
 
 Writers of a table do not always exclude each other. Some of Delta's log stores check whether a version exists and then
 write it, without regard to other processes. So an acknowledged commit can be overwritten. Each commit first checks that
@@ -45,9 +45,9 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 10
 """Maximum number of attempts at one commit; within each attempt, deltalake itself tries up to 15 version numbers."""
 MAX_LOG_FILES = 100
-"""Maximum number of log files to scan for the query's last batch, or for topic ids.
+"""Maximum number of files of a table's log to scan for the query's last batch, or for topic ids.
 
-If the last batch could be in more log files, the table's state is read instead, because that is faster.
+If the last batch can be in any of more log files, the table's whole state is read instead, because that is faster.
 """
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 """First and longest wait between attempts at a commit, in seconds.
@@ -56,7 +56,10 @@ The wait doubles with each attempt. A random factor from 0.5 to 1 shortens it.
 """
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 _MAX_SHOWN = 10_000
-"""Maximum length of offsets in an error, in characters; for longer offsets, the error names the checkpoint's file."""
+"""Maximum length of the text of offsets in an error, in characters.
+
+If the text is longer, the error names the file in the checkpoint that has the offsets.
+"""
 
 OnGap = Callable[[int | None, int], None]
 """Function that is called if a table lacks batches; it raises TableError, or returns if the query may go on.
@@ -68,10 +71,10 @@ the table must have.
 
 @dataclass(frozen=True, slots=True)
 class LandingTable:
-    """Table as it was when the query was planned.
+    """Table to which a query commits, as it was when the query was planned.
 
-    Each commit checks that the table still has the id `table_id` and accepts the files. `schema` has the columns of the
-    planned rows.
+    Each commit checks that the table still has Delta's id `table_id`, and that the table accepts the files. `files` has
+    the table's location and settings. `schema` has the columns of the planned rows.
     """
 
     files: TableFiles
@@ -81,7 +84,7 @@ class LandingTable:
     """Function that returns why the committer cannot write the table, or None (`Committer.why_not_direct`)."""
     fail_on_data_loss: bool = True
     rules: TableRules = NO_RULES
-    """Rules of the table by which the tasks checked its rows."""
+    """Rules of the table (NOT NULL, CHECK constraints, lengths of texts) by which the tasks checked the rows."""
     grow: Grow | None = None
     """Function that adds or widens columns of the table so that the files fit; None: the columns never change."""
     compaction: Compaction | None = None
@@ -94,10 +97,11 @@ class LandingTable:
 
 @dataclass(frozen=True, slots=True)
 class _LastCommit:
-    """Newest batch of the query in the table: its id, or -1 if there is none.
+    """Newest batch of the query in the table; `batch_id` is -1 if the table has no batch of the query.
 
-    If this process committed the batch, `files` are its files, and its commit is in `version` of the log or above. If
-    not, `files` is None, and a newer batch can only be in `version` or above.
+    If this process committed the batch, `files` are the batch's files, and the commit is in `version` of the table's
+    log or in a later version. If not, `files` is None, and newer batches of the query can only be in `version` or in
+    later versions.
     """
 
     version: int
@@ -106,7 +110,7 @@ class _LastCommit:
 
 
 class TableCommits:
-    """Commits of one query into one table, one batch at a time."""
+    """Object that commits the batches of one query to one table, one batch at a time."""
 
     def __init__(
         self,
@@ -117,10 +121,15 @@ class TableCommits:
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`landed` is the newest batch that the table must have, and a version of the log at or below its commit.
+        """Prepare commits to `table`, which is not read yet.
 
-        If `landed` is None, every batch is committed to the table. The table must then have the batch before the first
-        one that is asked for. `on_gap` is called if the table lacks the batch that it must have.
+        Args:
+            table: the table, opened for commits.
+            planned: the table as it was when the query was planned.
+            on_gap: called if the table lacks a batch that it must have.
+            landed: newest batch that the table must have. None: every batch of the query is committed to the table, so
+                the table must have the batch before the first batch for which a method is called.
+            sleep: function that waits between attempts; its argument is in seconds.
         """
         self._table = table
         self._planned = planned
@@ -133,7 +142,9 @@ class TableCommits:
         self._topic_ids: dict[str, UUID] | None = None
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
-        """Return whether the table has the batch already; the first call also checks that no earlier batch is missing.
+        """Return whether the table has the query's batch `batch_id` already.
+
+        The first call also checks that the table lacks no earlier batch that it must have.
 
         Raises:
             TableError: the table cannot be read, or was replaced by another table. Or a batch is missing, and `on_gap`
@@ -149,7 +160,8 @@ class TableCommits:
     def last_batch(self, query_id: str, batch_id: int) -> int:
         """Return the id of the query's newest batch in the table; -1: there is none.
 
-        `batch_id` is the batch about to be committed. The first call also checks that no earlier batch is missing.
+        `batch_id` is the batch that the caller is about to commit. The first call also checks that the table lacks no
+        earlier batch that it must have.
 
         Raises:
             TableError: the table cannot be read, or was replaced by another table. Or a batch is missing, and `on_gap`
@@ -169,7 +181,10 @@ class TableCommits:
         self._table.prepare()
 
     def prepare(self) -> None:
-        """Start to read the table's state for the next commit in the background, while tasks still write the files."""
+        """Start to read the table's state in the background, so that the next commit need not wait for it.
+
+        Call this method while tasks still write the files.
+        """
         self._table.prepare()
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
@@ -208,7 +223,7 @@ class TableCommits:
         self._topic_ids |= now
 
     def _last_commit(self, query_id: str, batch_id: int) -> _LastCommit:
-        """Return the query's newest batch in the table.
+        """Return the query's newest batch in the table; `batch_id` is the batch about to be committed.
 
         The first call reads the table, and calls `on_gap` if the table lacks a batch that it must have. Later calls
         return a cached value.
@@ -289,7 +304,8 @@ class TableCommits:
         """Return the id of the query's newest batch in versions of the table from `first` on; -1: there is none.
 
         None: no batch is found, but the table may have dropped the batch's transaction. The log files from `first` on
-        are scanned. If there are too many of them, or one is missing, the table's state is read, which is slower.
+        are scanned. If there are more than `MAX_LOG_FILES` of them, or a log file is missing, the table's state is read
+        instead, which is slower.
         """
         version = transaction.state.version
         newest = self._log.newest_batch(query_id, first, version) if version - first < MAX_LOG_FILES else None
@@ -316,7 +332,7 @@ class TableCommits:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
     def _overwritten(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> TableError:
-        """Return the error that another writer has overwritten the query's last commit.
+        """Return the error for a last commit of the query that another writer has overwritten.
 
         `last` describes the overwritten commit, and `files` are the files that this commit added.
         """
@@ -340,14 +356,15 @@ def _schemas(files: Sequence[DataFile]) -> list[StructType]:
 
 
 def drops_transactions(transaction: DeltaTransaction) -> bool:
-    """Return whether the table drops application transactions (`delta.setTransactionRetentionDuration` is set)."""
+    """Return whether the table drops old application transactions (`delta.setTransactionRetentionDuration` is set)."""
     return _TRANSACTION_RETENTION in transaction.state.description.configuration
 
 
 def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> OnGap:
-    """Return an `OnGap` for the table: the function raises TableError if `fail` is true, and otherwise logs a warning.
+    """Return the function that is called if the table lacks batches.
 
-    The error or warning names the missing batches, and their offsets as far as the checkpoint has them.
+    The function raises TableError if `fail` is true, and logs a warning otherwise. The error or warning names the
+    missing batches, and their offsets as far as the checkpoint has them. `table` is the table's name.
     """
 
     def report(last: int | None, done: int) -> None:

@@ -1,6 +1,6 @@
 """Choice of the committer, which writes the versions of a table's log: delta-spark or deltalake (`ingest.commit`).
 
-Writers of one table have to exclude each other. Otherwise one writer overwrites the other's commit.
+Writers of one table have to exclude each other. Otherwise a writer may overwrite the commit of another writer.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Library that commits to a table (`by`: `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`), and why, in one line."""
+    """Choice of the library that commits to a table (`by`), and the reason for the choice in one line of text.
+
+    `by` is `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`.
+    """
 
     by: str
     reason: str
 
     def why_not_direct(self, description: TableDescription) -> str | None:
-        """Return why this committer cannot commit to the table, or None if it can.
+        """Return a text that says why this committer cannot commit to the table; None: the committer can.
 
         The text names the requirements of the table that only delta-spark meets.
         """
@@ -66,16 +69,17 @@ class Committer:
 def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableFiles) -> Lock:
     """Return the lock that deltalake holds during its commits, so that the session's delta-spark cannot overwrite them.
 
-    If `excluded_delta_spark` returns None, the lock does nothing.
+    If the table has no lock of delta-spark (`excluded_delta_spark`), such as a table in S3, the returned lock does
+    nothing.
     """
     excluded = excluded_delta_spark(spark, address, files)
     return excluded.lock if excluded else nullcontext
 
 
 def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaSparkTable | None:
-    """Return the table as delta-spark opens it, whose lock excludes delta-spark while deltalake commits.
+    """Return an object with delta-spark's lock of the table, which excludes delta-spark while deltalake commits.
 
-    None: there is no such lock. The lock exists only for a table in a local folder, if the session has delta-spark and
+    None: no lock can be used. A lock can be used only for a table in a local folder, if the session has delta-spark and
     each Python thread has its own JVM thread.
     """
     # Java's lock belongs to a thread, so each Python thread needs its own JVM thread (pinned threads, Spark's default).
@@ -84,7 +88,7 @@ def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: Tabl
 
 
 def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
-    """Return the lock of `lock_for_deltalake` for a table that deltalake is about to create at `files.uri`."""
+    """Return the lock that deltalake holds while it creates a table at `files.uri`, as `lock_for_deltalake` does."""
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 
@@ -98,8 +102,8 @@ def choose_committer(
 ) -> Committer:
     """Return the committer that `setting`, the value of `ingest.commit`, names.
 
-    For `auto`, return a committer that suits the session and the table. Its commits exclude commits of the session's
-    other queries.
+    For `auto`, return a committer that suits the session and the table, and that cannot overwrite commits of the
+    session's other queries.
 
     Args:
         spark: the session.

@@ -1,9 +1,9 @@
 """Compaction of a table's small files into larger ones, in the background, every `ingest.compactEvery` versions.
 
 Compaction does not change rows: its commit has `dataChange=false` and no application transaction. So readers of changes
-ignore the commit, and so does the query when it looks for its batches. If a compaction conflicts with another commit,
-it is given up, and the next compaction runs when it is due. Batches never wait for a compaction. All tables of a
-process share one thread for compaction, so that memory is bounded.
+ignore the commit, and so does the query when it looks for its batches. A compaction that conflicts with another commit
+is given up, and the next compaction runs when it is due. Batches never wait for a compaction. All tables of a process
+share one thread for compaction, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableF
 log = logging.getLogger(__name__)
 
 Compact = Callable[[], None]
-"""Function that compacts the table as it is now; it may raise any exception."""
+"""Function that compacts the table's newest version; it may raise any exception."""
 
 _MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
 """Settings of `OPTIMIZE` in bytes: it rewrites files below the first size, into files of about the second size.
@@ -37,8 +37,8 @@ def compaction_of(
 ) -> Compaction | None:
     """Return the table's background compaction; None: `ingest.compactEvery` is not set.
 
-    delta-spark compacts a table to which it commits. For a table to which deltalake commits, `_compact` chooses the
-    library. So compactions and commits exclude each other.
+    If delta-spark commits to the table, delta-spark compacts it. If deltalake commits to the table, deltalake compacts
+    it, unless the session's delta-spark has opened the table: then delta-spark compacts it.
     """
     if files.compact_every is None:
         return None
@@ -57,17 +57,17 @@ class Compaction:
         self._running: Future[None] | None = None
 
     def after(self, before: int, version: int) -> None:
-        """Start a compaction after a commit, if one is due and no compaction of this table is waiting or running.
+        """Start a compaction after a commit if it is due, and if no compaction of this table is waiting or running.
 
-        A compaction is due if a multiple of `every` is above `before` and not above `version`. `before` is the table's
-        version before the commit.
+        `before` is the table's version before the commit, and `version` is the version of the commit. A compaction is
+        due if a multiple of `every` is above `before` and not above `version`.
         """
         due = before // self._every != version // self._every
         if due and (self._running is None or self._running.done()):
             self._running = _thread().submit(self._run)
 
     def wait(self) -> None:
-        """Wait until the running compaction is done; return at once if there is none."""
+        """Wait until the last started compaction has ended; return at once if none was started."""
         if self._running is not None:
             self._running.result()
 

@@ -1,10 +1,11 @@
-"""Commits of a query's dead letters, exactly once for each batch of the table that their records were meant for.
+"""Commits of a query's dead letters to a table for dead letters, so that each batch has its dead letters exactly once.
 
-One transaction cannot commit to two tables. So a batch's dead letters are committed first, and the table's rows after
-them. If the table has the batch, both tables are complete. If a batch fails between the two commits, its repetition may
-sort records differently, because the schema or a constraint has changed. So each dead letter names its table, query and
-batch. Before a repeated batch commits its dead letters, the old dead letters of batches that the table lacks are
-removed.
+One transaction cannot commit to two tables. So a batch's dead letters are committed first, and then the rows are
+committed to the table that the records were meant for. If that table has the batch, both tables are complete.
+
+If a batch fails between the two commits, it is repeated. By then the schema or a constraint may have changed, so that
+other records are dead letters. So each dead letter names its table, query and batch. Before a repeated batch commits
+its dead letters, the old dead letters of batches that their table lacks are removed.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
 
 Unfinished = Mapping[str, int]
-"""The query's newest batch in each table, by the table's key; it selects the query's unfinished dead letters.
+"""Id of a query's newest batch in each table, by the table's key; the mapping selects unfinished dead letters.
 
-A dead letter is unfinished if its table does not have its batch: its batch is later than the table's newest batch.
+A dead letter names a table and a batch. It is unfinished if this table does not have this batch yet, so that the batch
+id is higher than the id of the newest batch in the table.
 """
 
 
@@ -131,8 +133,8 @@ class DeadLetterCommits:
     ) -> list[DataFile]:
         """Commit the files of dead letters among a batch's files; the caller commits the files of rows afterwards.
 
-        `table` is the table for the rows, and `key` is its key. It does not have the batch yet. Before dead letters are
-        committed, the method checks that `table` would accept the batch's files.
+        `table` is the table for the rows, and `key` is its key. This table must not have the batch yet. Before dead
+        letters are committed, the method checks that `table` would accept the batch's files.
 
         Returns:
             The files of rows.
@@ -150,7 +152,7 @@ class DeadLetterCommits:
 
 
 def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> None:
-    """Delete the dead letters that match the condition `which`, with the session's delta-spark.
+    """Delete the dead letters that meet the condition `which` from `table`, with the session's delta-spark.
 
     Raises:
         TableError: the table for dead letters cannot be changed.
@@ -160,7 +162,7 @@ def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) 
 
 
 def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, values: Mapping[str, Column]) -> None:
-    """Set columns of the dead letters that match the condition `which`, with the session's delta-spark.
+    """Set columns of the dead letters in `table` that meet the condition `which`, with the session's delta-spark.
 
     `values` are the new values, by column name.
 
@@ -172,7 +174,7 @@ def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, 
 
 
 def has_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> bool:
-    """Return whether the table has dead letters that match the condition `which`, with the session's delta-spark.
+    """Return whether `table` has dead letters that meet the condition `which`; the session's delta-spark reads them.
 
     Raises:
         TableError: the table for dead letters cannot be read.

@@ -29,8 +29,8 @@ from tiered_stream.errors import TableError
 def _java_delta_log(spark: SparkSession) -> tuple[Any, Any, Any, Any]:
     """Return the Java objects by which a table is looked up among the `DeltaLog` objects that the session has opened.
 
-    The objects are: `DeltaLog` itself, the class of keys in its cache, empty options for a key, and the cache. They are
-    looked up once for all tables, because each part of a Java class name costs one call to the JVM.
+    The result has the Scala object `DeltaLog`, the class of keys in its cache, empty options for a key, and the cache.
+    The result is cached for all tables, because each part of a Java class name costs one call to the JVM.
     """
     java = _java(spark)
     delta_log = _module(_delta(spark), "DeltaLog")
@@ -109,8 +109,8 @@ class DeltaSparkTable:
                 yield
             return
         yield
-        # delta-spark opens a table before it looks for its version. If the table is not open now, any later writer
-        # sees this commit.
+        # delta-spark opens a table before it looks for the table's newest version. So if delta-spark has not opened the
+        # table by now, any later commit of delta-spark sees the commit that was made in the block.
         held = self._opened_lock()
         if held is not None:
             with self._locked(held):
@@ -184,8 +184,9 @@ class DeltaSparkTransaction:
     def commit(self, batch: BatchCommit) -> int:
         with _java_errors(self._address, "committed to"):
             delta, transaction = _delta(self._spark), self._transaction
-            # This makes it a conflict (`ConcurrentTransactionException`) if another process has committed the batch
-            # since this transaction began. `txnVersion` has the same effect, but reads the table's state.
+            # With this line, Delta raises a conflict (`ConcurrentTransactionException`) if another process has
+            # committed the batch since this transaction began. `txnVersion` would do so, too, but reads the table's
+            # state.
             transaction.readTxn().addOne(batch.query_id)
             self._report(batch)
             if batch.files:

@@ -115,10 +115,10 @@ def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext
 
 
 def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
-    """Call `change` under the lock and return its result.
+    """Call `change` in a `with` block of `lock`, and return the result of `change`.
 
-    If the lock reports that another writer may have overwritten the change, call `change` again, up to `_MAX_ATTEMPTS`
-    times in all.
+    If the lock raises UncertainCommitError because another writer may have overwritten the change, call `change` again,
+    up to `_MAX_ATTEMPTS` times in all.
 
     Raises:
         UncertainCommitError: after the last call, too, another writer may have overwritten the change.
@@ -154,7 +154,7 @@ def _add_columns(table: DeltaTable, columns: StructType) -> None:
 
 
 def _grown_field(table_field: dict[str, Any], wider_field: dict[str, Any]) -> dict[str, Any]:
-    """Return `table_field` with the nested fields added that only `wider_field` has; both are in Spark's JSON."""
+    """Return a copy of `table_field` with the nested fields that only `wider_field` has; both are in Spark's JSON."""
     kind = table_field["type"]
     if not isinstance(kind, dict) or not isinstance(wider_field["type"], dict):
         return table_field
@@ -181,9 +181,11 @@ def describe(table: DeltaTable) -> TableDescription:
 
 @dataclass(frozen=True, slots=True)
 class _PreparedTable:
+    """Table that was opened in the background before a commit needs it."""
+
     table: DeltaTable
     newest: bytes | None
-    """SHA-256 of the log file of the table's version; None: there is no such file."""
+    """SHA-256 digest of the log file of the version at which `table` was opened; None: there is no such file."""
 
 
 class DeltalakeTable:
@@ -211,11 +213,11 @@ class DeltalakeTable:
         return _PreparedTable(table, self._log.digest(table.version()))
 
     def _prepared_table(self) -> DeltaTable | None:
-        """Return the table that `prepare` opened, updated to the newest version; None if it must be opened again.
+        """Return the table that `prepare` opened, updated to the newest version; None: the caller must open the table.
 
-        The table must be opened again if `prepare` was not called, or if opening or updating fails. It must also be
-        opened again if the log file of its version has another digest by now. In this case, the folder has another
-        table, or another writer has overwritten the version.
+        The result is None if `prepare` was not called, or if opening or updating failed. It is also None if the log
+        file of the opened version has another digest now. In this case, the folder has another table, or another writer
+        has overwritten the version.
         """
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.exception() is not None:
@@ -230,15 +232,16 @@ class DeltalakeTable:
         return opened.table
 
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
-        """Write a checkpoint of `table` after a commit, if its checkpoint interval (`CHECKPOINT_INTERVAL`) has passed.
+        """Write a Delta checkpoint of `table` after a commit, if a checkpoint is due.
 
-        `state` is the table's state before the commit. Expired log files are deleted, too, unless the table forbids it
-        (`delta.enableExpiredLogCleanup`). A failure is only logged, because a table without the checkpoint is merely
-        slower to open.
+        A checkpoint is due once in as many versions as the property `delta.checkpointInterval` says. `state` is the
+        table's state before the commit. Together with a checkpoint, expired log files are deleted, unless the table
+        forbids it (`delta.enableExpiredLogCleanup`). A failure is only logged, because a table without the checkpoint
+        is merely slower to open.
         """
         configuration = state.description.configuration
         interval = int(configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
-        # The commit may have a higher version, if others came first. Then the next call sees that the interval passed.
+        # The commit may have a higher version, if other commits came first. Then the next call writes the checkpoint.
         before, version = self._checkpoint_looked_for or state.version, state.version + 1
         self._checkpoint_looked_for = version
         if before // interval == version // interval:
@@ -315,10 +318,10 @@ def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
 
 @contextmanager
 def _table_errors(uri: str, done: str) -> Iterator[None]:
-    """Turn deltalake's errors in the `with` block into TableError, or TableAccessError if the store raised them.
+    """Turn deltalake's errors in the `with` block into TableError, or TableAccessError if the table's storage failed.
 
-    `OSError` and error texts with a number of the operating system come from the store. `done` is a participle for the
-    text "the table X cannot be {done}", such as "opened".
+    The storage has failed if the error is an OSError, or if its text contains an error number of the operating system.
+    `done` is a participle for the text "the table X cannot be {done}", such as "opened".
     """
     try:
         yield

@@ -1,6 +1,6 @@
 """Cache of table rules in the planner of a query for many tables.
 
-The planner looks up a table's rules in its log when a micro-batch has the first rows for the table.
+When a micro-batch has rows for a table for the first time, the planner looks up the rules in the table's log.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class KnownRules:
         """Return the rules of the tables `targets` by table key; a table without rules is left out.
 
         A table that does not exist yet has the rules with which it will be created. A table is also left out if it
-        cannot be opened, or if tasks cannot check its rules. If such a table has rules, the driver refuses its commit.
-        Tables for dead letters are left out, too. If deltalake is not installed, no table is looked up.
+        cannot be opened, or if tasks cannot check its rules. The driver then commits to the table only if the table has
+        no rules. Tables for dead letters are left out, too. If deltalake is not installed, no table is looked up.
         """
         with_rows = {target.key: target for target in targets if target.rows is not None}
         missing = [target for key, target in with_rows.items() if key not in self._known]

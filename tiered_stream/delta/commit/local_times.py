@@ -1,8 +1,9 @@
-"""Checks of columns with local times (TIMESTAMP_NTZ): local times in maps, and local times written as instants.
+"""Two precautions for columns with local times (TIMESTAMP_NTZ).
 
-Local times need a table feature. deltalake adds the feature for local times in columns, lists and structs. It overlooks
-local times in maps, and then refuses to create the table without the feature. So columns with local times in maps are
-added once the table has the feature.
+1. Local times need a table feature. deltalake adds the feature for local times in columns, lists and structs. It
+   overlooks local times in maps, and then refuses to create the table without the feature. So columns with local times
+   in maps are added after the table has got the feature (`columns_for_creation`).
+2. Spark's Delta sink would convert local times to instants, or the reverse. `check_times` raises an error instead.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _TIMES = {"timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ"}
 def columns_for_creation(schema: StructType, day_column: str | None) -> tuple[StructType, StructType]:
     """Split `schema` into the columns with which the table is created, and the columns to add afterwards.
 
-    The first column with local times in a map is added afterwards, and all columns behind it, so that their order is
-    kept. If this would leave no column, or not the day column, only columns with local times in maps are added
-    afterwards. If all columns have local times in maps, none is added afterwards.
+    The first column with local times in a map and all columns after it are added afterwards, so that the order of the
+    columns is kept. If then the table would be created without any column, or without the day column, only columns with
+    local times in maps are added afterwards. If all columns have local times in maps, no column is added afterwards.
     """
     hidden = [column for column in schema if hides_local_times(column)]
     first = list(takewhile(lambda column: column not in hidden, schema))
@@ -49,7 +50,7 @@ def _has_local_times(kind: DataType) -> bool:
 
 
 def parts_of(kind: DataType) -> Iterator[DataType]:
-    """Yield the type and all types nested in it."""
+    """Yield the type `kind`, and all types nested in `kind`, at any depth."""
     yield kind
     inner: list[DataType] = []
     match kind:
@@ -66,8 +67,8 @@ def parts_of(kind: DataType) -> Iterator[DataType]:
 def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: StructType) -> None:
     """Check that instants are written to columns of instants, and local times to columns of local times.
 
-    Spark's Delta sink would convert one to the other by the session's time zone. `fields` are the columns of the table
-    `table`, in Spark's JSON. `written` are the columns of the rows.
+    Spark's Delta sink would convert a local time to an instant, or the reverse, by the session's time zone. `fields`
+    are the columns of the table `table`, in Spark's JSON. `written` are the columns of the rows.
 
     Raises:
         ConfigurationError: a field is an instant in the table and a local time in the rows, or the reverse.

@@ -1,14 +1,13 @@
 """The driver's commits for a query that writes many tables: one commit for each table with files, up to 8 at once.
 
 A table is opened when its first files arrive, and stays open for later batches. If a table cannot be written, the other
-tables still get the batch, and skip it when the batch is repeated. With `ingest.onTableError=park`, the table is
-parked, and the query continues without it. Later, the offset ranges that a parked table lacks are read again. Their
-rows are committed under the id of the last batch in these ranges, so that a commit whose response was lost is
-recognized.
+tables still get the batch; if the batch is repeated, they do not get it again. With `ingest.onTableError=park`, the
+table that cannot be written is parked, and the query continues without it. Later, the offset ranges that a parked table
+lacks are read again, and their rows are committed. This commit has the id of the last batch in these ranges, so that a
+commit whose response was lost is recognized.
 
-A table's dead letters are committed before its rows (`dead_letters.py`). While a table is parked, its records are not
-committed as dead letters either. They are decoded when the table is caught up. A table whose records are all dead
-letters gets a commit without rows.
+A table's dead letters are committed before its rows (`dead_letters.py`). While a table is parked, neither its rows nor
+its dead letters are committed. A table whose records are all dead letters gets a commit without rows.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ COMMITS_AT_ONCE = 8
 MAX_OPEN_TABLES = 2000
 """Maximum number of tables that stay open between batches; opening a table again reads its newest log files."""
 BATCHES_BETWEEN_TRIES = 10
-"""Number of batches after which the driver tries again to catch up parked tables, which could not be written."""
+"""Number of batches between two attempts of the driver to catch up parked tables, which could not be written."""
 _MAX_NAMED = 5
 
 _Result = TypeVar("_Result")
@@ -50,15 +49,15 @@ The arguments are the table, and the newest batch that it must have.
 
 
 class ParkedRowsReader(Protocol):
-    """Reader that reads records again for parked tables, which could not be written when the records were first read.
+    """Reader that reads records again for parked tables, and that reports to the planner which tables are parked.
 
-    It also reports to the planner which tables are parked.
+    A parked table is one that could not be written when the records were read first.
     """
 
     def report_parked(self, parked: Sequence[str]) -> None:
-        """Report to the planner the keys of all parked tables: from the next batch on, no rows are written for them.
+        """Report to the planner the keys of all parked tables, which are tables that could not be written.
 
-        A parked table is one that could not be written, and that the query continues without.
+        From the next planned batch on, tasks write no rows for these tables.
         """
         ...
 
@@ -76,7 +75,7 @@ class ParkedRowsReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Files of a batch that belong to one table: files of its rows, and of dead letters that were meant for it.
+    """Files of a batch that belong to the table `target`: files of rows, and files of dead letters meant for the table.
 
     `landed` is the newest batch that the table must have. `commits` is None until the table is opened.
     """
@@ -98,10 +97,10 @@ _Failed = dict[str, TieredStreamError]
 
 
 class ManyTables:
-    """Commits of one query to its tables, one batch at a time.
+    """Object that commits the batches of one query to all its tables, one batch at a time.
 
-    If `park` is true, a table that cannot be written is parked: the query continues without it, and catches it up
-    later. If it is false, the query fails.
+    If `park` is true, a table that cannot be written is parked: the query continues without the table, and catches it
+    up later. If `park` is false, the query fails.
     """
 
     def __init__(
@@ -147,13 +146,17 @@ class ManyTables:
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
 
-        A parked table is one that could not be written; its state has the offset ranges that it lacks. If `park` is
-        true, tables that cannot be written now are parked, and no error is raised unless a table raised DataLossError.
-        `held` describes records that tasks wrote to no file. The tables of these records are parked too.
+        A parked table is one that could not be written; the query's state has the offset ranges that it lacks. If
+        `park` is true, tables that cannot be written now are parked, and their errors are not raised. If a table raises
+        DataLossError, the errors are raised even then. `held` describes records that tasks wrote to no file. The tables
+        of these records are parked, too.
 
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
-            DataLossError, ConfigurationError: in place of TableError, if the first failed table raised such an error.
+            DataLossError: in place of TableError, if the first failed table raised it. Or records that a parked table
+                lacks are gone.
+            ConfigurationError: in place of TableError, if the first failed table raised it. Or topics of one table have
+                different settings, or one table was opened by two names.
         """
         tables = self._log.before(batch_id)
         ranges, reasons = _held_ranges(files, held, tables.parked)
@@ -209,11 +212,11 @@ class ManyTables:
     def _commit_all(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, Landed], _Failed]:
-        """Commit each table's files of a batch, dead letters first.
+        """Commit the files of a batch to all tables in `shares`, each table's dead letters before its rows.
 
         Returns:
             Two mappings by table key: the newest batch of each table that has the batch now, and the error of each
-            other table.
+            table that could not be written.
 
         Raises:
             ConfigurationError: one table was opened by two names.
@@ -332,11 +335,11 @@ class ManyTables:
     def _parked(
         self, tables: QueryTables, batch_id: int, ranges: Mapping[str, PartitionRanges], reasons: Mapping[str, str]
     ) -> QueryTables:
-        """Return `tables` with each table in `ranges` recorded as parked, that is, as lacking rows.
+        """Return a copy of `tables` in which each table in `ranges` is parked.
 
-        By table key, `ranges` has the offset ranges of the batch that the table lacks. They are added to the ranges
-        that an already parked table lacks. `reasons` has the reason for each table that is not parked yet, by table
-        key.
+        `ranges` has, by table key, the offset ranges of the batch that the table lacks. If the table is parked already,
+        they are added to the offset ranges that it lacks. `reasons` has, by table key, the reason for each table that
+        is not parked yet.
         """
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
@@ -348,8 +351,8 @@ class ManyTables:
     def _caught_up(self, query_id: str, tables: QueryTables) -> QueryTables:
         """Try to commit the rows that the parked tables lack; return `tables` with fewer parked tables.
 
-        A table that then has its rows is no longer parked. A table to which they cannot be committed stays parked, with
-        the new reason.
+        A table that gets all rows that it lacks is no longer parked. If the rows cannot be committed to a table, the
+        table stays parked, with the new reason.
 
         Raises:
             DataLossError: records that a parked table lacks are gone.
@@ -408,7 +411,8 @@ def _held_ranges(
     """Return the offset ranges of a batch whose rows are not committed now, and the reasons, both by table key.
 
     The rows are not committed because their table is already in `parked`, or because a task could not write them to
-    files (`held`). The reasons are the ones in `held`, so a table that is already in `parked` may have no reason.
+    files (`held`). The reasons are taken from `held`. A table that is already in `parked` and not in `held` has no
+    reason.
     """
     reasons = {rows.table: rows.reason for rows in held}
     without = reasons.keys() | parked.keys()
@@ -439,10 +443,10 @@ def _shared_settings(target: TableTarget) -> tuple[TableFiles, StructType, dict[
 
 
 def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
-    """Return one error for all failed tables, with the first table's error; it names up to `_MAX_NAMED` other tables.
+    """Return one error for all failed tables; `failed` has their errors, by table name.
 
-    Its class is DataLossError or ConfigurationError if the first table's error is one, and otherwise TableError.
-    `failed` has the errors by table name.
+    The error has the text of the first table's error, and names up to `_MAX_NAMED` other tables. It is a DataLossError
+    or a ConfigurationError if the first table's error is, and otherwise a TableError.
     """
     (name, error), *others = failed.items()
     named = ", ".join(other for other, _ in others[:_MAX_NAMED])

@@ -1,4 +1,7 @@
-"""Tables for dead letters of a query that writes many tables; a table is opened when a batch first needs it."""
+"""Commits to the tables for dead letters of a query that writes many tables.
+
+A table for dead letters is opened when a batch needs it for the first time.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ OpenDeadLetters = Callable[[TableTarget], DeadLetterTable]
 
 
 class QueryDeadLetters:
-    """Commits of a query's dead letters to the tables for dead letters, for use by one thread.
+    """Object that commits a query's dead letters to the tables for dead letters; only one thread may use it.
 
     Arguments and results name a table by its key. `tables_for` and `replace` raise TieredStreamError if a table for
     dead letters cannot be opened, read or changed.
@@ -34,18 +37,18 @@ class QueryDeadLetters:
         return {key: table.commits for key, table in self._opened.items()}
 
     def batch_done(self) -> None:
-        """Record that this run has done a batch.
+        """Record that this run has finished a batch.
 
-        From now on, `tables_for` does not look for dead letters of an earlier run, because that run cannot have begun a
-        later batch.
+        From now on, `tables_for` does not look for dead letters of an earlier run, because an earlier run cannot have
+        begun a batch after the first batch of this run.
         """
         self._first_batch = False
 
     def tables_for(self, files: Sequence[DataFile], topics: Iterable[str], query_id: str, batch_id: int) -> list[str]:
         """Return the keys of the tables for dead letters to which the batch must be committed.
 
-        Such a table gets some of the batch's `files`, or got dead letters in an earlier run's attempt at the batch. The
-        tables for dead letters are the ones that the settings of `topics` name.
+        The settings of `topics` name the tables for dead letters. A table is left out unless it gets some of the
+        batch's `files`, or got dead letters when an earlier run attempted the batch.
         """
         keys = []
         for target in self._targets(topics):
@@ -58,10 +61,10 @@ class QueryDeadLetters:
     def commit(
         self, key: str, query_id: str, batch_id: int, files: Sequence[DataFile], tables: Iterable[str]
     ) -> TieredStreamError | None:
-        """Commit the files among `files` that belong to the table for dead letters with the key `key`.
+        """Commit the dead letters in `files` that go to the table for dead letters with the key `key`.
 
         `tables_for` must have opened this table. `tables` are the keys of the tables for which the records of these
-        dead letters were meant. They do not have the batch yet.
+        dead letters were meant. The batch must not be in these tables yet.
 
         Returns:
             The error if the commit failed, else None. After an error, the next batch opens the table for dead letters
@@ -76,10 +79,11 @@ class QueryDeadLetters:
         return None
 
     def replace(self, topics: Iterable[str], query_id: str, files: Sequence[DataFile], table: str, newest: int) -> None:
-        """Remove the query's dead letters for `table` of batches after `newest`, then commit the ones in `files`.
+        """Replace the query's dead letters of one table and of batches after `newest` by the dead letters in `files`.
 
-        The method does so in each table for dead letters that the settings of `topics` name. `newest` is the query's
-        newest batch in the table with the key `table`.
+        `table` is the key of the table that the records were meant for, and `newest` is the query's newest batch in
+        that table. In each table for dead letters that the settings of `topics` name, the old dead letters are removed,
+        and then the new dead letters are committed.
         """
         for target in self._targets(topics):
             self._table(target).replace(query_id, _for_table(files, target.key), {table: newest})

@@ -1,6 +1,6 @@
 """Schema evolution: commits that add columns and nested fields to a table, or widen columns, before rows are committed.
 
-New columns are null in rows of older files. If two queries add the same column, the second query finds it in the table.
+New columns are null in rows of older files. If two queries need the same new column, only the first query adds it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 FieldPath = tuple[str, ...]
 _TypedPath = tuple[FieldPath, DataType]
 Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
-"""Function that adds columns and nested fields of a schema to a table that lacks them, or widens columns.
+"""Function that adds the columns and nested fields of a schema that a table lacks, or widens columns of the table.
 
-Arguments are the table's fields in Spark's JSON, and the schema. The function returns whether it changed the table.
+Arguments are the table's columns in Spark's JSON, and the schema. The function returns whether it changed the table.
 """
 
 
@@ -38,10 +38,8 @@ def growth_of(
 ) -> Grow | None:
     """Return a function that adds columns to the table, and also widens columns if `evolution` is `WIDEN`.
 
-    The committer's library adds columns. Spark widens columns, whichever library commits. The function raises
-    TableError if the table refuses the columns.
-
-    None: `evolution` is `NONE`.
+    The library in `committer` adds columns. Spark widens columns, whichever library commits. The function raises
+    TableError if the table refuses the columns. None is returned if `evolution` is `NONE`.
     """
 
     def grow(fields: Sequence[Mapping[str, Any]], schema: StructType) -> bool:
@@ -97,7 +95,7 @@ def missing_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
 
 
 def wider_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
-    """Yield the path and the type in `schema` of each field that is wider there than in `table`.
+    """Yield the path and the new type of each field whose type in `schema` is wider than in `table`.
 
     Fields within lists and maps are yielded, too, with paths as in `missing_fields`.
     """

@@ -46,8 +46,8 @@ class TableLog:
     def topic_ids(self, query_id: str, first: int, last: int) -> dict[str, UUID]:
         """Return the topic ids, by topic, in the query's newest commit that has topic ids.
 
-        The versions from `last` down to `first` are searched, but not below the first missing file. The mapping is
-        empty if none of these versions is a commit of the query with topic ids.
+        The versions from `last` down to `first` are searched, until the file of a version is missing. The mapping is
+        empty if none of the searched versions is a commit of the query with topic ids.
         """
         for version in range(last, first - 1, -1):
             try:
@@ -62,9 +62,9 @@ class TableLog:
         return {}
 
     def digest(self, version: int) -> bytes | None:
-        """Return the SHA-256 of the version's file; None: there is no such file.
+        """Return the SHA-256 digest (32 bytes) of the commit file of `version`; None: there is no such file.
 
-        If the digest is different later, another writer has overwritten the file.
+        If the digest has changed since an earlier call, another writer has overwritten the file.
         """
         try:
             with self._stream(version) as stream:

@@ -22,14 +22,17 @@ TOPIC_IDS = "topicIds"
 
 
 Lock = Callable[[], AbstractContextManager[object]]
-"""Function that returns a lock, to hold while a version of a table's log is written.
+"""Function that returns a lock, which the caller holds in a `with` block while it writes a version of a table's log.
 
-The lock raises `UncertainCommitError` when it is released, if another writer may have overwritten the version.
+At the end of the block, the lock raises `UncertainCommitError` if another writer may have overwritten the version.
 """
 
 
 class UncertainCommitError(TableError):
-    """Error of a commit that lost to another commit, or whose result is unknown: check the table's log, then retry."""
+    """Error of a commit that failed because another commit came first, or whose result is unknown.
+
+    The caller must look for the commit in the table's log before it tries again.
+    """
 
     retriable = True
 
@@ -62,29 +65,32 @@ class BatchCommit:
         return f"{self.offsets()[:-1]}{ids_text}}}"
 
     def offsets(self) -> str:
-        """Return JSON with the first offset of each partition in the batch, and the offset after its last one.
+        """Return the batch's start offsets (inclusive) and end offsets (exclusive) as JSON text.
 
-        The keys are `startOffsets` and `endOffsets`; the values have the form of Spark's offset JSON.
+        The keys are `startOffsets` and `endOffsets`. Their values have the form of Spark's offset JSON.
         """
         ranges = offset_ranges(self.files)
         starts = {partition: offsets.start for partition, offsets in ranges.items()}
         return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends_of(ranges))}}}'
 
     def partition_values(self, file: DataFile) -> Mapping[str, Any]:
-        """Return the file's day by the name of the day column; an empty mapping if the table has no day column."""
+        """Return a mapping from the day column to the day of `file`; the mapping is empty without a day column."""
         return {self.day_column: file.day} if self.day_column else {}
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """Version of the table on which a transaction is based, and the table's description in that version."""
+    """State of a table on which a transaction is based: a version of the table, and the description in that version."""
 
     version: int
     description: TableDescription
 
 
 class DeltaTransaction(Protocol):
-    """Single attempt to commit, based on the table's newest version; it fails if a conflicting commit comes first."""
+    """One attempt to commit to a table, based on the table's newest version when the transaction began.
+
+    The attempt fails if a conflicting commit comes first.
+    """
 
     state: TableState
 
@@ -117,8 +123,8 @@ class CommitTable(Protocol):
     def prepare(self) -> None:
         """Start to read the table's state in the background, so that the next `begin` is faster.
 
-        The next `begin` still begins from the table's newest version at that time. Errors of the background read are
-        not raised here.
+        The transaction of the next `begin` is still based on the newest version at the time of that call. Errors of the
+        background read are not raised here.
         """
         ...
 

@@ -38,9 +38,9 @@ from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader, SplitPartition, StreamReader
 
 SMALLEST_TASK_BYTES = 8 << 20
-"""Size of a task, in bytes, below which splits are not divided into more tasks, because each task has a cost."""
+"""Size of a task's splits, in bytes, below which a task is not made smaller to get more tasks; each task has a cost."""
 TABLE_BYTES = 1 << 19
-"""Cost of each further table in a task, as the number of record bytes that take about as long to land."""
+"""Time that each further table in a task costs, as the number of record bytes that take about as long to land."""
 FILES = 4
 """Maximum number of files of the target size that a task is planned to fill.
 
@@ -50,11 +50,11 @@ A core waits for the first bytes of each task, so fewer and larger tasks are fas
 
 @dataclass
 class FilesPartition(InputPartition):
-    """Input partition of one task: its splits, and values that only the planner has.
+    """Input partition of one task: the task's splits, and values that the planner passes to the task.
 
     `batch_log` has the addresses to which the task sends its metrics. `held` has the keys of parked tables (tables that
-    could not be written), for which the task writes no rows. `rows` has the row formats that the planner got from a
-    schema registry, by topic. `rules` has the rules of tables that the planner has looked up, by table key.
+    could not be written), for which the task writes no rows. `rows` has, by topic, the row formats whose schemas the
+    planner got from a schema registry. `rules` has, by table key, the table rules that the planner has looked up.
     """
 
     splits: tuple[Split, ...]
@@ -66,11 +66,11 @@ class FilesPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class TasksWrite:
-    """Settings of a query by which its planner groups splits into tasks, and by which a task writes its files.
+    """Settings of a query by which the planner groups splits into tasks, and by which each task writes files.
 
     `park` is true if a table that cannot be written is parked: the query continues without it. `parked_file` is the
-    path of the file with the keys of parked tables, or empty. `only` is the key of the one table that is written; None:
-    all tables are written.
+    path of the file with the keys of parked tables; if it is empty, there is no such file. `only` is the key of the
+    only table that is written; None: all tables are written.
     """
 
     routing: Routing
@@ -78,9 +78,9 @@ class TasksWrite:
     parked_file: str
     only: str | None
     transaction: tuple[str, int | None] = ("", None)
-    """Query id and batch id of the application transaction, for the dead letters.
+    """Query id and batch id that dead letters get: the ids of the application transaction in which they are committed.
 
-    "" and None stand for the ids of Spark's query and batch.
+    "" stands for the id of Spark's query, and None for the id of Spark's batch.
     """
 
     @classmethod
@@ -102,16 +102,16 @@ class TasksWrite:
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
         """Return the row formats with a registry's schemas, by topic, for the topics of the task's splits.
 
-        The formats are without the registry's settings, because these have the login.
+        The formats do not have the registry's settings, because these settings contain the login to the registry.
         """
         row_formats = self.routing.registered(map(_topic, task))
         return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
     def _tables_without_rules(self, splits: Sequence[Split]) -> list[TableTarget]:
-        """Return the tables of the splits whose rules the planner must look up.
+        """Return the tables that get rows from the splits, if the planner must look up the rules of the tables.
 
-        The list is empty if the row formats already include the rules. It is also empty if `park` is true or `only`
-        is set, because such a query writes no table with rules.
+        The list is empty if the row formats already include the rules. The list is also empty if `park` is true or
+        `only` is set, because then the query writes no table that has rules.
         """
         if self.routing.has_rules or self.park or self.only is not None:
             return []
@@ -199,7 +199,7 @@ def tasks_of(
 ) -> list[tuple[Split, ...]]:
     """Group neighbouring splits into tasks of about the same size, so that all tasks take about the same time.
 
-    A task fills up to about `FILES` files. Tasks are smaller if there would be fewer than `parallelism` of them, but
+    A task fills up to about `FILES` files. If this would give fewer than `parallelism` tasks, tasks are smaller, but
     not below `SMALLEST_TASK_BYTES`. Each tuple in the result has the splits of one task.
 
     Args:
@@ -213,11 +213,11 @@ def tasks_of(
         sizes[at] += TABLE_BYTES if table != before else 0
     share = -(-sum(sizes) // parallelism)
     max_bytes = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
-    # A split counts as one task at most, because a split from a broker may span an offset gap of any length.
+    # The size of a split is limited to one task, because a split from a broker may span an offset gap of any length.
     weights = [min(size, max_bytes) for size in sizes]
     total = sum(weights)
     tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / max_bytes)))]
     for split, weight, end in zip(splits, weights, accumulate(weights), strict=True):
-        # The middle of a split decides its task. Integers, because rounded floats could lead beyond the last task.
+        # The middle of a split decides its task. With floats, rounding could give an index beyond the last task.
         tasks[(2 * end - weight) * len(tasks) // (2 * total)].append(split)
     return [tuple(task) for task in tasks if task]

@@ -1,7 +1,7 @@
 """Spark data source of the direct lane, whose tasks write the table's files.
 
-Each time a query is made, Spark starts a Python process to look up the source. So this module imports little. The
-processes that plan, and the processes that write, import the rest.
+For each new query, Spark starts a Python process only to look up the data source. So this module imports little. The
+readers, which are needed for planning and writing, are imported in the functions that return them.
 """
 
 from __future__ import annotations

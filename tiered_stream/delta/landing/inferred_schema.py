@@ -1,7 +1,8 @@
 """Inference of JSON schemas (`ingest.value.schema=infer` and `ingest.key.schema=infer`).
 
-A schema is inferred from the table's columns, or from a sample of records if the table does not have the columns. The
-first start creates the table with the inferred schema, so later starts take the schema from the table.
+A schema is taken from the table's columns. If the table does not exist, or does not have the columns, the schema is
+inferred from a sample of records. The first start creates the table with the inferred schema, so later starts take the
+schema from the table.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def with_inferred(
 ) -> Mapping[str, str]:
     """Return the settings with a schema in place of `infer` in `ingest.key.schema` and `ingest.value.schema`.
 
-    The schema comes from the columns of `table`. If `table` is None or does not have the columns, a sample is read.
+    The schema comes from the columns of `table`. If `table` is None or does not have the columns, the schema is
+    inferred from a sample of records, which this function reads.
 
     Args:
         settings: the query's settings.
@@ -65,11 +67,11 @@ def with_inferred(
 def _kind_in_table(
     part: str, rows: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
 ) -> pa.StructType | None:
-    """Return the type of keys or of values (`part` says which) as the table's columns show it.
+    """Return the struct type of keys or of values (`part` is `key` or `value`), taken from the table's columns.
 
-    If keys or values are one column of structs, the type is the type of this column. If the fields of values are
-    columns themselves, the type has all columns that are neither Kafka's, the key's nor the day column. None: there is
-    no table, or it does not have such columns.
+    If the keys or values are in one column, the result is the type of this column. If each field of a value has a
+    column, the result has all columns except Kafka's columns, the key's column and the day column. None: there is no
+    table, or the table does not have the columns.
     """
     if table is None or not table.fields:
         return None
@@ -86,9 +88,10 @@ def _kind_in_table(
 
 
 def _sample(settings: Mapping[str, str], part: str) -> list[bytes | None]:
-    """Read the first `SAMPLE` keys or values (`part` says which) of the topics, in this process and without Spark.
+    """Return the first `SAMPLE` keys or values of the topics, read in this process and without Spark.
 
-    Partitions are read one after another from their earliest offsets. The list is shorter if there are fewer records.
+    `part` is `key` or `value`. Partitions are read one after another from their earliest offsets. If the topics have
+    fewer records, the list is shorter.
     """
     options = with_overrides(
         source_options(settings), {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}

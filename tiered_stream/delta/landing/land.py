@@ -107,7 +107,7 @@ def plan_query(
     lane: str = "auto",
     name: str | None = None,
 ) -> Landing | TopicsLanding:
-    """Plan the query that `land` would start, without starting it.
+    """Return the query that `land` would start, planned but not started.
 
     The arguments and errors are the same as in `land`. If the query has one table and the table is missing, the table
     is created. If the query has many tables, no table is opened or created yet.
@@ -125,7 +125,9 @@ def plan_query(
 class Landing:
     """Planned query for one table, ready to start.
 
-    `rows` are the row formats by topic; '' stands for all other topics. `bounded` is None if the run has no end.
+    `target` is the table, and `suitability` says if and why the table is written in the direct lane. `rows` are the row
+    formats by topic; '' stands for all other topics. `bounded` has the settings of a run that has an end, such as a
+    replay; None: the query is not such a run.
     """
 
     spark: SparkSession
@@ -281,10 +283,10 @@ def plan_landing(
     name: str | None = None,
     bounded: BoundedRun | None = None,
 ) -> Landing:
-    """Plan a query for one table: choose the lane, and create the table if it is missing.
+    """Return a planned query for one table; choose the lane, and create the table if it is missing.
 
-    The arguments and errors are the same as in `land`. `bounded` has the settings of a run that has an end; None: the
-    run is not bounded.
+    The arguments and errors are the same as in `land`. `bounded` has the settings of a run that has an end, such as a
+    replay; None: the query is not such a run.
     """
     parsed = check_settings(options, lane)
     replaces = bounded is not None and bounded.replace_where is not None
@@ -332,7 +334,7 @@ def _with_inferred(
 
     The schema comes from the table at `address` if the table exists, as in `inferred_schema.with_inferred`.
     """
-    # Imported here, because the import brings the record readers (0.4 s), which most jobs' drivers do not need.
+    # Imported here, because the import loads the record readers (0.4 s), which most jobs' drivers do not need.
     from tiered_stream.delta.landing.inferred_schema import with_inferred
 
     storage, _ = resolve_storage(spark, address.uri or "", settings)
@@ -361,9 +363,10 @@ def _rows_for_spark(
 
 
 def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:
-    """Return the table's description, read by delta-spark if the session has it, or by deltalake if it is installed.
+    """Return the table's description, read by delta-spark if the session has it, and otherwise by deltalake.
 
-    None: there is no table, or the library cannot read it, or there is neither library.
+    None: there is no table, or the library cannot read the table. Or the session has no delta-spark, and deltalake is
+    not installed.
     """
     with suppress(TableError):
         if not is_connect(spark) and has_delta_spark(spark):

@@ -69,7 +69,7 @@ _ONE_QUERY_PER_TOPIC = (
 def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
     """Return whether the query with these settings and `ingest.table` (`table`) is planned as a query for many tables.
 
-    It is planned so if `table` has `{topic}` in it, if `ingest.route` or a setting for a single topic
+    The result is true if `table` has `{topic}` in it, if `ingest.route` or a setting for a single topic
     (`ingest.topic.*`) is set, or if `ingest.onTableError` is `park`.
     """
     options = GivenOptions(settings)
@@ -136,9 +136,10 @@ def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other
 def plan_formats(
     spark: SparkSession, settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]
 ) -> tuple[dict[str, RowFormat], dict[str, str]]:
-    """Return row formats by topic, and the folders (URIs) of tables for dead letters by table name, for `Routing`.
+    """Return two mappings for `Routing`: row formats by topic, and folders (URIs) of tables for dead letters by name.
 
-    The row format under "" is for all topics without overrides. `overrides` are settings by topic and setting name.
+    The row format under '' is for all topics without overrides. `overrides` are settings of single topics, by topic and
+    then by setting name.
 
     Raises:
         ConfigurationError: a setting or a schema is wrong.
@@ -155,7 +156,7 @@ def plan_formats(
 
 
 def dead_letter_folder(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the folder (URI) of the table for dead letters, by the table's name.
+    """Return a mapping from the value of `ingest.deadLetterTable` to the URI of this table's folder.
 
     The mapping is empty if `ingest.deadLetterTable` is not set.
 
@@ -214,7 +215,10 @@ def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> 
 
 @dataclass(frozen=True)
 class TopicTables:
-    """Opener of a query's tables on the driver, one table for each call; several threads may use it."""
+    """Object that opens the tables of a query for commits on the driver; several threads may use it.
+
+    `checkpoint` is the query's checkpoint location. `fail_on_data_loss` is the source's option `failOnDataLoss`.
+    """
 
     spark: SparkSession
     checkpoint: str
@@ -223,7 +227,9 @@ class TopicTables:
     """True if tasks check rows by the rules of their tables; if false, a table with rules is refused."""
 
     def open(self, target: TableTarget, landed: Landed) -> TableCommits:
-        """Open the table for commits, and create it if it is missing; `landed` is the newest batch that it must have.
+        """Open the table `target` for commits, and create it if it is missing.
+
+        `landed` is the newest batch of the query that the table must have.
 
         Raises:
             ConfigurationError: the table does not fit.
@@ -247,9 +253,9 @@ class TopicTables:
         )  # fmt: skip
 
     def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
-        """Open a table for dead letters, and create it if it is missing.
+        """Open the table for dead letters `target`, and create it if it is missing.
 
-        The table does not have to have earlier batches, because only batches with dead letters are committed to it.
+        It is no error if the table lacks earlier batches, because only batches with dead letters are committed to it.
 
         Raises:
             ConfigurationError: the table does not fit.
@@ -314,7 +320,7 @@ def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> 
 
 
 def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
-    """Catch up the tables that an earlier run has parked; return the source's options and the query's commits.
+    """Catch up the tables that an earlier run has parked; return the source's options, and the object that commits.
 
     An earlier run parked a table if it could not write the table, and continued without it. If the checkpoint has no
     query id, there was no earlier run, and nothing is caught up.

@@ -1,8 +1,7 @@
-"""Rows for parked tables, which are tables that could not be written.
+"""Reader of rows for parked tables, which are tables that could not be written.
 
-Tasks of the streaming query skip these rows, and a batch query reads them again later.
-
-`ParkedRows` implements `many_tables.ParkedRowsReader`.
+While a table is parked, tasks of the streaming query do not write its rows. When the table is caught up, a batch query
+reads these rows again. `ParkedRows` implements `many_tables.ParkedRowsReader`.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ _MAX_NAMED = 5
 
 
 class ParkedRows:
-    """Parked tables of one query: a temporary file with their keys, and batch queries that read their rows again.
+    """Reader of rows for the parked tables of one query, with a temporary file that has the keys of these tables.
 
-    A parked table is one that could not be written, and that the streaming query continues without. The source's
-    planner runs in its own process on the driver's machine, and reads the keys from the file. The file is deleted with
-    this object.
+    A parked table is one that could not be written, and without which the streaming query continues. The source's
+    planner runs in its own process on the driver's machine, and reads the keys from the file. The file is deleted
+    together with this object.
     """
 
     def __init__(self, spark: SparkSession, routing: Routing) -> None:
@@ -54,7 +53,7 @@ class ParkedRows:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options for the query's source: the path of the file with the keys of parked tables (`PARKED_FILE`).
+        """Options to add to the query's source: the path of the file with the keys of parked tables (`PARKED_FILE`).
 
         Parked tables are tables that could not be written.
         """

@@ -1,4 +1,4 @@
-"""The Spark lane: Spark's Delta sink writes the rows."""
+"""Queries of the Spark lane, in which the rows go through Spark, and Spark's Delta sink writes them to the table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ from tiered_stream.spark.source import register
 class SparkLane:
     """Query of the Spark lane that is ready to start.
 
-    `rows` are the row formats by topic; '' stands for all other topics. `bounded` is None if the run has no end.
+    `rows` are the row formats by topic; '' stands for all other topics. `bounded` has the settings of a run that has an
+    end, such as a replay; None: the query is not such a run.
     """
 
     spark: SparkSession
@@ -86,9 +87,10 @@ class SparkLane:
         return {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
 
     def _classified(self, records: DataFrame) -> DataFrame:
-        """Decode the records to rows and dead letters, as `classify_records` does.
+        """Decode the records to rows and dead letters; return both in the form of `classify_records`.
 
-        A row that breaks a table rule is a dead letter. Rules that cannot be checked here are left to Delta's sink.
+        A row that breaks a table rule becomes a dead letter. Rules that the decoder cannot check are left to Delta's
+        sink.
         """
         row_formats = {
             topic: replace(
@@ -102,9 +104,9 @@ class SparkLane:
     def _table_rows(self, records: DataFrame) -> DataFrame:
         """Return the rows that the table gets from `records`, for a query that has no table for dead letters.
 
-        If `RowFormat.is_plain` is true for every topic, the rows are the unchanged Kafka records. The day column is
-        added if the table has one. If it is false for any topic, all records are converted by `_classified`, and the
-        rows without the dead letters are returned.
+        If `RowFormat.is_plain` is true for every topic, the rows are the unchanged Kafka records, and the day column if
+        the table has one. If `RowFormat.is_plain` is false for any topic, all records are decoded, and the rows are
+        returned without the dead letters.
         """
         if not all(row_format.is_plain for row_format in self.rows.values()):
             return good_rows(self._classified(records))
@@ -164,9 +166,9 @@ class SparkLane:
 
 @dataclass(frozen=True)
 class _DeadLetters:
-    """Table for dead letters that were meant for the table `key`; they are committed before that table's rows.
+    """Table for dead letters (`target`) of a query whose rows go to the table with the key `key`.
 
-    `dead_letters.py` describes the order of commits.
+    Dead letters are committed before the rows; `dead_letters.py` describes the order of commits.
     """
 
     spark: SparkSession
@@ -175,10 +177,11 @@ class _DeadLetters:
     key: str
 
     def commit(self, dead_letter_rows: DataFrame, count: int, transaction: str, batch_id: int) -> None:
-        """Commit the batch's dead letters; if an earlier attempt at the batch has committed some, remove them first.
+        """Commit the dead letters of a batch that is not yet in the table `key`.
 
-        The table `key` does not have the batch yet. `count` is the number of dead letters; there is no commit if it is
-        0. `transaction` is the query id in the dead letters and in the application transaction.
+        If an earlier attempt at the batch has committed dead letters, they are removed first. `count` is the number of
+        dead letters; if it is 0, nothing is appended. `transaction` is the query id in the dead letters and in the
+        application transaction.
         """
         folder = table_location(self.spark, self.address)
         if _has(self.spark, self.address, transaction, batch_id):

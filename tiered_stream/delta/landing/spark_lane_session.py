@@ -1,4 +1,7 @@
-"""Checks that Spark's Delta sink would not change values silently, because of a session setting or a column's type."""
+"""Checks that Spark's Delta sink would not change values silently.
+
+Values could be changed because of a session setting, or because a column's type in the table differs.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Conversion of Spark's records to rows and dead letters, by the direct lane's decoder in Spark's Python workers.
 
-With one decoder, both lanes give the same result for any bytes. Spark's own functions would not: `from_avro` turns a
-malformed value into a row of nulls, or fails the query, and a few bytes can make `from_json` compute for hours.
+Because both lanes use one decoder, they give the same result for any bytes. Spark's own functions are not used:
+`from_avro` turns a malformed value into a row of nulls, or fails the query. A few bytes can make `from_json` compute
+for hours.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ _ROW, _DEAD = "row", "dead"
 def classify_records(
     records: DataFrame, row_formats: Mapping[str, RowFormat], columns: StructType, day_column: str | None
 ) -> DataFrame:
-    """Decode records to a DataFrame with two struct columns, `row` and `dead`, of which one is null in each row.
+    """Decode records to rows and dead letters; return both in one DataFrame with the struct columns `row` and `dead`.
 
-    `row` has the table's columns (`columns`), and `dead` has the columns of a dead letter without its table, query and
-    batch. `row_formats` are row formats by topic; '' stands for all other topics. `records` must have headers if a row
-    format or the dead letters need headers.
+    In each row of the DataFrame, either `row` or `dead` is null. `row` has the table's columns (`columns`). `dead` has
+    the columns of a dead letter, of which `target`, `query` and `batch` are not set yet. `row_formats` are row formats
+    by topic; '' stands for all other topics. `records` must have the column `headers` if a row format or the dead
+    letters need headers.
     """
     schema = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
     return records.mapInArrow(_classifier(row_formats, day_column, arrow_schema(schema)), schema)
@@ -49,7 +51,8 @@ def good_rows(classified: DataFrame) -> DataFrame:
 def dead_letters(classified: DataFrame, target: str, query: str, batch: int) -> DataFrame:
     """Return the dead letters from `classified`, the result of `classify_records`, without the table's rows.
 
-    Each dead letter gets its table (key `target`), query id and batch id as columns.
+    The columns `target`, `query` and `batch` of all dead letters are set to the arguments: the key of the table that
+    the records were meant for, the query id, and the batch id.
     """
     rows = classified.where(f"{_DEAD} IS NOT NULL").select(f"{_DEAD}.*")
     labels = {"target": sql.lit(target), "query": sql.lit(query), "batch": sql.lit(batch).cast("bigint")}
@@ -98,10 +101,11 @@ def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
 def decoded_batches(
     row_formats: Mapping[str, RowFormat], batches: Batches
 ) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
-    """Decode Spark's batches; yield pairs of records, with all their columns, and their rows and dead letters.
+    """Decode Spark's batches of records; yield pairs of a batch of records, and the rows and dead letters made of them.
 
-    The records of a pair are of one partition, in offset order. An offset that occurs twice in a batch is in two pairs.
-    `row_formats` are row formats by topic; '' stands for all other topics.
+    The records of a pair have all columns that they have in `batches`. They are of one partition, in offset order. If
+    an offset occurs twice in a batch of Spark, its records are in two pairs. `row_formats` are row formats by topic; ''
+    stands for all other topics.
     """
     decoders: dict[str, RowDecoder] = {}
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Check that decides whether a table suits the direct lane, and the settings by which tasks reach the table's store."""
+"""Check if a table suits the direct lane, and if tasks can reach the table's storage."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stre
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """Result of the check whether a table suits the direct lane.
+    """Result of the check if a table suits the direct lane.
 
-    `committer` is the chosen committer; None: the table was not opened.
+    `committer` is the committer that was chosen for the table; None: the table was not opened.
     """
 
     table: TableDescription | None
-    """Description of the table as deltalake reads it; None: deltalake cannot read it, so Spark writes the table."""
+    """Description of the table; None: the table was not opened, or could not be read."""
     why_not: str | None
     """Reason that keeps the table from the direct lane; None: the table suits the direct lane."""
     committer: Committer | None = None
@@ -80,9 +80,9 @@ class Suitability:
 
 
 def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access the store of the folder `uri`, and why tasks cannot access it.
+    """Return the settings by which tasks access the folder `uri`, and a reason why tasks cannot write to the folder.
 
-    The second value is None if tasks can access the store.
+    The reason is None if tasks can write to the folder.
 
     Raises:
         ConfigurationError: a storage setting is wrong, or there are no credentials.
@@ -114,9 +114,9 @@ def assess_table(
         address: address of the table.
         target: the table's files, columns and settings.
         create: function by which Spark creates the table.
-        rows: planned row formats, by topic, which are fitted to the table. None: the rows are already in files, with
-            the columns of `target`.
-        checked: true if the tasks checked the rows in files by the table's rules; not used if there are `rows`.
+        rows: planned row formats, by topic, which are fitted to the table. None: tasks have already written the rows
+            to files, with the columns of `target`.
+        checked: true if tasks have checked these rows by the table's rules. Not used if `rows` is given.
 
     Raises:
         ConfigurationError: the rows do not fit into the table, or the table cannot be created or widened as the
@@ -203,7 +203,7 @@ def open_commits(
     `suitability` must show that the table suits the direct lane. `TableCommits` documents `on_gap` and `landed`, and
     `LandingTable` documents `fail_on_data_loss` and `rules_by_file`.
     """
-    # Imported late, because the import brings what plans micro-batches, which most starts of a driver do not need.
+    # Imported late, because the import loads the modules that plan micro-batches, which most drivers do not need.
     from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
 
     table, committer, files = suitability.table, suitability.committer, target.files
@@ -217,7 +217,7 @@ def open_commits(
 
 
 def _why_session_needs_spark(spark: SparkSession) -> str | None:
-    """Return in one line a setting of the session that only the Spark lane follows; None: there is no such setting.
+    """Return a line that names a setting of the session that only the Spark lane follows; None: there is none.
 
     Raises:
         ConfigurationError: the session has a setting that no lane follows.

@@ -48,9 +48,10 @@ _RANDOM_BITS, _OWNER_BITS = 41, 20
 def new_number(table_key: str) -> int:
     """Return a new random number of 62 bits with which a redrive marks dead letters (column `redrive`).
 
-    `table_key` is the key of the table that gets their rows (`TableTarget.key`). The lowest 20 bits of the number are a
-    hash of the key, which `is_number_of` checks. A dead letter from an earlier version does not name its table. Without
-    the hash, another job with the same topic would treat the marked dead letters as its own.
+    `table_key` is the key of the table that gets the rows of the dead letters (`TableTarget.key`). The lowest 20 bits
+    of the number are a hash of the key, which `is_number_of` checks. A dead letter from an earlier version of this
+    package does not name its table. Without the hash, another job with the same topic would treat the marked dead
+    letters as its own.
     """
     return _LOWEST_DRAWN | secrets.randbits(_RANDOM_BITS) << _OWNER_BITS | _owner(table_key)
 
@@ -77,10 +78,10 @@ def _owner(table_key: str) -> int:
 
 
 def identity_columns(prefix: str = "") -> dict[str, Column]:
-    """Return Spark columns, by name, that identify a dead letter: two dead letters with equal values in all are copies.
+    """Return Spark columns, by name, that identify a dead letter.
 
-    `prefix` is put before the name of each table column that is read, such as `letter.` for a table alias. Key and
-    value are compared by their SHA-256 hashes.
+    Two dead letters are copies if their values are equal in all these columns. Key and value are compared by their
+    SHA-256 hashes. `prefix` is put before the name of each column of the table, such as `letter.` for a table alias.
     """
     column = {name: sql.col(f"{prefix}{name}") for name in (*_RECORD, *_ORIGIN)}
     return {
@@ -113,14 +114,16 @@ class DeadLetterMarks:
         return dead_letters.withColumns(missing) if missing else dead_letters
 
     def mark(self, ready: Callable[[], DataFrame]) -> None:
-        """Set the column `redrive` of the dead letters that `ready` returns, except where it is set by then.
+        """Set the column `redrive` of the dead letters that `ready` returns.
 
-        If another commit comes first, the change is tried again, with at most `ATTEMPTS` attempts in all.
+        Dead letters whose column `redrive` is not null when the change is committed are left unchanged. If another
+        commit comes first, the change is tried again, with at most `ATTEMPTS` attempts in all.
 
         Args:
-            ready: returns a row for each dead letter, with the columns of `identity_columns` and a `number` for
-                `redrive`. Each attempt calls it again, and it must return new numbers each time: the attempt before may
-                have committed its numbers, and no dead letter may get a committed number later.
+            ready: function that returns a row for each dead letter, with the columns of `identity_columns` and a column
+                `number`, the new value of `redrive`. Each attempt calls the function again, and each call must return
+                new numbers: the attempt before may have committed its numbers, and no dead letter may get a committed
+                number later.
 
         Raises:
             TableError: Spark cannot change the table, or another commit came first at each attempt.
@@ -140,7 +143,7 @@ class DeadLetterMarks:
         self._commit(change)
 
     def clear(self, number: int, topic: str) -> None:
-        """Set the column `redrive` to null in the topic's dead letters in which it is `number`.
+        """Set the column `redrive` to null in the topic's dead letters in which this column is `number`.
 
         Raises:
             TableError: Spark cannot change the table, or another commit came first at each attempt.

@@ -28,16 +28,17 @@ _NOT_CERTAIN = (
 LastFinished = Callable[[TableTarget, str], int]
 """Function that takes a table and a query id, and returns the id of the query's last batch that is in the table.
 
-It returns -1 if the table has no batch of the query.
+If the table has no batch of the query, the function returns -1. It returns `NEWEST` if the table has dropped old
+application transactions, so that all batches count as finished.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Filter that selects the dead letters to redrive, by topic and by the record's timestamp.
+    """Filter that selects the dead letters to redrive, by topic and by the timestamp of the record.
 
-    `topics` are topic names; None: all topics. `from_ms` (included) and `to_ms` (excluded) are in milliseconds since
-    the epoch; None: no limit.
+    `topics` are topic names; None: all topics. `from_ms` (inclusive) and `to_ms` (exclusive) are timestamps in
+    milliseconds since the epoch; None: no limit.
     """
 
     topics: Sequence[str] | None = None
@@ -56,10 +57,10 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Dead letters that have the same values in the columns `topic`, `target` and `query`.
+    """Group of dead letters that have the same values in the columns `topic`, `target` and `query`.
 
-    `finished` is the id of the query's last batch that is in the table that the records were meant for. If the dead
-    letters name no query, it is `NEWEST`.
+    `finished` is the id of the query's last batch that is in the table that the records were meant for. If the column
+    `query` is null, `finished` is `NEWEST`, so that all batches count as finished.
     """
 
     topic: str
@@ -79,9 +80,9 @@ class UnmarkedDeadLetters:
     dead_letters: DataFrame
     groups: tuple[_Group, ...]
     left: Mapping[tuple[str, str], int]
-    """Number of dead letters that belong to no group, by topic and reason (a text).
+    """Number of dead letters that belong to no group, by topic and reason.
 
-    Either their topic has no table, or it is not certain which job they belong to.
+    The reason is a text: the topic has no table, or it is not certain to which job the dead letters belong.
     """
     pending: Mapping[str, int]
     """Number of dead letters, by topic, whose batch is not yet in the table that the records were meant for."""
@@ -93,7 +94,7 @@ class UnmarkedDeadLetters:
     def of(self, topics: Collection[str]) -> DataFrame:
         """Return the job's dead letters of `topics`, without the dead letters that are counted in `pending`.
 
-        The result has the additional column `finished`, the value of the dead letter's group.
+        The result has the additional column `finished`, with `_Group.finished` of the dead letter's group.
         """
         return _of_groups(self.dead_letters, [group for group in self.groups if group.topic in topics]).where(
             ~_is_pending()
@@ -102,9 +103,10 @@ class UnmarkedDeadLetters:
 
 @dataclass(frozen=True)
 class JobDeadLetters:
-    """Topics and tables of an ingest job, by which it recognizes its dead letters in a table for dead letters.
+    """Selector of one ingest job's dead letters in a table for dead letters, by the job's topics and tables.
 
-    `subscription` has the topics that the job reads, and `routing` has the table of each topic.
+    `subscription` has the topics that the job reads, and `routing` has the table of each topic. `last_finished` returns
+    the last batch of a query that is in a table.
     """
 
     subscription: Subscription
@@ -130,9 +132,10 @@ class JobDeadLetters:
         return isinstance(target, TableTarget) and is_number_of(number, target.key)
 
     def unmarked(self, dead_letters: DataFrame, chosen: DeadLetterFilter) -> UnmarkedDeadLetters:
-        """Return the job's dead letters that pass the filter `chosen` and whose column `redrive` is null.
+        """Select the job's dead letters that pass the filter `chosen` and that no redrive has marked.
 
-        `dead_letters` come from `DeadLetterMarks.dead_letters`.
+        `dead_letters` come from `DeadLetterMarks.dead_letters`. Dead letters are not marked if the column `redrive` is
+        null.
 
         Raises:
             TableError: the dead letters or one of their tables cannot be read.
@@ -162,8 +165,8 @@ class JobDeadLetters:
         """Return the job's table for a topic's dead letters whose column `target` has the value `named` (None: null).
 
         Returns:
-            None if the dead letters belong to another job. A text with the reason if it is not certain to which job
-                they belong, or if `named` is None and the topic has no table.
+            The table. None: the dead letters belong to another job. A text: it is not certain to which job the dead
+                letters belong, or `named` is None and the topic has no table. The text is the reason.
         """
         if not self.subscription.names(topic):
             return None
@@ -183,9 +186,9 @@ class JobDeadLetters:
             return str(error)
 
     def _read(self, dead_letters: DataFrame) -> DataFrame:
-        """Return the dead letters of the partitions that the job reads.
+        """Return the dead letters whose records are in partitions that the job reads.
 
-        These are all dead letters, unless the job names its partitions (`assign`).
+        If the job does not name its partitions (`assign`), all dead letters are returned.
         """
         numbers: dict[str, list[int]] = {}
         for partition in self.subscription.assigned:
@@ -201,7 +204,7 @@ class JobDeadLetters:
 def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
     """Return the dead letters that belong to one of `groups`.
 
-    The result has the additional column `finished`, the value of the dead letter's group.
+    The result has the additional column `finished`, with `_Group.finished` of the dead letter's group.
     """
     rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
     own = sql.broadcast(dead_letters.sparkSession.createDataFrame(rows, _OWN))

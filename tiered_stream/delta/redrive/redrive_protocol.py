@@ -1,13 +1,15 @@
 """Protocol by which a redrive finishes marked dead letters while other redrives run or have crashed.
 
-1. A redrive marks dead letters with a number (column `redrive`) that is never used again, all in one commit. Until
-   that number has an outcome, no dead letter gets or loses it.
-2. The outcome of a number is the version of its application transaction in the table that gets the rows. Delta accepts
-   only one commit with this transaction. The commit either appends the rows, or has no rows and gives the number up.
-3. The outcome decides about the dead letters: they are deleted, or their column `redrive` becomes null again.
+1. A redrive marks all dead letters in one commit, with a number (column `redrive`) that is never used again. Until
+   this number has an outcome, no further dead letter gets the number, and no marked dead letter loses it.
+2. The number has its own application transaction in the table that gets the rows, and the version of this transaction
+   is the number's outcome. Delta accepts only one commit with this transaction. The commit either appends the rows, or
+   has no rows and gives the number up.
+3. The outcome decides what happens to the marked dead letters: they are deleted if the rows were appended, or else
+   their column `redrive` becomes null again.
 
-Every redrive first finishes the numbers that other redrives have left unfinished. So two redrives may try step 2 for
-the same number, and both may do step 3.
+Every redrive first does steps 2 and 3 for numbers that other redrives have left without them. So two redrives may try
+step 2 for the same number, and both may do step 3.
 """
 
 from __future__ import annotations
@@ -22,19 +24,22 @@ ATTEMPTS = 10
 
 
 class Outcome(IntEnum):
-    """Outcome of the dead letters that are marked with one number: the version of its application transaction."""
+    """Outcome of all dead letters that are marked with one number.
+
+    The value is the version of the number's application transaction in the table that gets the rows.
+    """
 
     APPENDED = 1
     """The rows are in the table, so the dead letters are deleted next."""
     GIVEN_UP = 2
-    """The rows are not in the table, and never will be under this number. The column `redrive` becomes null next."""
+    """The rows were not appended, and no commit for this number can append them. Next, `redrive` becomes null."""
 
 
 class MarkedDeadLetters(Protocol):
     """Dead letters of one topic with one number in their column `redrive`, and the table that gets their rows."""
 
     def outcome(self) -> Outcome | None:
-        """Return the outcome of the number in the column `redrive`; None: it has no outcome yet.
+        """Return the outcome of the number in the column `redrive`; None: the number has no outcome yet.
 
         The outcome is read from the newest version of the table that gets the rows.
         """
@@ -71,13 +76,13 @@ class MarkedDeadLetters(Protocol):
 
 
 def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
-    """Append the rows of marked dead letters and delete the dead letters, unless they do not all decode.
+    """Append the rows of marked dead letters to their table, and delete the dead letters, if all of them decode.
 
-    If they do not all decode, or another redrive has given them up, set their column `redrive` to null instead. `table`
-    is the name of the table that gets the rows, for the error.
+    If some of them do not decode, or another redrive has given them up, set their column `redrive` to null instead.
+    `table` is the name of the table that gets the rows, for the error.
 
     Returns:
-        Number of rows that this call appended.
+        Number of rows that this call appended; 0 if another redrive appended the rows.
 
     Raises:
         TableError: other commits came first at each attempt.
@@ -99,9 +104,9 @@ def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
 
 
 def another_redrive(table: str) -> TableError:
-    """Return the error for a change to `table` if another commit came first at each of the `ATTEMPTS` attempts.
+    """Return the error for a change to `table` that failed because other commits came first at all `ATTEMPTS` attempts.
 
-    The commits may be by any writer. The message assumes that another redrive made them.
+    Any writer may have made the other commits. The message assumes that it was another redrive.
     """
     return TableError(
         f"the table {table} was changed by others at each of {ATTEMPTS} attempts: another redrive is running. Run this "

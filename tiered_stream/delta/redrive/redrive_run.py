@@ -1,8 +1,8 @@
-"""Redrive: append dead letters that decode now to their tables, exactly once, even with crashes or parallel redrives.
+"""Redrive, which decodes dead letters again and moves those that decode now into the tables of their topics.
 
-A redrive makes three commits, and may crash after any of them. It marks the dead letters that decode, appends their
-rows to the topic's table, and deletes the dead letters. `redrive_protocol.py` describes how a redrive continues after a
-crash, or while a second redrive runs.
+A redrive makes three commits: it marks the dead letters that decode, appends their rows to the topic's table, and
+deletes the dead letters. Each row is appended exactly once, even if a redrive crashes after one of these commits, or if
+several redrives run at once. `redrive_protocol.py` describes how.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ log = logging.getLogger(__name__)
 __all__ = ["DeadLetterFilter", "RedriveReport", "redrive"]
 
 _ROUNDS = 3
-"""Maximum number of times that one redrive marks dead letters (column `redrive`).
+"""Maximum number of times that one redrive marks dead letters, by writing a number into their column `redrive`.
 
-A second time is needed only if another redrive gave up a number of this redrive.
+A redrive marks dead letters a second time only if another redrive has given up a number of this redrive.
 """
 _TRIED = f"{IDENTITY_COLUMNS}, reason STRING"
 
 
 @dataclass(frozen=True)
 class RedriveReport:
-    """Result of a redrive; after a dry run, the result that the redrive would have."""
+    """Numbers of dead letters that a redrive has appended or left; after a dry run, the numbers that it would have."""
 
     dry_run: bool
     appended: Mapping[str, int] = field(default_factory=dict)
@@ -110,9 +110,9 @@ def redrive(
 
 
 def _check_session(spark: SparkSession) -> None:
-    """Raise ConfigurationError if the session sets one application transaction for all its commits.
+    """Raise ConfigurationError if the session's settings give all commits of the session one application transaction.
 
-    Delta would make only the first of a redrive's commits, and skip the others as repeated.
+    Delta would then skip all commits of a redrive except the first, because it would take them for repetitions.
     """
     for name in SESSION_TRANSACTION:
         if spark.conf.get(name, None):
@@ -131,6 +131,11 @@ def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Ro
 
 @dataclass(frozen=True)
 class _Attempt:
+    """Result of an attempt to decode the unmarked dead letters of a job, with the row formats of their topics.
+
+    `left` is the number of dead letters that are not redriven, by topic and reason.
+    """
+
     unmarked: UnmarkedDeadLetters
     row_formats: Mapping[str, RowFormat]
     left: Mapping[tuple[str, str], int]
@@ -139,6 +144,11 @@ class _Attempt:
 
 
 class _Redrive:
+    """One run of a redrive for the dead letters of one job.
+
+    `marks` is the table for dead letters, and `table_id` is Delta's id of this table.
+    """
+
     def __init__(
         self,
         spark: SparkSession,
@@ -191,9 +201,10 @@ class _Redrive:
             raise error
 
     def finish(self) -> Counter[str]:
-        """Finish all dead letters of the job whose column `redrive` is set, whichever redrive has set it.
+        """Append the rows of all marked dead letters of the job to their tables, and delete these dead letters.
 
-        Errors of single topics are kept for `raise_first`.
+        Dead letters are marked if a redrive, this one or another one, has set their column `redrive`. If marked dead
+        letters do not all decode, the column becomes null instead. Errors of single topics are kept for `raise_first`.
 
         Returns:
             Number of rows appended, by table name.
@@ -210,8 +221,8 @@ class _Redrive:
     def attempt(self, chosen: DeadLetterFilter) -> _Attempt:
         """Decode the unmarked dead letters that pass the filter `chosen`; the table for dead letters does not change.
 
-        The result counts the dead letters that decode (`ready`), and the other ones with their reasons (`left`). Errors
-        of single topics are kept for `raise_first`.
+        The result has the number of dead letters that decode (`ready`), and the number of dead letters that do not
+        decode, by reason (`left`). Errors of single topics are kept for `raise_first`.
         """
         unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
         row_formats: dict[str, RowFormat] = {}
@@ -233,8 +244,8 @@ class _Redrive:
     def mark(self, tried: _Attempt, chosen: DeadLetterFilter) -> None:
         """Set the column `redrive` of the dead letters that pass the filter `chosen` and decode.
 
-        All dead letters whose rows go to one table get the same new number. `tried` is from `attempt`: its row formats
-        name the topics.
+        All dead letters whose rows go to one table get the same new number in this column. `tried` is the result of
+        `attempt`. Only dead letters of topics that have a row format in `tried` are marked.
         """
 
         def ready() -> DataFrame:
@@ -251,9 +262,9 @@ class _Redrive:
         self.marks.mark(ready)
 
     def row_format(self, topic: str) -> RowFormat:
-        """Return the format of the topic's rows, with the types and rules of the table; create a missing table.
+        """Return the row format of the topic, with the types and rules of the topic's table.
 
-        In a dry run, a missing table is not created.
+        If the table is missing, it is created, unless this is a dry run.
         """
         if topic not in self._rows:
             target = self.routing.target(topic)
@@ -324,15 +335,15 @@ class _Marked:
 
 
 def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
-    """Return the `identity_columns` of each dead letter, and the `reason` why it does not decode now; null: it decodes.
+    """Try to decode each dead letter; return its `identity_columns`, and a column `reason`.
 
-    `row_formats` are by topic.
+    `reason` says why the dead letter does not decode now; null: the dead letter decodes. `row_formats` are by topic.
     """
     return dead_letters.withColumns(identity_columns()).mapInArrow(_to_reasons(row_formats), _TRIED)
 
 
 def _distinct(dead_letters: DataFrame) -> DataFrame:
-    """Return the dead letters with each record only once, because two queries may have written the same record."""
+    """Return the dead letters without duplicates of a record, because two queries may have written the same record."""
     return dead_letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
 
 
@@ -369,6 +380,6 @@ def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Bat
 
 
 def _without_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with fields that are nullable and have no metadata, because Spark expects such fields."""
+    """Return the batch with all columns nullable and without metadata of columns, as Spark expects it."""
     schema = pa.schema([(column.name, column.type) for column in batch.schema])
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -21,13 +21,14 @@ from tiered_stream.delta.redrive.redrive_protocol import Outcome
 log = logging.getLogger(__name__)
 
 NEWEST = (1 << 63) - 1
-"""Batch id that no batch exceeds: it stands for "all batches are in the table"."""
+"""Highest possible batch id: as the id of the last batch in a table, it means that all batches are in the table."""
 
 
 class RedrivenTable:
-    """Table to which redrives append the rows of dead letters, called `name` in the catalog or by its path.
+    """Table to which redrives append the rows of dead letters.
 
-    `letters_id` is Delta's id of the table for dead letters.
+    `name` is the table's path, or its name in Spark's catalog. `letters_id` is Delta's id of the table for dead
+    letters, from which names of application transactions are made.
     """
 
     def __init__(self, spark: SparkSession, name: str, letters_id: str) -> None:
@@ -39,8 +40,8 @@ class RedrivenTable:
         """Return the id of the last batch of the query (`query` is its id) that is in the table.
 
         Returns:
-            -1 if the table does not exist, or keeps all application transactions and has none of the query. `NEWEST` if
-                the table drops old application transactions and has none of the query: all batches count as finished.
+            The batch id. If the table does not exist, or has no application transaction of the query: -1. But if the
+                table drops old application transactions: `NEWEST`, so that all batches count as finished.
 
         Raises:
             TableError: the table cannot be read.
@@ -54,7 +55,7 @@ class RedrivenTable:
     def outcome(self, number: int, topic: str) -> Outcome | None:
         """Return the outcome of the topic's dead letters whose column `redrive` is `number`; None: no outcome yet.
 
-        If an earlier version of this package has marked them, there always is an outcome.
+        Dead letters that an earlier version of this package has marked always have an outcome.
 
         Raises:
             TableError: the table cannot be read.
@@ -73,7 +74,8 @@ class RedrivenTable:
         If the dead letters with this `number` already have an outcome, Delta skips the rows.
 
         Returns:
-            False if another commit came first, so that nothing was appended. Else true.
+            False if nothing was appended because another commit came first. Otherwise true, even if Delta skipped the
+                rows.
 
         Raises:
             TableError: the table refuses the rows, or cannot be reached.
@@ -102,8 +104,8 @@ class RedrivenTable:
         """
         transaction = self._transaction(topic, number)
         begun = DeltaSparkTable(self._spark, find_address(self._spark, self._name)).begin()
-        # The outcome is looked up in this transaction, so that Delta refuses its commit if an append comes first. The
-        # append's lower version alone would not make Delta refuse it.
+        # Because the outcome is read in this transaction, Delta refuses the transaction's commit if an append comes
+        # first. Without the read, Delta would accept the commit, because its version is higher than the append's.
         if begun.last_batch(transaction) is not None:
             return
         try:

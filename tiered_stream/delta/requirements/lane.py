@@ -1,7 +1,7 @@
-"""Choice of the lane: the direct lane if the table allows it, else Spark's own Delta sink.
+"""Checks by which the lane into a table is chosen: the direct lane if the table allows it, otherwise the Spark lane.
 
-The direct lane appends rows. A table that requires more of its writers (Delta protocol: "Writer Requirements", "Table
-Features") is left to Spark's sink, which meets these requirements.
+The direct lane only appends rows. If a table requires more of its writers (Delta protocol: "Writer Requirements",
+"Table Features"), Spark's Delta sink writes the table, because it meets these requirements.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAUL
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """Description of a table: its metadata and its protocol, as its log has them.
+    """Description of a Delta table: the metadata and the protocol in the table's log.
 
     `fields` are the columns in Spark's JSON, each with name, type, nullable and metadata. `configuration` has the table
-    properties.
+    properties, by name.
     """
 
     fields: tuple[Mapping[str, Any], ...]
@@ -60,20 +60,20 @@ class TableDescription:
 def table_schema(include_headers: bool, day_column: str | None) -> StructType:
     """Return the columns of a table for Kafka records that are not decoded, followed by `day_column` unless it is None.
 
-    Both lanes write these columns; `headers` is one of them if `include_headers` is true.
+    Both lanes write these columns. The column `headers` is among them only if `include_headers` is true.
     """
     return with_day(spark_schema(include_headers), day_column)
 
 
 def check_fit(table: str, description: TableDescription, written: StructType, day_column: str | None) -> None:
-    """Check that the table `description` accepts rows with the columns `written`, in either lane.
+    """Check that the table accepts rows with the columns `written`, whichever lane writes them.
 
-    `table` is the table's name, for the error.
+    `description` describes the table, and `table` is the table's name, for the error.
 
     Raises:
-        ConfigurationError: a written column is missing in the table or has another type there; `day_column` is set and
-            the table is not partitioned by it alone; or a column that is not written needs a value. The error says what
-            to do.
+        ConfigurationError: a written column is missing in the table, or has a type there that does not accept the
+            values. Or `day_column` is set and is not the table's only partition column. Or the table has a column that
+            is not written and needs a value. The error says what to do.
     """
     columns = {column["name"].lower(): column for column in description.fields}
     widens = bool(description.writer_features & type_widening.FEATURES)
@@ -104,7 +104,8 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
 def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: bool) -> None:
     """Raise ConfigurationError if `column`, which is in the table but is not written, needs a value in each row.
 
-    It needs a value if Delta does not fill it, and it is a partition column or NOT NULL, or has a NOT NULL field.
+    A column needs a value if it is a partition column, or is NOT NULL, or has a NOT NULL field. A column that Delta
+    fills needs no value.
     """
     name = column["name"]
     if _is_filled(column):
@@ -125,7 +126,8 @@ def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: boo
 def table_rules(description: TableDescription) -> TableRules:
     """Return the table's rules for rows: NOT NULL, CHECK constraints, and lengths of VARCHAR and CHAR.
 
-    If the lengths in a column cannot be read, they are left out here, and `why_not_direct` names the column.
+    If the lengths in a column cannot be read, the rules do not have them. The direct lane cannot write such a table
+    (`why_not_direct`).
     """
     not_null = (column["name"] for column in description.fields if not column["nullable"])
     checks = (
@@ -164,12 +166,14 @@ def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
 def why_not_direct(
     description: TableDescription, day_column: str | None, written: StructType, checked_rules: TableRules | None = None
 ) -> str | None:
-    """Return a line that says why the direct lane cannot write the table; None: it can.
+    """Return a line that says why the direct lane cannot write the table; None: the direct lane can write it.
 
     Args:
-        day_column: the day column, which is among the columns `written`; None: there is none.
-        checked_rules: rules by which tasks have checked the rows already; if the table has other rules now, the direct
-            lane cannot write it. None: the rows are not checked yet.
+        description: the table's metadata and protocol.
+        day_column: name of the day column, which is also in `written`; None: there is no day column.
+        written: columns of the rows.
+        checked_rules: rules by which tasks have checked the rows already. If the table has other rules now, the direct
+            lane cannot write the table. None: the rows are not checked yet.
     """
     if unmet := unmet_requirements(description):
         return unmet
@@ -186,9 +190,9 @@ def why_not_direct(
 
 
 def unmet_requirements(description: TableDescription) -> str | None:
-    """Return a line that names a requirement of the table that the direct lane does not meet; None: it meets all.
+    """Return a line that names a requirement of the table that the direct lane does not meet; None: all are met.
 
-    A requirement counts as met if delta-spark meets it when it commits (`Handling.BY_SPARK`).
+    A requirement that delta-spark meets when it commits (`Handling.BY_SPARK`) counts as met.
     """
     unmet = [
         requirement
@@ -210,10 +214,11 @@ def unmet_requirements(description: TableDescription) -> str | None:
 
 
 def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
-    """Return a text that names a field whose name differs between table and rows only by case, or None.
+    """Return a text that names a field whose name differs between table and rows only by case; None: no field does.
 
-    `table_type` and `written` are two types in Spark's JSON. `above` is their path, followed by a dot, or ''. Names
-    that differ by case are the same field for Delta, but not for Parquet.
+    `table_type` is the struct, array or map in the table, and `written` is the same type in the rows, both in Spark's
+    JSON. `above` is the path of both types followed by a dot, or '' for the columns. For Delta, names that differ only
+    by case are one field; for Parquet, they are two fields.
     """
     for known, own in common_fields(table_type, written):
         if known["name"] != own["name"]:
@@ -240,9 +245,9 @@ def _changed_rule(rules: TableRules, checked_rules: TableRules) -> str:
 
 
 def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
-    """Return a text that names one of `rules` that tasks cannot check, or None if they can check all rules.
+    """Return a text that names a rule in `rules` that tasks cannot check; None: tasks can check all rules.
 
-    Tasks cannot check a rule about the day column, because they add the day after they check the rows.
+    Tasks cannot check a rule about the day column, because they add the day after they have checked the rows.
     """
     schema = arrow_schema(StructType([column for column in written if column.name != day_column]))
     for name, text in rules.checks:
@@ -261,9 +266,9 @@ def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | 
 
 
 def columns_left_null(description: TableDescription, written: StructType) -> tuple[str, ...]:
-    """Return the names of the table's columns that are NULL in all written rows, in both lanes.
+    """Return the names of the table's columns that get NULL in every row, whichever lane writes the rows.
 
-    These columns are not in `written`, and Delta does not fill them.
+    They are the columns that are neither in `written` nor filled by Delta.
     """
     names = {name.lower() for name in written.names}
     missing = (column for column in description.fields if column["name"].lower() not in names)
@@ -276,9 +281,9 @@ def _is_filled(column: Mapping[str, Any]) -> bool:
 
 
 def _may_be_null(field: Mapping[str, Any]) -> bool:
-    """Return whether rows may lack a value for the column or nested field `field` (Spark's JSON).
+    """Return whether the column or nested field `field`, which is in Spark's JSON, may be null in rows.
 
-    As in Delta, a struct with a NOT NULL field, at any depth of structs, needs a value.
+    As in Delta, a struct that has a NOT NULL field, at any depth of structs, cannot be null.
     """
     kind = field["type"]
     fields = kind.get("fields", ()) if isinstance(kind, dict) else ()
@@ -293,8 +298,8 @@ def _partitioned(description: TableDescription) -> str:
 def _accepts(table_type: Any, written: Any, *, widens: bool) -> bool:
     """Return whether a column of type `table_type` accepts values of type `written`, both in Spark's JSON.
 
-    A struct in `written` may lack fields of the table that may be null. `widens` is true if readers of the table accept
-    files with narrower types than the table's; `written` may then be narrower.
+    A struct in `written` may lack fields that may be null in the table. `widens` is true if the table has Delta's type
+    widening, so that its readers accept files with narrower types. Then `written` may be narrower than `table_type`.
     """
     if (
         not isinstance(table_type, dict)

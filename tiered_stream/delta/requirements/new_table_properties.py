@@ -31,8 +31,8 @@ CREATED_WELL = CREATED_ALIKE | {"delta.enableChangeDataFeed"}
 """Properties with which deltalake 1.6 creates a table that readers and writers treat like delta-spark's.
 
 With `delta.enableChangeDataFeed`, deltalake gives the table another protocol than delta-spark does, with the same
-effect. deltalake refuses most other properties. For `delta.enableDeletionVectors` it would add a feature too many, and
-for `delta.columnMapping.mode` it would add too few.
+effect. deltalake refuses most other properties. With `delta.enableDeletionVectors`, deltalake would create a table with
+one table feature more than delta-spark does. With `delta.columnMapping.mode`, the table would lack features.
 """
 
 
@@ -53,9 +53,9 @@ def session_defaults(spark: SparkSession, own_properties: Mapping[str, str]) -> 
 def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties in `defaults` that apply to a new table whose own properties are `own_properties`.
 
-    Both arguments are values by property name. A default does not apply if `own_properties` has its name; upper and
-    lower case are the same. If `delta.ignoreProtocolDefaults` is true, defaults for protocol versions and features do
-    not apply either.
+    Both arguments are values by property name. A default does not apply if `own_properties` has the same name; names
+    are compared without regard to case. If `delta.ignoreProtocolDefaults` is true, defaults for protocol versions and
+    features do not apply either.
     """
     own = {name.lower(): value for name, value in own_properties.items()}
     ignored = own.get(_IGNORE_PROTOCOL.lower(), defaults.get(_IGNORE_PROTOCOL, "false")).lower() == "true"
@@ -69,17 +69,17 @@ def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, st
 def new_table_properties(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
     """Return all properties of a new table, by name.
 
-    They are the properties in `settings` (`ingest.tableProperty.*`), and the session's defaults for all other names.
+    The result has the properties in `settings` (`ingest.tableProperty.*`), and the session's defaults for other names.
     """
     own_properties = table_properties(settings)
     return session_defaults(spark, own_properties) | own_properties
 
 
 def is_created_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has_delta: bool) -> bool:
-    """Return whether delta-spark creates the table, even if deltalake is to commit to it.
+    """Return whether delta-spark must create the table, even if deltalake is to commit to it.
 
-    Without delta-spark in the session (`has_delta`), it is false. With delta-spark, it is true in two cases: the
-    session has default properties, or `settings` has a property that is not in `CREATED_ALIKE`.
+    If the session has no delta-spark (`has_delta`), the result is false. Otherwise the result is true in two cases: the
+    session has default properties for new tables, or `settings` has a property that is not in `CREATED_ALIKE`.
 
     Raises:
         ConfigurationError: the session has no delta-spark, and a property is not in `CREATED_WELL`.

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Kind of a requirement for writers: the part of a table or of a session that sets it."""
+    """Kind of a requirement for writers, named by the part of a table or of a session that sets the requirement."""
 
     FEATURE = "table feature"
     PROPERTY = "table property"
@@ -28,12 +28,16 @@ class Handling(Enum):
 
 
 OFF = frozenset({"", "false"})
-"""Values of a property or setting, in lower case, that turn its requirement off."""
+"""Values of a property or setting, in lower case, with which it requires nothing of writers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Entry of the list of requirements. A `name` that ends in `*` stands for all names with this prefix."""
+    """Entry of the list of requirements: one requirement for writers, and how the direct lane handles it.
+
+    `name` is the name of the feature, property, metadata key, type or setting that sets the requirement. A `name` that
+    ends in `*` stands for all names with this prefix.
+    """
 
     kind: Kind
     name: str
@@ -41,17 +45,17 @@ class Requirement:
     note: str = ""
     """Text for the docs: details of what the direct lane does, or why."""
     label: str = ""
-    """Words for the requirement in `ImposedRequirement.reason`, such as "an invariant"; if empty, its name is used."""
+    """Words for the requirement in `ImposedRequirement.reason`, such as "an invariant"; if empty, the name is used."""
     off: frozenset[str] = OFF
-    """Values, in lower case, that turn the requirement off."""
+    """Values of the property or setting, in lower case, with which it requires nothing."""
     since: str = "0.1.0"
     """Version of tiered_stream that added the entry."""
 
     def covers(self, kind: Kind, name: str) -> bool:
         """Return whether the entry covers a requirement of this kind and name.
 
-        An entry that ends in `*` covers all names with its prefix. Names of features and properties ignore case, as in
-        Delta.
+        An entry whose name ends in `*` covers all names with this prefix. Names of features and properties are compared
+        without regard to case, as in Delta.
         """
         own = self.name
         if self.kind is not kind:
@@ -82,7 +86,7 @@ class ImposedRequirement:
 
     @property
     def reason(self) -> str:
-        """Clause that says what the table, the column or the session has, such as `the session has X`."""
+        """Clause that names the requirement and what sets it, such as `the table has X` or `the column C has X`."""
         label = self.entry.label or self.name
         if self.entry.kind is Kind.TYPE and not self.entry.label:
             return f"the column {self.column} is {label}"

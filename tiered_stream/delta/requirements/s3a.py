@@ -1,4 +1,4 @@
-"""Access of tasks to a table's bucket, from the session's `fs.s3a.*` settings, overridden by `ingest.storage.*`.
+"""Settings for the tasks' access to a table's bucket: the session's `fs.s3a.*`, overridden by `ingest.storage.*`.
 
 Tasks of the direct lane do not use Hadoop, but must reach the bucket in the same way as Spark. So this module follows
 hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one bucket, credential files),
@@ -89,7 +89,10 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class S3aSettings:
-    """S3A settings of one bucket. `get` and `password` call `get` and `getPassword` of Hadoop's `Configuration`."""
+    """S3A settings of one bucket, as Spark's session has them.
+
+    `get` and `password` call `get` and `getPassword` of Hadoop's `Configuration`.
+    """
 
     bucket: str
     get: Callable[[str], str | None]
@@ -119,7 +122,7 @@ class S3aSettings:
         return f"{_BUCKET_PREFIX}{self.bucket}.{name}", _PREFIX + name
 
     def endpoint_url(self) -> str | None:
-        """Return the URL of the bucket's endpoint; None: no endpoint is set, or it is a public one of AWS."""
+        """Return the URL of the bucket's endpoint; None: no endpoint is set, or a public one of AWS is set."""
         text = self.text("endpoint") or ""
         if not text or text.endswith(_CENTRAL_ENDPOINT) or self._region_in_host(_REGIONAL_HOST):
             return None
@@ -188,7 +191,8 @@ class S3aSettings:
     def check_supported(self) -> None:
         """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do.
 
-        An unknown setting is such a setting if its name suggests it (`may_concern_writers`).
+        The error is also raised for a setting that is not in the list of requirements, if a word in its name suggests a
+        requirement for writers (`may_concern_writers`).
         """
         for name in names_of_bucket(self.bucket, self.names):
             requirement = find_requirement(Kind.SESSION, S3A_PREFIX + name)
@@ -208,7 +212,8 @@ class S3aSettings:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
 
         Raises:
-            NotForTasksError: tasks cannot use that provider, or would get other credentials from it than Spark.
+            NotForTasksError: tasks cannot use the first provider that may have credentials, or would get other
+                credentials from it than Spark.
             NoCredentialsError: no provider has credentials.
         """
         providers = list(self._providers())
@@ -263,7 +268,7 @@ def _unusable(provider: str, why: str) -> NotForTasksError:
 
 
 def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
-    """Read the bucket's S3A settings from the session as they are now."""
+    """Return the bucket's S3A settings, which are read from the session's present Hadoop configuration."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     assert spark._jvm is not None
     system = spark._jvm.java.lang.System
@@ -347,9 +352,9 @@ def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
 
 
 def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
-    """Return host and port of an endpoint's URL, for a comparison of stores; None stands for AWS.
+    """Return host and port of an endpoint's URL, for a comparison of stores; `endpoint` None stands for AWS.
 
-    The result is the same for all hosts of AWS.
+    All hosts of AWS give the same result, in which the port is None.
     """
     parts = urlsplit(endpoint or f"https://s3{_AWS}")
     host = parts.hostname or ""

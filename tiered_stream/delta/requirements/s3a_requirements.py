@@ -1,8 +1,8 @@
 """Requirements that the session's `fs.s3a.*` settings can set for a writer, for Hadoop 3.5.
 
-They are part of the list in `writer_requirements.py`. Names here are without `fs.s3a.`. A setting of one bucket
-(`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets. Sources: `core-default.xml`, `Constants` and
-`RequestFactoryImpl` of hadoop-aws.
+The requirements are a part of the list in `writer_requirements.py`. Names of settings are written here without
+`fs.s3a.`, which is added in the list. A setting of one bucket (`fs.s3a.bucket.NAME.*`) overrides the setting for all
+buckets. Sources: `core-default.xml`, `Constants` and `RequestFactoryImpl` of hadoop-aws.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WRITES = (
     "acl", "bucket-key", "canned", "checksum", "class", "cse", "encod", "encrypt", "grant", "header", "hold", "kms",
     "lock", "metadata", "requester", "retention", "sign", "sse", "tag", "upload",
 )  # fmt: skip
-"""Words in the name of an unknown setting that suggest that it sets a requirement for writers."""
+"""Words which suggest that an unknown setting with such a word in its name sets a requirement for writers."""
 
 
 def _entries(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:

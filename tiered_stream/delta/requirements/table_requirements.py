@@ -1,4 +1,4 @@
-"""Requirements that a table and its columns can set for a writer: their part of the list in `writer_requirements.py`.
+"""Requirements that a table and its columns can set for a writer, as a part of the list in `writer_requirements.py`.
 
 Sources: Delta's protocol ("Writer Requirements", "Table Features", "Column Metadata", "Table Properties"),
 delta-spark's `TableFeature` and `DeltaConfigs`, and Spark's metadata of columns.
@@ -13,9 +13,9 @@ from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING
 
 CLUSTERING = "clustering"
-"""Table feature of tables that `OPTIMIZE` clusters.
+"""Name of the table feature of tables that `OPTIMIZE` clusters.
 
-Its writers must add statistics of the clustering columns to each file.
+Writers of a table with this feature must add statistics of the clustering columns to each file.
 """
 CONSTRAINT_PREFIX = "delta.constraints."
 _HONOURED, _NOTHING, _BY_SPARK, _SPARK = Handling.HONOURED, Handling.NOTHING, Handling.BY_SPARK, Handling.SPARK_LANE

@@ -52,10 +52,11 @@ def text_limits(field: Mapping[str, Any], above: FieldPath = ()) -> Iterator[Tex
 
 
 def _pattern(path: FieldPath, kind: Any, texts: list[FieldPath]) -> str:
-    """Return the pattern of the declared type of a column or field at `path`, whose type in Spark's JSON is `kind`.
+    """Return the regular expression that matches the declared type of the column or field at `path`.
 
-    The function appends the path of each string in the type to `texts`, in the order of the pattern's groups. Groups
-    that repeat or have alternatives are atomic, so that the match is fast for any text.
+    `kind` is the type of the column or field in Spark's JSON. The function appends the path of each string in the type
+    to `texts`, in the order of the expression's groups. Groups that repeat or have alternatives are atomic, so that the
+    match is fast for any text.
     """
     if not isinstance(kind, dict):
         if kind == "string":

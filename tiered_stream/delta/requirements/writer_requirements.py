@@ -1,7 +1,8 @@
 """List of all requirements that a table, its columns (also nested ones) and the session can set for a writer.
 
-The direct lane meets each requirement, or leaves the table to the Spark lane, or refuses the query. A requirement that
-is not in the list leads to the Spark lane. The table in the docs is generated from the list.
+Each entry says how the direct lane handles the requirement: it meets the requirement, leaves the table to the Spark
+lane, or refuses the query. A requirement that is not in the list leads to the Spark lane. The table of requirements in
+the docs is generated from the list.
 """
 
 from __future__ import annotations

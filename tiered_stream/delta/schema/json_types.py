@@ -12,9 +12,10 @@ _ITEMS = (
     (MAP_KEY, "keyType", None),
     (MAP_VALUE, "valueType", "valueContainsNull"),
 )
-"""Inner types of arrays and maps: the name of the inner type in a path, and its keys in the JSON.
+"""Inner types of arrays and maps: the name of each inner type in a path, and two keys of Spark's JSON.
 
-The first key has the inner type, and the second key its nullability (None: map keys have no nullability).
+The value of the first key is the inner type. The value of the second key says if the inner type may be null; None: the
+JSON does not say it for keys of maps.
 """
 
 
@@ -34,8 +35,8 @@ def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
 def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the fields that two structs, arrays or maps have in common, as pairs of the field of `one` and of `other`.
 
-    The fields are those of `inner_fields`, matched by name without regard to case. Nothing is yielded for two types of
-    different kinds, or for types without inner types.
+    The fields are the same as `inner_fields` yields, matched by name without regard to case. Nothing is yielded unless
+    the two types are both structs, both arrays or both maps.
     """
     if not isinstance(one, dict) or not isinstance(other, dict) or one["type"] != other["type"]:
         return
@@ -46,5 +47,5 @@ def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[s
 
 
 def struct_of(fields: Any) -> dict[str, Any]:
-    """Return the struct type, in Spark's JSON, with these fields."""
+    """Return a struct type with the fields `fields`; the type and the fields are in Spark's JSON."""
     return {"type": "struct", "fields": list(fields)}

@@ -1,4 +1,8 @@
-"""Routing of topics to tables; the driver and the tasks compute it in the same way, from the source's options."""
+"""Routing, which decides for each topic the table that gets the topic's rows.
+
+The driver writes the routing into options of the source (`routing_options`), and tasks restore the routing from these
+options (`routing_of`). So the driver and the tasks get the same result.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +31,8 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class TableTarget:
     """Table that a query writes: its name, the settings of its files, its columns (`schema`), and its settings.
 
-    `schema` includes the day column. `settings` are the query's settings, overridden by the settings of the table's
-    topics. `rows` says how rows are made of records; None: the table is for dead letters.
+    `schema` includes the day column. `settings` are the query's settings, overridden by settings of single topics.
+    `rows` is the format by which records become rows; None: the table is for dead letters.
     """
 
     name: str
@@ -40,7 +44,7 @@ class TableTarget:
 
     @property
     def key(self) -> str:
-        """URI of the table's folder. Two names of one folder have the same key, so they mean the same table."""
+        """URI of the table's folder. If two names lead to one folder, their keys are equal."""
         return self.files.uri
 
 
@@ -48,8 +52,8 @@ class TableTarget:
 class Route:
     """Rule that sends topics whose whole name matches `pattern` to `table`, whose folder is the URI `folder`.
 
-    `pattern` is a regular expression. `{topic}` stands for the topic in `table` and in `folder`. If `in_lower_case`,
-    the topic in the folder's name is in lower case, because a catalog has named the folder.
+    `pattern` is a regular expression. `{topic}` stands for the topic in `table` and in `folder`. If `in_lower_case` is
+    true, the topic is written in lower case in `folder`, because Spark's catalog names folders in lower case.
     """
 
     pattern: str
@@ -73,15 +77,15 @@ class Route:
 
 @dataclass(frozen=True)
 class Routing:
-    """Routes from topics to all tables of a query; the first route whose pattern matches a topic counts.
+    """All routes of a query from topics to tables, with the settings and row formats of the topics.
 
-    `settings` are the settings for all topics. `overrides` are settings of single topics, by topic and then by setting
-    name.
+    A topic goes to the table of the first route whose pattern matches the topic. `settings` are the settings for all
+    topics. `overrides` are settings of single topics, by topic and then by setting name.
     """
 
     settings: Mapping[str, str]
     files: TableFiles
-    """File settings for every table; its `uri` is not used."""
+    """Settings of files for every table; the attribute `uri` is not used."""
     routes: tuple[Route, ...]
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
@@ -94,7 +98,7 @@ class Routing:
     _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def target(self, topic: str) -> TableTarget:
-        """Return the table of a topic.
+        """Return the table that gets the topic's rows.
 
         Raises:
             ConfigurationError: a setting of the topic is malformed.
@@ -117,7 +121,7 @@ class Routing:
         """Return the row formats of topics whose newest schema comes from a schema registry, by topic.
 
         The registry is asked once for each topic. Topics with an entry in `rows` are left out. The result is empty if
-        the format for all other topics needs no registry.
+        the row format for topics without an entry does not need a schema from the registry.
 
         Raises:
             SchemaRegistryError: the registry does not return a schema.
@@ -146,13 +150,16 @@ class Routing:
         return resolved(row_format_of_topic or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
 
     def dead_letters(self, target: TableTarget) -> TableTarget | None:
-        """Return the table for dead letters of the topics of `target`; None: they set no `ingest.deadLetterTable`."""
+        """Return the table for the dead letters of the table `target`.
+
+        None: `ingest.deadLetterTable` is not set for the topics that go to `target`.
+        """
         name = GivenOptions(target.settings).read(DEAD_LETTER_TABLE)
         if name is None:
             return None
         uri = self.dead_letter_folders.get(name, name)
         files = replace(target.files, uri=uri, day_column=None, cluster_by=())
-        # With ADD, a table that an earlier version of this package created gets the columns that it lacks.
+        # With ADD, a table for dead letters that an earlier version of this package created gets the missing columns.
         settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
         return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
 
@@ -160,7 +167,7 @@ class Routing:
 def routing_options(routing: Routing) -> dict[str, str]:
     """Return options of the source from which `routing_of` restores the routing.
 
-    Names of options with secrets are such that Spark redacts the values.
+    Options with secrets have names whose values Spark redacts.
     """
     rows = {topic: rows_of_topic.to_json() for topic, rows_of_topic in routing.rows.items()}
     # Topics go into one JSON value, because names of Spark's options ignore case.

@@ -1,4 +1,7 @@
-"""Resolution of a table's `RowFormat` on the driver, from settings, schemas and files; conversion to Spark's types."""
+"""Functions by which the driver makes a table's `RowFormat`, and conversions between Arrow's and Spark's schemas.
+
+A row format is made from settings, and from the schemas that they contain or that they name in a file or a registry.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +53,11 @@ _FILE = re.compile(r"[^\r\n{}\"]+\.(ddl|json|avsc|proto|desc)", re.IGNORECASE)
 
 
 def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "UTC") -> RowFormat:
-    """Return the row format that the settings describe, without regard to what the table already has.
+    """Return the row format that the settings describe, without regard to the columns of an existing table.
 
     `zone` is the session's time zone. Without `include_headers`, the table gets no headers unless `ingest.kafkaColumns`
-    names them. A DDL string needs a Spark session. Types are not resolved yet if a registry has a separate schema for
-    each topic.
+    names them. A DDL string needs a Spark session. If a registry has a separate schema for each topic, the result does
+    not have the types of the columns yet.
 
     Raises:
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
@@ -111,7 +114,9 @@ def shared_columns(rows: Iterable[RowFormat], day_column: str | None) -> StructT
 
 
 def joined_columns(schemas: Iterable[StructType]) -> StructType:
-    """Return the columns of a table that takes rows of all these schemas, which have grown from one schema.
+    """Return the columns of a table that takes rows of all `schemas`.
+
+    The schemas must have grown from one schema by new fields and wider types.
 
     Raises:
         UnsupportedDataError: a number has become wider in two ways, so that no type holds both.
@@ -144,7 +149,9 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
 
 
 def registered(row_format: RowFormat, topic: str) -> RowFormat:
-    """Return the row format with the topic's newest key and value schemas from the registry, if the format uses one.
+    """Return the row format with the topic's newest key and value schemas, if they come from a schema registry.
+
+    A row format whose schemas do not come from a registry is returned unchanged.
 
     Raises:
         SchemaRegistryError: the registry does not return a schema.
@@ -158,7 +165,9 @@ def registered(row_format: RowFormat, topic: str) -> RowFormat:
 
 
 def _checked(row_format: RowFormat) -> RowFormat:
-    """Return the row format, with the columns that the user's transform returns if it has a transform.
+    """Check the names of the format's columns, and return the row format.
+
+    If the row format has a transform of the user, the result also has the columns that the transform returns.
 
     Raises:
         ConfigurationError: Delta does not accept a column name, two columns have one name, or the transform is wrong.
@@ -176,11 +185,11 @@ def check_new_columns(
     """Check that Delta accepts the fields of all structs in new columns, at any depth.
 
     Args:
-        columns: a type; at the top, the struct of the new columns. Their own names are not checked here, but by
-            `plan_rows`.
+        columns: the struct of the new columns; in recursive calls, a type inside of it. Characters in the names of the
+            new columns themselves are not checked here, but by `plan_rows`.
         properties: the table's properties, by name.
-        path: path of `columns`; '' at the top.
-        in_items: true within lists and maps, where Delta refuses NOT NULL.
+        path: path of the type `columns`; '' for the struct of the new columns.
+        in_items: true if `columns` is inside a list or a map, where Delta refuses NOT NULL.
 
     Raises:
         ConfigurationError: Delta refuses a field, which the error names.
@@ -215,8 +224,8 @@ def check_new_columns(
 def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
     """Return the row format with the table's types, where the table has wider numbers or more fields in a struct.
 
-    `fields` are the table's columns in Spark's JSON. If there are none, or the format has a transform, it is returned
-    unchanged.
+    `fields` are the table's columns in Spark's JSON. If `fields` is empty, or the row format has a transform, the row
+    format is returned unchanged.
     """
     if not fields or row_format.transform:
         return row_format
@@ -239,12 +248,15 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
 
 
 def written_columns(row_format: RowFormat, day_column: str | None) -> StructType:
-    """Return the columns that rows of the format write, in both lanes, then `day_column` unless it is None."""
+    """Return the columns that both lanes write for rows of this format, then `day_column` unless it is None."""
     return spark_columns(row_format.written, day_column)
 
 
 def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
-    """Return the Spark schema of the Arrow columns that are not hidden, then `day_column` unless it is None."""
+    """Return the Spark schema of the Arrow columns, then `day_column` unless it is None.
+
+    Hidden columns, which are not written to the table, are left out.
+    """
     bare = pa.schema([(column.name, column.type) for column in table_columns(schema)])
     return with_day(from_arrow_schema(bare), day_column)
 
@@ -262,8 +274,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
     """Return Kafka's columns that the table gets, as pairs of Kafka's name and the name in the table.
 
-    If `ingest.kafkaColumns` is not set, they are all columns with these exceptions: a key or value whose format is not
-    `binary`, and headers if `include_headers` is false.
+    If `ingest.kafkaColumns` is not set, the table gets all of Kafka's columns with these exceptions: a key or value
+    whose format is not `binary`, and headers if `include_headers` is false.
     """
     if rows.kafka_columns is not None:
         return rows.kafka_columns
@@ -274,10 +286,10 @@ def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, s
 
 
 def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of the table's columns that hold parts of a Kafka record unchanged, by Kafka's name of the part.
+    """Return the names of the table's columns that hold an unchanged column of Kafka, by Kafka's name of the column.
 
-    A key or value of format `string` counts as unchanged. The result has no parts that are decoded or left out. It has
-    `headers` even if `includeHeaders` is off.
+    A key or value of format `string` counts as unchanged. Columns that are decoded or that the table does not get are
+    left out. The result has `headers` even if `includeHeaders` is off.
 
     Raises:
         ConfigurationError: a setting is malformed.
@@ -306,9 +318,13 @@ def _part(settings: PartSettings) -> PartFormat:
 
 
 def _schema(name: str, kind: Format, schema: str) -> str:
-    """Return the schema setting in the form of `PartFormat.schema`; read the file if the setting is a file's path.
+    """Return a schema in the form of `PartFormat.schema`; if the setting is the path of a file, read the file.
 
-    `name` is `key` or `value`, and `kind` is its format.
+    `schema` is the setting `ingest.key.schema` or `ingest.value.schema`. `name` is `key` or `value`, and `kind` is the
+    format of the key or value.
+
+    Raises:
+        ConfigurationError: the schema is `infer` or malformed, or the file cannot be read.
     """
     if schema == INFER:
         raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
@@ -321,7 +337,9 @@ def _schema(name: str, kind: Format, schema: str) -> str:
 
 
 def _file(name: str, path: Path, ending: str) -> str | bytes:
-    """Read a schema file: bytes of a descriptor set for `.desc` and `.proto`, else text.
+    """Return the content of a schema file: a protobuf descriptor set (bytes) for `.desc` and `.proto`, otherwise text.
+
+    A `.proto` file is compiled to a descriptor set.
 
     `name` is `key` or `value`, for errors. `ending` is the end of the file's name, in lower case and without the dot.
 
@@ -348,7 +366,8 @@ def _json_schema(name: str, text: str) -> pa.Schema:
     `name` is `key` or `value`, for errors.
 
     Raises:
-        ConfigurationError: the text is none of them, has no fields, or has a type that no column can have.
+        ConfigurationError: the text is no schema in one of these forms, has no fields, or has a type that no column can
+            have.
     """
     try:
         if not text.lstrip().startswith("{"):

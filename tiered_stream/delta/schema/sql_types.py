@@ -1,7 +1,8 @@
 """Conversion of types to SQL text and back, independent of `spark.sql.timestampType`.
 
-In a schema's text TIMESTAMP means an instant, and TIMESTAMP_NTZ a local time. With `spark.sql.timestampType` a session
-can make Spark's parser read TIMESTAMP as a local time. The table would then depend on the session that creates it.
+In a schema's text, TIMESTAMP means an instant, and TIMESTAMP_NTZ a local time. By `spark.sql.timestampType`, a session
+can make Spark's parser read TIMESTAMP as a local time. Then a table's types would depend on the session that creates
+the table, so the functions here do not follow this setting.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def sql_type(kind: DataType) -> str:
 
 
 def sql_columns(schema: StructType) -> str:
-    """Return the columns as text for `CREATE TABLE`, without parentheses."""
+    """Return the columns as SQL text for `CREATE TABLE`: names, types and NOT NULL, without parentheses around them."""
     return ", ".join(f"{sql_name((column.name,))} {sql_type(column.dataType)}{_null(column)}" for column in schema)
 
 
@@ -64,7 +65,11 @@ def _null(field: StructField) -> str:
 
 @contextmanager
 def _instants() -> Iterator[None]:
-    """Make Spark's parser read TIMESTAMP as an instant in this thread, within the `with` block."""
+    """Make Spark's parser read TIMESTAMP as an instant during the `with` block.
+
+    With Spark Connect, the session's setting is changed until the end of the block. Without Spark Connect, only this
+    thread is affected.
+    """
     spark = SparkSession.getActiveSession()
     timestamp_type = (spark and spark.conf.get(TIMESTAMP_TYPE, None)) or _INSTANTS
     if spark is None or timestamp_type.upper() == _INSTANTS:

@@ -1,6 +1,6 @@
-"""The `ingest.*` settings for a table's files, and checks of all `ingest.*` names.
+"""Declaration and parsing of the `ingest.*` settings for a table's files, and checks of all `ingest.*` names.
 
-The executors get the settings as options of the source.
+The driver passes the settings to the executors as options of the source (`as_options`).
 """
 
 from __future__ import annotations
@@ -90,9 +90,12 @@ TRIGGER, LANE = "ingest.trigger", "ingest.lane"
 METRICS_PROMETHEUS, METRICS_OTLP = "ingest.metrics.prometheus", "ingest.metrics.otlp"
 METRICS_LINES = "ingest.metrics.lines"
 JOB_SETTINGS = (TABLE, CHECKPOINT, TRIGGER, LANE, METRICS_PROMETHEUS, METRICS_OTLP, METRICS_LINES)
-"""Settings of the ingest job itself: where its queries write and how they run."""
+"""Names of settings of the ingest job itself: where its queries write, how they run, and where metrics go."""
 STORAGE_PREFIX = "ingest.storage."
-"""Prefix of settings for the storage of the table; after it, names are those of `remote.storage.*` for segments."""
+"""Prefix of settings for the storage of the table.
+
+The names after the prefix are the same as after `remote.storage.`, the prefix for the storage of segments.
+"""
 PROPERTY_PREFIX = "ingest.tableProperty."
 """Prefix of Delta table properties for a table that the query creates.
 
@@ -139,10 +142,10 @@ _ACL, _STORAGE_CLASS, _ENCRYPTION = (
 
 @dataclass(frozen=True, slots=True)
 class TableStorage(S3Access):
-    """Access to the bucket of the table; a local folder needs none of the fields.
+    """Settings for access to the bucket of a table; a table in a local folder uses none of the fields.
 
-    If no credentials are set, requests are signed by AWS's default chain, or not at all if `anonymous` is true. `acl`,
-    `storage_class` and `encryption` are S3's values, which are sent with each new object.
+    If no credentials are set, AWS's default chain finds credentials. If `anonymous` is true, requests are not signed.
+    `acl`, `storage_class` and `encryption` are values of S3, which are sent with each new object.
     """
 
     anonymous: bool = of(_ANONYMOUS)
@@ -151,7 +154,7 @@ class TableStorage(S3Access):
     encryption: str | None = of(_ENCRYPTION)
 
     def put_object_arguments(self) -> dict[str, str]:
-        """Return ACL, storage class and encryption as arguments of boto3's `put_object`; unset ones are left out."""
+        """Return ACL, storage class and encryption as arguments of boto3's `put_object`; None values are left out."""
         asked = {"ACL": self.acl, "StorageClass": self.storage_class, "ServerSideEncryption": self.encryption}
         return {name: value for name, value in asked.items() if value}
 
@@ -162,9 +165,10 @@ _STORAGE_NAMES = {field: option.name.removeprefix(_SEGMENTS_PREFIX) for field, o
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """Location and layout of a table's files, and access to its storage.
+    """Settings of a table's files: where they are, how tasks write them, and how tasks access the storage.
 
-    `uri` is the URI of the table's folder: `file:///folder` or `s3://bucket/prefix`.
+    `uri` is the URI of the table's folder: `file:///folder` or `s3://bucket/prefix`. `target_bytes` is the size at
+    which a file is closed. `day_column` is the partition column; None: the table is not partitioned.
     """
 
     uri: str
@@ -179,7 +183,7 @@ class TableFiles:
 
 
 def table_storage(settings: Mapping[str, str]) -> TableStorage:
-    """Return the access to the table's bucket from `ingest.storage.*` in `settings`.
+    """Return the settings for access to the table's bucket, read from `ingest.storage.*` in `settings`.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, or only one of the two access keys is set.
@@ -198,7 +202,7 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
 
 
 def table_files(settings: Mapping[str, str]) -> TableFiles:
-    """Return the settings of a table's files and of its storage, with an empty `uri`.
+    """Return the settings of a table's files and of the table's storage, read from `settings`, with an empty `uri`.
 
     On the driver, `settings` are the job's settings; in a task, they are options that `as_options` returned.
 
@@ -229,9 +233,10 @@ def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
-    """Check that all `ingest.*` settings are known, and that no other name looks like a misspelled known name.
+    """Check that all `ingest.*` settings are known, and that no other setting is a misspelled known name.
 
-    All other unknown names are left to the check of the source. `own` has further names that are allowed.
+    Other unknown names that do not begin with `ingest.` are left to the check of the source's options. `own` has
+    further names that are allowed.
 
     Raises:
         ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
@@ -255,9 +260,9 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
 
 
 def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of the settings in `JOB_SETTINGS`, by their declared names.
+    """Return the values in `settings` of the names in `JOB_SETTINGS`, by the names as they are written there.
 
-    Settings that are not set are left out. Names in `settings` may be in any case.
+    Settings that are not set are left out. Upper and lower case of names in `settings` do not matter.
     """
     options = {name.lower(): value for name, value in settings.items()}
     return {name: options[name.lower()] for name in JOB_SETTINGS if name.lower() in options}
@@ -292,7 +297,7 @@ def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
     """Return the settings of topics that share a table: settings for all topics, overridden by `ingest.topic.NAME.*`.
 
-    `ingest.topic.NAME.table` is not applied. Without topics, the result is the settings for all topics.
+    `ingest.topic.NAME.table` is not applied. If `topics` is empty, the result is the settings for all topics.
 
     Raises:
         ConfigurationError: two of the topics have different settings, or a setting cannot be set for a single topic.
@@ -329,7 +334,7 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
 
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the settings with `overrides` in place of settings of the same name; upper and lower case are the same."""
+    """Return the settings with `overrides` in place of settings of the same name; names are compared without case."""
     if not overrides:
         return settings
     taken = {name.lower() for name in overrides}

@@ -18,7 +18,8 @@ The schema comes from a schema registry, or is inferred from records.
 class PartSettings:
     """Settings `ingest.key.*` of the keys of records, or `ingest.value.*` of their values; `name` is `key` or `value`.
 
-    `strategy` is `subject.name.strategy`, and `id_place` is `schema.id.deserializer`. None: a setting is not set.
+    `strategy` is the setting `subject.name.strategy`, and `id_place` is `schema.id.deserializer`. An attribute is None
+    if its setting is not set.
     """
 
     name: str
@@ -36,7 +37,7 @@ class PartSettings:
 
     @property
     def is_registered(self) -> bool:
-        """True if each key or value names its schema in a schema registry."""
+        """True if each key or value contains the id of its schema in a schema registry, or has it in a header."""
         return self.schema == REGISTRY or self.id_place is not None
 
     @property
@@ -48,14 +49,15 @@ class PartSettings:
     def subject_name(self) -> str:
         """Name of the schema's subject in the registry, in which `{topic}` stands for the topic.
 
-        It is the setting `subject` if that is set, else the name by the strategy (default: `TopicNameStrategy`).
+        The name is the value of the setting `subject`. If `subject` is not set, the name follows from the strategy
+        (default: `TopicNameStrategy`).
         """
         by_strategy = {SubjectNames.RECORD: self.message or "", SubjectNames.TOPIC_RECORD: f"{{topic}}-{self.message}"}
         return self.subject or by_strategy.get(self.strategy or SubjectNames.TOPIC, f"{{topic}}-{self.name}")
 
 
 def check_part(part: PartSettings) -> None:
-    """Raise ConfigurationError if two settings in `part` contradict each other, or one lacks another that it needs."""
+    """Raise ConfigurationError if two settings in `part` contradict each other, or a required setting is missing."""
     _check_schema(part)
     _check_subject(part)
     _check_ids(part)

@@ -1,4 +1,7 @@
-"""Settings that describe a table's rows: declared here and parsed without Spark; `row_schema.py` resolves them."""
+"""Declaration and parsing of the settings that describe a table's rows.
+
+Nothing here needs Spark. `row_schema.py` makes a `RowFormat` with column types from these settings.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +199,7 @@ _VALUE: tuple[Option[Any], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """Settings of a table's rows as the user gave them: parsed, but without the types of the columns."""
+    """Parsed settings of a table's rows, as the user gave them; the types of the columns are not known yet."""
 
     key: PartSettings
     value: PartSettings
@@ -211,7 +214,7 @@ class RowSettings:
 
 
 def row_settings(settings: Mapping[str, str]) -> RowSettings:
-    """Read and check the settings of a table's rows.
+    """Return the settings of a table's rows, read from `settings` and checked.
 
     Raises:
         ConfigurationError: a setting is malformed, or two settings contradict each other.
@@ -239,7 +242,8 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
 def makes_rows(settings: Mapping[str, str]) -> bool:
     """Return whether the settings make rows that differ from Kafka's unchanged records.
 
-    They do if they decode keys or values, choose columns (`ingest.kafkaColumns`), or have a transform.
+    Rows differ if keys or values are decoded, Kafka's columns are chosen (`ingest.kafkaColumns`), or a transform is
+    set.
     """
     options = GivenOptions(settings)
     formats = {options.read(KEY_FORMAT), options.read(VALUE_FORMAT)}
@@ -258,9 +262,10 @@ def evolution_of(settings: Mapping[str, str]) -> Evolution:
 
 
 def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of the schema registry's client, without their prefix.
+    """Return the properties of the schema registry's client from `settings`, by name without the prefix.
 
-    `settings` may be the job's settings, or options from `redacted_registry`.
+    `settings` are the job's settings, in which the prefix is `ingest.schema.registry.`, or options from
+    `redacted_registry`, in which a longer prefix makes Spark redact the values.
     """
     options = GivenOptions(settings)
     return {

@@ -1,8 +1,8 @@
 """Rows by which a task reports its data files to the driver: in the direct lane, only these rows go through Spark.
 
-There is one row for each file, with the file's description as JSON, and one for each table whose records are in no file
-(`HeldRows`). A task's first row also has the metrics of the whole task. If there is no other row, one row has only the
-metrics.
+There is one row for each file, with the file's description as JSON. There is also one row for each table with records
+that the task wrote to no file (`HeldRows`). A task's first row also has the metrics of the whole task. A task with
+neither files nor `HeldRows` returns one row with only the metrics.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ class DataFile:
     - `records` is the number of rows, and `stats` their statistics for Delta's log, as JSON.
     - `offsets` has the first and the last offset of each partition in the file, both inclusive.
     - `topic_ids` has the Kafka topic ids of the file's topics, if brokers have reported them.
-    - `schema` is the schema of the rows in Spark's JSON; None: it is the schema that was planned for the table.
-    - `rules` is the text of the table rules by which the rows were checked.
-    - `dead_letters_for` is set in a file of dead letters: the key of the table that their records were meant for.
+    - `schema` is the schema of the rows in Spark's JSON; None: the rows have the schema that was planned for the table.
+    - `rules` is the text of the table rules that the planner looked up, and by which the rows were checked. None: the
+      planner did not look up rules, or the table has none.
+    - `dead_letters_for` is the key of the table that the records of dead letters were meant for; None: the file has
+      rows, not dead letters.
     """
 
     table: str
@@ -74,9 +76,9 @@ class DataFile:
 class HeldRows:
     """Records that a task has read for one table but has written to no file.
 
-    The table is parked (an earlier commit or task could not write it), or one of its folders cannot be written to now:
-    `reason` says which. `table` is the table's key. `offsets` has the first and the last offset of each partition, both
-    inclusive.
+    The task skipped the table because it is parked (an earlier commit or task could not write it), or the task itself
+    could not write to the table's folder. `reason` is a text that says why. `table` is the table's key. `offsets` has
+    the first and the last offset of each partition, both inclusive.
     """
 
     table: str
@@ -104,8 +106,8 @@ def file_rows(
 ) -> pa.RecordBatch:
     """Return a task's rows for the driver: its files, its metrics, and its peak memory in bytes.
 
-    `held` has the records that the task wrote to no file, which the rows report too. The columns are those of
-    `spark_file_schema`. There is at least one row, and the first row has the metrics.
+    `held` describes the records that the task wrote to no file; the rows report them, too. The columns are the same as
+    in `spark_file_schema`. There is at least one row, and the first row has the metrics.
     """
     import pyarrow as pa
     import pyarrow.json as pa_json
@@ -143,7 +145,10 @@ def data_files(rows: Iterable[Row]) -> list[DataFile]:
 
 
 def held_rows(rows: Iterable[Row]) -> list[HeldRows]:
-    """Return the records that tasks wrote to no file, as `rows` report them, which `file_rows` has made in tasks."""
+    """Return the descriptions of records that tasks wrote to no file, from `rows`, which `file_rows` has made in tasks.
+
+    Rows without this description are skipped.
+    """
     return [HeldRows(**_from_json(row[_HELD])) for row in rows if row[_HELD] is not None]
 
 
@@ -159,9 +164,10 @@ def _from_json(text: str) -> dict[str, Any]:
 
 
 def observed(rows: DataFrame) -> DataFrame:
-    """Return the rows with an observation of their totals.
+    """Return `rows`, which tasks have made by `file_rows`, with an observation of their totals (`DataFrame.observe`).
 
-    In a streaming query, Spark reports the totals in each `StreamingQueryProgress`, under the name `OBSERVATION`.
+    The totals are the numbers of files and bytes, and the metrics of all tasks. In a streaming query, Spark reports
+    them in each `StreamingQueryProgress`, under the name `OBSERVATION`.
     """
     return rows.observe(OBSERVATION, *_file_totals(rows.sparkSession.sparkContext._gateway))
 
@@ -170,16 +176,16 @@ def observed(rows: DataFrame) -> DataFrame:
 def _file_totals(_gateway: object) -> list[Column]:
     """Return the aggregates that `observed` lets Spark report.
 
-    They are cached for each JVM (`_gateway`), because making one takes five calls into the JVM.
+    The aggregates are cached for each JVM (`_gateway`), because making one aggregate takes five calls into the JVM.
     """
     files = sql.sum(_FILE_BYTES).alias(_FILE_BYTES), sql.count(_FILE).alias("files"), sql.count(_HELD).alias("held")
     return [*totals(_TASK_FIELDS), *files]
 
 
 def totals(task_fields: Iterable[str]) -> list[Column]:
-    """Return an aggregate of the column `task_NAME` for each NAME in `task_fields`, under this name.
+    """Return an aggregate of the column `task_NAME` for each NAME in `task_fields`; the aggregate is called NAME.
 
-    It is the maximum for `peak_memory` and for names that end in `_max`, and else the sum.
+    The aggregate is the maximum if NAME is `peak_memory` or ends in `_max`, and the sum otherwise.
     """
     # No SQL text, because Spark's parser takes 0.3 s to load, and a small job would need it for nothing else.
     return [_total(name) for name in task_fields]

@@ -18,31 +18,37 @@ from tiered_stream.delta.write.upload_threads import UploadThreads
 _CACHED_BYTES = 32 << 20
 """Bytes at the end of a growing file that stay in the page cache; pages of a smaller file are left to the kernel."""
 _MAX_WRITE_BACK_SHARE = 0.2
-"""Maximum fraction of a task's time for dropping pages; above it, the disk is too slow, and the kernel drops them."""
+"""Maximum fraction of the time since a folder was opened that is spent on dropping pages from the page cache.
+
+If the disk is so slow that the fraction is higher, no pages are dropped, and the kernel drops them later.
+"""
 
 
 class DataFolder:
-    """Folder of a table to which one task writes data files; all paths are relative to the folder.
+    """Folder of a table to which one task writes data files; paths in all methods are relative to the folder.
 
     Methods raise OSError if the folder cannot be written to.
     """
 
     max_bytes = sys.maxsize
-    """Size in bytes from which on the writer must finish a file."""
+    """Size in bytes at which the writer must finish a file, and begin the next one."""
 
     def open(self, path: str) -> Any:
         """Open a new file with this path, to which pyarrow can write."""
         raise NotImplementedError
 
     def finish(self, path: str, file: Any) -> None:
-        """Finish a file that `open` returned and that is completely written; after `wait`, it is in the folder."""
+        """Finish `file`, which `open` returned for `path`, and to which all bytes have been written.
+
+        Only after a call of `wait` is the file certainly in the folder.
+        """
         raise NotImplementedError
 
     def grown(self, file: Any) -> None:
-        """Handle that a row group was written to the file: a folder may free page cache. By default, do nothing."""
+        """Free page cache if possible; called after each row group of the file. The default does nothing."""
 
     def waiting_bytes(self, file: Any) -> int:
-        """Return how many bytes that were written to the file are still in this process's memory."""
+        """Return the number of bytes that were written to the file and are still in this process's memory."""
         return 0
 
     def wait(self) -> None:
@@ -65,11 +71,11 @@ def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
 
 
 class _LocalFiles(DataFolder):
-    """Local folder of a table; each file is in the folder from the start, and grows.
+    """Local folder of a table; each file is in the folder from its first byte on, and grows there.
 
     Only the end of a large file stays in the page cache, so that files reuse the same few pages. Otherwise the pages of
-    whole tables would displace other data. In a virtual machine that must get new pages from its host, they would cost
-    more time than writing the table.
+    whole tables would displace other data in the page cache. In a virtual machine that must get new pages from its
+    host, getting these pages would take more time than writing the table.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,9 +89,10 @@ class _LocalFiles(DataFolder):
         return pa.OSFile(str(file), "wb")
 
     def grown(self, file: pa.NativeFile) -> None:
-        """Drop the file's written-back pages from the page cache, except its end (posix_fadvise(2)).
+        """Drop the file's pages from the page cache, except the last `_CACHED_BYTES` bytes (posix_fadvise(2)).
 
-        The call also starts the write-back of dirty pages, which the next call drops.
+        Only pages that are already on the disk are dropped. The kernel begins to write the other pages to the disk, so
+        that the next call can drop them. If dropping pages takes too much time (`_MAX_WRITE_BACK_SHARE`), do nothing.
         """
         begin = perf_counter()
         past = file.tell() - _CACHED_BYTES

@@ -1,6 +1,6 @@
-"""Early dates and times in Parquet files, which Spark reads right only if the footer has Spark's version key.
+"""Search for early values in Parquet files: dates before 1582-10-15, and timestamps before 1900.
 
-See `parquet_properties` for the key.
+Spark reads these values right only if the file's footer has the key `org.apache.spark.version`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tiered_stream.delta.write.parquet_properties import SPARK_VERSION_KEY
 _FIRST_DAY = -141_427
 """1582-10-15 in days since the epoch (Spark: `RebaseDateTime.lastSwitchGregorianDay`)."""
 _FIRST_SECOND = -2_208_988_800
-"""1900-01-01T00:00:00Z in seconds since the epoch; time zones had odd offsets before it.
+"""1900-01-01T00:00:00Z in seconds since the epoch; before 1900, time zones had odd offsets.
 
 Spark: `RebaseDateTime.lastSwitchGregorianTs`.
 """
@@ -24,10 +24,10 @@ _TICKS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
 def need_version_key(folder: fs.FileSystem, paths: Iterable[str]) -> bool:
-    """Return whether Spark might misread rows of these Parquet files if they were rewritten without the version key.
+    """Return whether Spark might misread early dates or times if these Parquet files were rewritten without the key.
 
-    `paths` are paths in the file system `folder`. Files that do not have the key themselves are ignored. Raises OSError
-    if a file cannot be read.
+    The key is `SPARK_VERSION_KEY` in a file's footer. A file that does not have the key now is ignored. `paths` are
+    paths in the file system `folder`. Raises OSError if a file cannot be read.
     """
     return any(_needs_key(pq.read_metadata(path, filesystem=folder)) for path in paths)
 
@@ -54,10 +54,11 @@ def _may_be_early(column: pq.ColumnSchema, chunk: pq.ColumnChunkMetaData) -> boo
 
 
 def _first_that_is_sure(column: pq.ColumnSchema) -> float | None:
-    """Return the first value from which Spark's old and new calendars agree, in the unit of the column.
+    """Return the lowest value of the column that Spark certainly reads right without `SPARK_VERSION_KEY`.
 
-    It is infinity for INT96, because no value is sure. None: all values are sure, because the column has no dates or
-    instants (local times are sure).
+    The value is in the column's unit: days since the epoch, or milliseconds, microseconds or nanoseconds. It is
+    infinity for INT96, because Spark may misread any INT96 value. None: Spark reads all values right, because the
+    column has neither dates nor instants.
     """
     if column.physical_type == "INT96":
         return float("inf")

@@ -1,9 +1,11 @@
 """Statistics of a data file in the JSON of Delta's log (protocol: "Per-file Statistics"), by which readers skip files.
 
-They have `numRecords`, and `nullCount` of the first 32 columns, where each field of a struct counts as a column. Those
-of the 32 columns whose types have an order also have `minValues` and `maxValues` (Delta: `SkippingEligibleDataType`).
-Strings are truncated to 32 characters and timestamps to milliseconds, as in Delta; a truncated maximum is rounded up.
-If JSON cannot express a minimum or maximum, it is left out.
+The statistics are the number of rows (`numRecords`), and the number of nulls (`nullCount`) in each of the first 32
+columns. Each field of a struct counts as a column. If a column's type has an order, there are also a minimum and a
+maximum (`minValues` and `maxValues`; Delta: `SkippingEligibleDataType`).
+
+Strings are truncated to 32 characters and timestamps to milliseconds, as in Delta. A truncated maximum is rounded up. A
+minimum or maximum that JSON cannot express is left out.
 """
 
 from __future__ import annotations
@@ -134,9 +136,9 @@ def _put(values: dict[str, Any], path: _Path, value: Any) -> None:
 
 
 def _bound_to_json(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
-    """Return a minimum or maximum as a JSON value, or None if JSON cannot express it.
+    """Return `value`, the minimum or maximum of a column, as a JSON value; None: JSON cannot express it.
 
-    `kind` is the column's type. `round_up` is true for a maximum.
+    `kind` is the column's type. `round_up` is true for a maximum, which is rounded up where a minimum is cut.
     """
     if isinstance(value, str):
         return _rounded_up(value) if round_up else value[:_MAX_TEXT]
@@ -151,10 +153,10 @@ def _bound_to_json(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
 
 
 def _rounded_up(text: str) -> str | None:
-    """Return a text of at most 33 characters that is not below `text`, or None if there is none.
+    """Return a text of at most 33 characters that is not below `text`, or None if no such text can be made.
 
-    A text of at most 32 characters is returned unchanged. Else it is cut after 32 characters, and a higher character
-    than the first cut one is appended. None: that character is the highest one.
+    A text of at most 32 characters is returned unchanged. A longer text is cut after 32 characters, and a character
+    higher than the 33rd one is appended. None: the 33rd character is the highest character of Unicode.
     """
     if len(text) <= _MAX_TEXT:
         return text

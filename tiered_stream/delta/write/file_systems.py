@@ -22,9 +22,9 @@ _DOTS = frozenset((".", ".."))
 
 
 def delta_storage_options(storage: TableStorage) -> dict[str, str]:
-    """Return the access to the table's bucket as `storage_options` of deltalake's `DeltaTable`.
+    """Return the settings for access to the table's bucket, as the argument `storage_options` of deltalake.
 
-    Without credentials in `storage`, and if it is not `anonymous`, AWS's default chain finds credentials.
+    If `storage` has no credentials and is not `anonymous`, AWS's default chain finds credentials.
     """
     endpoint = storage.s3_endpoint_url
     options = {
@@ -50,13 +50,13 @@ def region_of(storage: TableStorage) -> str | None:
 
 
 def uri_of(path: str) -> str | None:
-    """Return the URI of a path that has a scheme, or None if it has none.
+    """Return the URI of a path, or None if the path has no scheme.
 
-    `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, and `file` becomes `file:///folder`. A path with another scheme
-    is returned as `normal_path` gives it.
+    A path with the scheme `s3`, `s3a` or `s3n` becomes `s3://bucket/prefix`, and a path with the scheme `file` becomes
+    `file:///folder`. A path with another scheme is returned with `.` and `..` resolved (`normal_path`).
 
     Raises:
-        ConfigurationError: `normal_path` refuses the path.
+        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
     """
     path = normal_path(path)
     parts = urlsplit(path)
@@ -71,7 +71,7 @@ def local_uri(path: str) -> str:
     """Return the `file:///folder` URI of a local path, which has no scheme and may be relative.
 
     Raises:
-        ConfigurationError: `normal_path` refuses the path.
+        ConfigurationError: the path leads above its root.
     """
     return Path(normal_path(str(Path(path).absolute()))).as_uri()
 
@@ -79,9 +79,9 @@ def local_uri(path: str) -> str:
 def normal_path(path: str) -> str:
     """Return the path with `.` and `..` resolved as Hadoop's `Path` does.
 
-    A relative path, or a path without these names, is returned unchanged. `..` removes the name before it, even if that
-    name is a symbolic link. Libraries differ here: some take the names in S3 literally, and some follow links. So every
-    library gets the resolved path.
+    A relative path is returned unchanged, and a path that contains neither `.` nor `..`, too. `..` removes the name
+    before it, even if this name is a symbolic link. Without this function, libraries would differ: some take `..` in S3
+    literally, and some follow symbolic links.
 
     Raises:
         ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.

@@ -29,11 +29,11 @@ from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, TOPIC, f
 from tiered_stream.records.arrow import repeated_int32, repeated_text
 
 SPARK_VERSION_KEY = "org.apache.spark.version"
-"""Key in the file's footer that marks dates and times before 1582 as Gregorian too (Spark: `DataSourceUtils`).
+"""Key in a file's footer by which Spark reads dates and times before 1582 as Gregorian too (Spark: `DataSourceUtils`).
 
-Without this key the reading session decides (`spark.sql.parquet.datetimeRebaseModeInRead`): it may refuse dates before
-1582 and timestamps before 1900, or shift them. `org.apache.spark.legacyDateTime` and `org.apache.spark.timeZone` mark
-files that use the older calendar, so they are not written."""
+Without this key, the session that reads the file decides (`spark.sql.parquet.datetimeRebaseModeInRead`): it may refuse
+dates before 1582 and timestamps before 1900, or shift them. The keys `org.apache.spark.legacyDateTime` and
+`org.apache.spark.timeZone` are not written, because they mark files that use the older calendar."""
 _SPARK_VERSION = ".".join(__version__.split(".")[:3])
 _TOPIC_TYPE = pa.dictionary(pa.int32(), pa.string())
 _GROWING = (OFFSET, TIMESTAMP)
@@ -51,16 +51,18 @@ def file_suffix(compression: str) -> str:
 def file_schema(rows: pa.Schema) -> pa.Schema:
     """Return the schema of a table's Parquet file, for batches from `with_topic_dictionary`.
 
-    It has the columns of `rows` that are not hidden. The topic column, if there is one, is a dictionary.
+    The result has the columns of `rows` except hidden columns, which are not written to the table. The topic column, if
+    there is one, is a dictionary.
     """
     index, columns = find_column(rows, TOPIC), table_columns(rows)
     return columns if index < 0 else columns.set(index, columns.field(index).with_type(_TOPIC_TYPE))
 
 
 def with_topic_dictionary(batch: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch without hidden columns, and with its topic column as a dictionary of one entry.
+    """Return the batch with its topic column as a dictionary of one entry, and without hidden columns.
 
-    All rows of the batch must be from `topic`. `schema` is what `file_schema` returns for the batch's schema.
+    Hidden columns are not written to the table. All rows of the batch must be from `topic`. `schema` is the result of
+    `file_schema` for the batch's schema.
     """
     columns = batch.columns[: len(schema)]
     for index in (number for number, field in enumerate(schema) if field.type == _TOPIC_TYPE):
@@ -69,10 +71,10 @@ def with_topic_dictionary(batch: pa.RecordBatch, topic: str, schema: pa.Schema) 
 
 
 def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> pq.ParquetWriter:
-    """Open a Parquet writer to `sink` that makes one row group of each table or batch that it is given.
+    """Return a Parquet writer that writes to `sink`.
 
-    `first` is a batch of the rows to write: its types and data decide about encodings and compression. Columns that
-    `compression` does not make smaller are stored uncompressed.
+    `first` is the first batch of the rows to write: its types and values decide about encodings, compression and page
+    sizes. A binary column whose sample in `first` does not become smaller by `compression` is stored uncompressed.
     """
     leaves = {name: kind for field in first.schema for name, kind in _leaves(field.name, field.type)}
     payload = [column.name for column in first.schema if pa.types.is_binary(column.type)]
@@ -128,7 +130,8 @@ def _has_bounds(name: str, kind: pa.DataType) -> bool:
 def _write_batch_rows(first: pa.RecordBatch) -> int:
     """Return the number of rows that the writer encodes before it checks if a page is full.
 
-    It is about the number of rows in a page, but from 64 to 16,384. It is estimated from the size of `first`.
+    The result is about the number of rows in a page, estimated from the size of `first`. It is at least 64 and at most
+    16,384.
     """
     rows = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
     return min(max(_MIN_WRITE_ROWS, rows), _MAX_WRITE_ROWS)
@@ -142,9 +145,10 @@ def _gets_smaller(column: pa.Array, compression: str) -> bool:
 
 
 def _sample(column: pa.Array) -> bytes:
-    """Return at most 64 KiB of values from the whole column.
+    """Return a sample of the column's values, joined to at most 64 KiB.
 
-    A topic's first records often differ from the others, so they alone would not do.
+    The sample has values from up to 32 positions in the column. Values from its beginning alone would mislead, because
+    a topic's first records often differ from later records.
     """
     step = max(1, -(-len(column) // _SAMPLE_PLACES))
     indexes = (column.slice(index, min(step, _PLACE_ROWS)).to_pylist() for index in range(0, len(column), step))

@@ -13,7 +13,7 @@ _LEFT_IN_URI = "/!$&'()*+,:;=@"
 def partition_folder(column: str, value: str) -> str:
     """Return the name of the folder for rows with this value in the partition column, such as `day=2026-11-21`.
 
-    Characters in `_ESCAPED` are replaced by `%` and two hexadecimal digits.
+    Characters that Spark escapes (`_ESCAPED`) are replaced by `%` and two hexadecimal digits.
     """
     return f"{_escaped(column)}={_escaped(value)}"
 
@@ -21,7 +21,8 @@ def partition_folder(column: str, value: str) -> str:
 def log_path(path: str) -> str:
     """Return a path below the table's folder as a relative URI (Delta protocol: "Add File and Remove File").
 
-    deltalake encodes paths itself when it writes them into the log. The actions of delta-spark must have URIs.
+    delta-spark writes the path of an action unchanged into the log, so the path must be a URI. deltalake gets plain
+    paths, and encodes them itself.
     """
     return quote(path, safe=_LEFT_IN_URI)
 

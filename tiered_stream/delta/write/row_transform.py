@@ -16,10 +16,10 @@ from tiered_stream.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TargetRows:
-    """Rows for one table: at least one row, in offset order, with the table's columns except the day column.
+    """Rows for the table `target`: at least one row, in offset order, with the table's columns except the day column.
 
-    `target` is the table. `dead_letters_for` is set if the rows are dead letters: it is the key of the table that their
-    records were meant for.
+    `dead_letters_for` is None, unless the rows are dead letters. Then `target` is a table for dead letters, and
+    `dead_letters_for` is the key of the table that the records were meant for.
     """
 
     target: TableTarget
@@ -44,9 +44,10 @@ class TableRows:
 
         Args:
             rules: table rules by table key, which replace the rules in `routing`.
-            query: query id under which the rows are committed (application transaction), a label of dead letters; None:
+            query: value of the column `query` of dead letters: the query id of the application transaction in which
+                the rows are committed; None: unknown.
+            batch: value of the column `batch` of dead letters: the batch id of this application transaction; None:
                 unknown.
-            batch: batch id of the same application transaction, a label of dead letters; None: unknown.
         """
         self._routing = routing
         self._rules = rules
@@ -59,7 +60,7 @@ class TableRows:
         `batch` comes from the record decoder: at least one record, in offset order.
 
         Returns:
-            At most two items, one for each table that gets rows.
+            At most two items: the rows for the topic's table, and the dead letters. An item without rows is left out.
 
         Raises:
             TableError: the topic has no table, or the user's transform failed.

@@ -1,8 +1,9 @@
 """Uploads of data files to S3, each with one PUT, while the task continues to read.
 
-pyarrow would sign each chunk, which costs the client a hash of every byte. A multipart upload would cost a second copy
-in services that join the parts: 1 CPU second for each GiB (versitygw). So a file waits until it is complete: a small
-file in memory, a larger file on the local disk, as in Hadoop's S3A.
+pyarrow is not used for uploads, because it signs each chunk, for which the client must hash every byte. Multipart
+uploads are not used, because some services copy all bytes again to join the parts: 1 CPU second for each GiB
+(versitygw). So a file waits until it is complete: a small file in memory, a larger file on the local disk, as in
+Hadoop's S3A.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 MEMORY_BYTES = 8 << 20
-"""Maximum bytes of a waiting file that is kept in memory; a larger file is on the local disk."""
+"""Maximum size in bytes of a waiting file in memory; a larger file waits on the local disk."""
 _READ_BYTES = 1 << 20
 
 
 class S3Uploads(DataFolder):
-    """Uploads of the data files that one task writes to a table's folder in S3."""
+    """Folder of a table in S3, to which one task uploads its data files, each with one PUT."""
 
     max_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
 
@@ -66,7 +67,9 @@ class S3Uploads(DataFolder):
         return size if size <= MEMORY_BYTES else 0
 
     def finish(self, path: str, file: WaitingFile) -> None:
-        """Start the upload of the file to `path`, after waiting until other uploads of the task leave room for it.
+        """Start the upload of the file to `path`, and return before its end.
+
+        If too many uploads of the task run already, the method first waits for the end of some of them.
 
         Raises:
             OSError: an earlier file could not be uploaded.
@@ -76,7 +79,7 @@ class S3Uploads(DataFolder):
         self._running.append(self._threads.begin(file.tell(), partial(self._put, path, file)))
 
     def wait(self) -> None:
-        """Wait until all files are uploaded. Raise OSError if a file could not be uploaded."""
+        """Wait until all finished files are uploaded. Raise OSError if a file could not be uploaded."""
         while self._running:
             self._running.pop(0).result()
 
@@ -94,7 +97,7 @@ class S3Uploads(DataFolder):
                 self._client.put_object(
                     Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum(), **self._object_arguments
                 )
-        except (aws.BotoCoreError, aws.ClientError) as error:  # as pyarrow's file systems would raise it
+        except (aws.BotoCoreError, aws.ClientError) as error:  # OSError, as pyarrow's file systems raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
 
 
@@ -110,7 +113,10 @@ class WaitingFile(SpooledTemporaryFile[bytes]):
         return super().write(data)
 
     def checksum(self) -> str:
-        """Return the CRC32C in base64, for the header `x-amz-checksum-crc32c`, which S3 services without it ignore."""
+        """Return the CRC32C of all written bytes in base64, for the header `x-amz-checksum-crc32c`.
+
+        S3 services that do not know this header ignore it.
+        """
         return base64.b64encode(self._crc.to_bytes(4)).decode()
 
 

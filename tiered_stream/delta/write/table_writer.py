@@ -1,8 +1,8 @@
 """Writer of record batches to one table's Parquet files, on an executor, in one pass and with bounded memory.
 
-Rows wait until there are enough for a row group. Rows of several days wait until there are enough for `SEVERAL_DAYS`
-row groups. When a file has reached its size, it is closed and the next one begins. Files are invisible to readers until
-the driver commits them. Nothing refers to files that a failed task leaves behind, and VACUUM removes them.
+Rows wait in memory until there are enough for a row group. Rows of several days wait until there are enough for
+`SEVERAL_DAYS` row groups. When a file has reached its target size, the file is closed, and the next one begins. Files
+are invisible to readers until the driver commits them. A failed task may leave files behind, which VACUUM removes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.storage.throttle import Pace
 
 ROW_GROUP_BYTES = 16 << 20
-"""Bytes of Arrow memory of waiting rows from which on a row group is written.
+"""Size of waiting rows in Arrow's memory, in bytes, at which they are written as a row group.
 
-Larger row groups gain nothing, and memory costs time.
+Larger row groups save no time, and the memory for them costs time.
 """
 SEVERAL_DAYS = 4
-"""Factor on `ROW_GROUP_BYTES` if waiting rows are of several days, so that each day gets few large files."""
+"""Factor by which `ROW_GROUP_BYTES` is multiplied if the waiting rows are of several days.
+
+So each day gets few large files.
+"""
 MAX_OPEN_FILES = 16
 """Maximum number of open files in a task.
 
@@ -44,7 +47,10 @@ Before one more file opens, the file that got no rows for longest is closed.
 
 
 class TableWriter:
-    """Writer of one task's data files for one table. If the table is partitioned by day, each day has one open file."""
+    """Writer of one task's data files for one table.
+
+    If the table is partitioned by day, each day has at most one open file; otherwise the table has at most one.
+    """
 
     def __init__(
         self, files: TableFiles, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
@@ -79,7 +85,7 @@ class TableWriter:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of memory that waiting rows take, plus the bytes of open files that are in memory."""
+        """Number of bytes in memory: of waiting rows, and of open files that are kept in memory."""
         return self._waiting.bytes + sum(file.bytes_in_memory for file in self._open.values())
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
@@ -97,14 +103,19 @@ class TableWriter:
             self._write(self._waiting.take(keep=limit // 2))
 
     def flush(self) -> None:
-        """Write all waiting rows, and close every file. Raises TableError if the folder cannot be written to."""
+        """Write all waiting rows to files, and close every file.
+
+        Raises TableError if the table's folder cannot be written to.
+        """
         self._write(self._waiting.take())
         with _named_errors(self._files):
             for day in list(self._open):
                 self._finish(day)
 
     def finish(self) -> list[DataFile]:
-        """Flush, wait until all files are in the table's folder, and return all files of this writer.
+        """Write all waiting rows, close every file, wait until all files are in the table's folder, and return them.
+
+        The result has all files of this writer, also files that were closed before.
 
         Raises:
             TableError: the table's folder cannot be written to.
@@ -168,6 +179,8 @@ class TableWriter:
 
 
 class _OpenFile:
+    """Parquet file that is being written; its rows wait in memory until they are written as a row group."""
+
     def __init__(
         self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, files: TableFiles, pace: Pace
     ) -> None:

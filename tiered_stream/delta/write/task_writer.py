@@ -1,4 +1,4 @@
-"""Writer of a task's rows: it reads the task's splits and writes the files of all their tables, with bounded memory.
+"""Writer of one task: it reads the task's splits and writes their rows to data files of all tables, in bounded memory.
 
 Splits are ordered by topic. So the table that got no rows for longest has probably got its last row. If memory or open
 files are short, the files of this table are closed first.
@@ -29,15 +29,18 @@ from tiered_stream.storage.throttle import Pace, pace_of
 _Key = tuple[str, str]
 """Key of the table that gets the rows, and key of the table that the records were meant for (`DataFile.share`).
 
-They differ for dead letters.
+The two keys differ only for dead letters.
 """
 BATCH_ROWS = 131_072
 """Maximum number of rows of one Arrow batch.
 
-It is large, because each batch costs Python time, and no batch is sent to a JVM.
+The maximum is large, because each batch costs Python time, and no batch is sent to a JVM.
 """
 MAX_HELD_BYTES = 64 << 20
-"""Maximum bytes in memory of all tables together, without the table that gets rows now: as many as for one table."""
+"""Maximum number of bytes in memory for the rows of all tables together, except the table that gets rows now.
+
+The table that gets rows now has a limit of its own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +105,16 @@ def write_splits(
 
 
 def _with_topic_ids(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
-    """Return the file's description with the topic ids of its topics; topics that are not in `ids` are left out."""
+    """Return a copy of `file` with its topics' ids from `ids`; topics that are not in `ids` are left out."""
     topics = {partition.topic for partition in file.offsets}
     return replace(file, topic_ids={topic: ids[topic] for topic in topics & ids.keys()})
 
 
 class TaskWriter:
-    """Writer of one task's data files for all of its tables."""
+    """Writer of one task's data files for all tables that get rows of the task; it limits memory and open files.
+
+    `task` is the number of the task, and `tables` selects the tables whose rows are written.
+    """
 
     def __init__(self, task: int, pace: Pace = lambda size: None, tables: TaskTables = ALL_TABLES) -> None:
         self._task = task
@@ -117,10 +123,13 @@ class TaskWriter:
         self._threads = UploadThreads()
         self._tables: dict[_Key, TableWriter] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
-        """First and last offset of the records for a table, by table key and partition; empty without `park`."""
+        """First and last offset of the records for a table, by table key and partition; empty if `park` is off."""
         self._held_reasons = dict.fromkeys(tables.held, "it is parked")
         self._room: dict[_Key, tuple[int, int]] = {}
-        """Bytes in memory and number of open files of each writer; `_held` and `_opened` sum them over all writers."""
+        """Bytes in memory and number of open files of each writer.
+
+        `_held` is the sum of the bytes of all writers, and `_opened` is the sum of their open files.
+        """
         self._held = 0
         self._opened = 0
 
@@ -138,7 +147,8 @@ class TaskWriter:
 
         Args:
             offsets: first and last offset of the records, both inclusive.
-            dead_letters_for: set if the rows are dead letters: the key of the table that their records were meant for.
+            dead_letters_for: if the rows are dead letters, the key of the table that their records were meant for.
+                None: the rows are no dead letters.
 
         Raises:
             TableError: a table's folder cannot be written to, and `TaskTables.park` is off.
@@ -163,9 +173,10 @@ class TaskWriter:
 
     @property
     def held(self) -> list[HeldRows]:
-        """Records that are in no file, by table: the task could not write the table, or an earlier one could not.
+        """Records that the task has read but has written to no file: one item for each table.
 
-        It is empty if `TaskTables.park` is off.
+        The task could not write the table, or the table was parked before the task began. The list is empty if
+        `TaskTables.park` is off.
         """
         return [
             HeldRows(key, self._offsets[key], why) for key, why in self._held_reasons.items() if key in self._offsets
@@ -173,10 +184,10 @@ class TaskWriter:
 
     @contextmanager
     def _give_up_on_error(self, share: str) -> Iterator[None]:
-        """If the `with` block raises a TableError, write no more rows for one table, and close its writers.
+        """If the `with` block raises a TableError, give up the table whose key is `share`.
 
-        `share` is the key of that table. If `TaskTables.park` is off, raise the error again instead. Dead letters that
-        were meant for the table are given up with it.
+        To give up a table means: close its writers, and drop all its further rows. The dead letters that were meant for
+        the table are dropped, too. If `TaskTables.park` is off, the error is raised again instead.
         """
         try:
             yield
@@ -197,9 +208,9 @@ class TaskWriter:
                 break
 
     def _lacks_room(self, excluded: TableWriter | None) -> bool:
-        """Return whether all tables except `excluded` exceed the limit of memory or of open files.
+        """Return whether the tables together exceed `MAX_HELD_BYTES` in memory, or have `MAX_OPEN_FILES` open files.
 
-        `excluded` is a table's writer; None: all tables count.
+        `excluded` is the writer of a table that is not counted; None: all tables are counted.
         """
         held, opened = self._held, self._opened
         if excluded is not None:
@@ -208,9 +219,9 @@ class TaskWriter:
 
     @contextmanager
     def _counted(self, key: _Key, writer: TableWriter) -> Iterator[None]:
-        """After the `with` block, update the sums of memory and open files by the values of `writer`.
+        """After the `with` block, record the bytes in memory and the number of open files of `writer`.
 
-        If the block fails, the writer counts as 0.
+        If the block raises an error, 0 is recorded for both. `key` is the key of the writer in `_tables`.
         """
         after = 0, 0
         try:
@@ -226,9 +237,9 @@ class TaskWriter:
         self._opened += now[1] - opened
 
     def finish(self) -> list[DataFile]:
-        """Close every file, wait until all files are in their folders, and return them.
+        """Close every file, wait until all files are in their folders, and return their descriptions.
 
-        Files of tables that this task or an earlier one could not write are left out.
+        Files of a table that was given up after an error are left out.
 
         Raises:
             TableError: a table's folder cannot be written to, and `TaskTables.park` is off.

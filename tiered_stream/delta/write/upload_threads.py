@@ -7,17 +7,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Condition
 
 LARGE_IN_FLIGHT = 2
-"""Maximum number of uploads at once if all files together have more than `SMALL_BYTES`; other files wait."""
+"""Maximum number of uploads at once if their files have more than `SMALL_BYTES` together; further files wait."""
 SMALL_IN_FLIGHT = 8
-"""Maximum number of uploads at once if all files together have at most `SMALL_BYTES`.
+"""Maximum number of uploads at once if their files have at most `SMALL_BYTES` together.
 
-It is higher, because the upload of a small file mostly waits for the response.
+The number is higher than `LARGE_IN_FLIGHT`, because the upload of a small file mostly waits for the response.
 """
 SMALL_BYTES = 16 << 20
 
 
 class UploadThreads:
-    """Threads for one task's uploads, and limits of how many run at once; the caller waits for the uploads' futures."""
+    """Thread pool for the uploads of one task.
+
+    `LARGE_IN_FLIGHT` and `SMALL_IN_FLIGHT` limit how many uploads run at once.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(SMALL_IN_FLIGHT, "upload")
@@ -26,10 +29,12 @@ class UploadThreads:
         self._bytes = 0
 
     def begin(self, size: int, upload: Callable[[], None]) -> Future[None]:
-        """Wait until other uploads leave room for a file of `size` bytes, then call `upload` in a thread.
+        """Wait until the limit of uploads allows one more file of `size` bytes, then let a thread call `upload`.
+
+        The method does not wait for the end of the upload.
 
         Returns:
-            Future of the upload, which has the error if `upload` raises one.
+            Future of the upload; its `result` raises the error of `upload` if there is one.
         """
         with self._room:
             self._room.wait_for(lambda: self._has_room(size))
@@ -50,5 +55,5 @@ class UploadThreads:
             self._room.notify()
 
     def close(self) -> None:
-        """Cancel uploads that have not started, and wait for the end of uploads that have started."""
+        """Cancel the uploads that have not started, wait for the end of the other uploads, and stop the threads."""
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,7 +1,8 @@
-"""Rows that wait in a task until there are enough to write, and are divided by day only when they are removed.
+"""Rows of one table that wait in a task's memory until there are enough rows to write.
 
-So all waiting rows are sorted at once, however many days they have. The days with the most rows are removed first. Days
-with few rows wait for more rows. So a day gets few large files, instead of a small one each time that memory is full.
+The rows are divided by day only when they are removed, so that one sort divides the rows of all days. The days with the
+most rows are removed first, and days with few rows wait for more rows. So a day gets few large files, instead of a
+small file each time that memory is full.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def spark_day() -> str:
 def day_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
     """Return each row's UTC day as days since the epoch.
 
-    If a row's timestamp is outside the years 1 to 9999, it has no day. Its number is that of the day after 9999-12-31.
+    If a row's timestamp is outside the years 1 to 9999, the row has no day. Its number then stands for 10000-01-01.
     """
     column = kafka_column(batch, TIMESTAMP)
     # The buffer is read directly, because pyarrow's conversion to numpy imports pandas.
@@ -62,9 +63,9 @@ PartitionRows = tuple[TopicPartition, pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class DayRows:
-    """Rows of one UTC day; `day` is the day as ISO text.
+    """Rows of one UTC day, with the partitions that they are from.
 
-    None: the rows have no day, or the table is not partitioned by day.
+    `day` is the day as ISO text; None: the rows have no day, or the table is not partitioned by day.
     """
 
     day: str | None
@@ -72,7 +73,10 @@ class DayRows:
 
 
 class WaitingRows:
-    """Rows of one task that wait to be written to one table; `by_day`: the table is partitioned by day."""
+    """Rows of one task that wait to be written to one table.
+
+    `by_day` is true if the table is partitioned by day.
+    """
 
     def __init__(self, *, by_day: bool) -> None:
         self._by_day = by_day
@@ -144,11 +148,11 @@ class _AllRows:
         self._partition_of_row = np.repeat([numbers[partition] for partition, _ in batches], lengths)
 
     def batches(self, rows: _Numbers, day: _Numbers) -> Iterator[tuple[int, PartitionRows]]:
-        """Yield the rows with the indexes `rows`, in this order, as pairs of a number from `day` and a batch.
+        """Yield the rows with the indexes `rows`, in this order, in batches that each have one day and one partition.
 
-        `day` has a number for each of these rows. All rows of a batch are adjacent, of one partition, and have the same
-        number in `day`. The rows are copied once, because slices of the original batch would keep the memory of rows
-        that were written long ago.
+        `day` has the number of a day for each index in `rows`. Each item is a pair: the number of the batch's day, and
+        the batch with its partition. The rows are copied once, because slices of the original batch would keep the
+        memory of rows that were written long ago.
         """
         copy = self._batch.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)]))
         partition = self._partition_of_row[rows]
