@@ -25,7 +25,9 @@ def leader_epoch_end_offsets(
 
     `patience_ms` None: `default.api.timeout.ms`.
 
-    Raises: as `leaders.ask_each_leader`.
+    Raises:
+        BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
+            exist.
     """
     request = _OffsetForLeaderEpoch(epochs)
     return client.run(lambda: ask_each_leader(client, request, epochs, patience_ms))
@@ -37,10 +39,12 @@ def lineages(
     """Return, by partition, the end offset (exclusive) of each epoch in `epochs` that is in the partition's lineage.
 
     Other epochs are left out, because none of their records is part of the log any more. A partition with an error is
-    only in `faults`. Each request to a leader asks for one epoch of each partition, so several rounds may be needed,
-    each of at most `patience_ms` (None: `default.api.timeout.ms`).
+    only in `faults`. A request to a leader asks for only one epoch of each partition. So there may be several rounds of
+    requests. `patience_ms` is the time limit of one round; None: `default.api.timeout.ms`.
 
-    Raises: as `leaders.ask_each_leader`.
+    Raises:
+        BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
+            exist.
     """
     answer: PartialAnswer[TopicPartition, dict[int, int]] = PartialAnswer({partition: {} for partition in epochs}, {})
     remaining = {partition: sorted(set(numbers)) for partition, numbers in epochs.items()}

@@ -99,7 +99,7 @@ class _Position:
                 if not fetched.records and self._at_log_end(fetched, patience):
                     return None
             except BrokerUnavailableError as error:
-                # A Fetch that was under way while its reader was busy may have used up its own deadline: try again.
+                # A Fetch that was under way while the caller was busy may have reached its own deadline: try again.
                 reason = error
             else:
                 self._prepare_retry(fetched)

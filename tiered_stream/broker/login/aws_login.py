@@ -122,7 +122,7 @@ class AwsCredentials:
 
 
 class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
-    """Source of the messages of one client's AWS_MSK_IAM logins, made from credentials that are renewed in time."""
+    """Source of the messages of one client's AWS_MSK_IAM logins. Its credentials are renewed before they expire."""
 
     kind, source = "credentials", "services that hand out AWS credentials"
 
@@ -153,7 +153,7 @@ def region_of(host: str) -> str | None:
 
 
 class AwsCredentialSource:
-    """Source of credentials for one identity.
+    """Source of AWS credentials for one AWS identity.
 
     A role is assumed at each request. Without a role, botocore's credentials are kept from request to request if
     botocore renews them by itself.
@@ -164,9 +164,10 @@ class AwsCredentialSource:
         self._session: Session | None = None
 
     def obtain(self) -> AwsCredentials:
-        """Request credentials, and return them. Repeat a failed request up to `retries` times, after waits that grow.
+        """Request credentials, and return them. Repeat a failed request after waits that grow.
 
-        A wait is random. Its maximum starts at 0.5 s, and is twice as long each time, up to `max_wait`.
+        There are up to `retries` repetitions (`AwsIdentity`). Each wait is a random time up to a maximum: 0.5 s at
+        first, and twice as long each time, up to `max_wait` seconds.
 
         Raises:
             BrokerAuthorizationError: AWS refuses the credentials or the role.
@@ -195,7 +196,7 @@ class AwsCredentialSource:
             raise _fault(str(self._identity), error) from None  # the error's text may contain secrets
 
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
-        """Return a session and the credentials that AWS's chain finds for `profile` (None: the default one).
+        """Return a session and the credentials that AWS's chain finds for `profile` (None: the default profile).
 
         Credentials that botocore renews by itself are kept with their session for the next call. Other credentials are
         searched for again at each call.
@@ -239,9 +240,10 @@ class AwsCredentialSource:
 
 
 class _NoCredentialsError(ConfigurationError):
-    """Error for missing credentials.
+    """Error: AWS's chain has no credentials.
 
-    The request is repeated, because botocore does not distinguish a service that does not respond from a missing one.
+    The request is repeated, because botocore finds no credentials either while the service that issues them does not
+    respond.
     """
 
 

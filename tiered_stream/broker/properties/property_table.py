@@ -209,7 +209,8 @@ CLIENT_PROPERTIES = {
 def check_names(properties: Mapping[str, str]) -> None:
     """Check the names of client properties, which are without the `kafka.` prefix.
 
-    Log a warning for each property that is unknown or has no effect. An unknown property may be for a Java plug-in.
+    Log a warning for each property that is unknown or has no effect. An unknown property is no error, because it may be
+    for a Java plug-in.
 
     Raises:
         ConfigurationError: a property is not supported here.
@@ -227,9 +228,10 @@ def check_names(properties: Mapping[str, str]) -> None:
 
 
 def warn_of_unread(names: Collection[str], names_read: Collection[str], security: str) -> None:
-    """Log a warning for each honoured property among `names` that is not among `names_read`, because it has no effect.
+    """Log a warning that a property has no effect, for each honoured property in `names` that is not in `names_read`.
 
-    An example are `ssl.*` properties without TLS. `security` are the security settings, for the message.
+    For example, `ssl.*` properties have no effect without TLS. `security` is a text with the security settings, for the
+    message.
     """
     for name in sorted(set(names).difference(names_read)):
         known = CLIENT_PROPERTIES.get(name)
