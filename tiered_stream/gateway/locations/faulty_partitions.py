@@ -36,7 +36,7 @@ class FaultyPartitions:
         """Time (`monotonic`) of the next lookup, for each partition whose last error is retriable."""
 
     def silent_among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return those of `partitions` whose last recorded lookup failed with a retriable error, such as a timeout."""
+        """Return the silent partitions among `partitions`: their last recorded lookup failed with a retriable error."""
         with self._lock:
             return self._retry_at.keys() & set(partitions)
 
@@ -53,9 +53,9 @@ class FaultyPartitions:
             return due
 
     def record(self, tried: Collection[TopicPartition], faults: Mapping[TopicPartition, TieredStreamError]) -> None:
-        """Record a lookup of the partitions in `tried`: drop their old errors, and add the errors in `faults`.
+        """Record a lookup of the partitions in `tried`: drop their old errors, and add the new errors in `faults`.
 
-        A warning is logged if a partition has an error that had none before.
+        A warning is logged if `faults` has a partition that had no error before.
         """
         with self._lock:
             new = faults.keys() - self._faults.keys()

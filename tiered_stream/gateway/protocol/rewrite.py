@@ -1,7 +1,8 @@
 """Rewriting of responses that contain brokers' addresses or API versions, for clients of the gateway. No I/O.
 
 Clients are offered only the APIs that readers use. Newer Fetch responses name the address of a leader that has moved
-(KIP-951). Fetch responses are large and are passed on unread, so only Fetch versions without that field are offered.
+(KIP-951). Fetch responses are large and are passed on unread. So clients are offered only Fetch versions without that
+address.
 """
 
 from __future__ import annotations
@@ -122,9 +123,10 @@ def rewrite_response(
 
 @lru_cache(64)
 def _limited(body: bytes, version: int, feature_version: int, error_code: int) -> bytes:
-    """Return the body of an ApiVersions response with only the APIs, versions and features that the gateway offers.
+    """Return the body of an ApiVersions response with only the APIs and versions that the gateway offers.
 
-    A broker's error response is not changed. The result is cached, because all clients get the same response.
+    The location feature is added to the broker's features if `version` has features (3 or newer). A broker's error
+    response is not changed. The result is cached, because all clients get the same response.
 
     Args:
         error_code: written into the response in place of the broker's 0.

@@ -12,10 +12,10 @@ _OTHERS = 256  # the gateway's own connections, threads, ports and files
 
 
 def connections_allowed(wanted: int, ports: int) -> int:
-    """Raise the soft limit of open files (`ulimit -n`) as needed; return how many connections are allowed.
+    """Raise the soft limit of open files (`ulimit -n`) as needed; return how many client connections are allowed.
 
-    The result is `wanted`, unless the hard limit is too low for these connections and for `ports` listening ports. It
-    is at least 1.
+    The result is `wanted`, or a smaller number (at least 1) if the hard limit is too low for `wanted` connections and
+    `ports` listening ports.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _PER_CONNECTION * wanted + ports + _OTHERS
