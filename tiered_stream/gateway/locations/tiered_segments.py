@@ -212,8 +212,7 @@ class TieredSegments:
         return view is not None and read_at >= oldest and view.topic_id == topic_id
 
     def expect(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
-        """Request together, for all partitions, the aborted transactions that `location` needs for `ranges`, and cache
-        them.
+        """Request and cache the aborted transactions that `location` needs for `ranges`, for all partitions together.
 
         Later calls of `location` with read_committed then usually need no request to a broker. Errors of brokers are
         ignored here.
