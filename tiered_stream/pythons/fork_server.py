@@ -113,7 +113,10 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
 
 
 def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the variables that Python or a library reads only at its start, so that a fork never reads them again."""
+    """Return the variables that Python or a library reads only at its start.
+
+    A fork does not read them again, so it cannot run a request with other values of these variables.
+    """
     return {name: value for name, value in environment.items() if _is_read_at_start(os.fsdecode(name))}
 
 
@@ -255,8 +258,8 @@ def _wait_for_go(client: socket.socket) -> list[int]:
 def _end_with(client: socket.socket) -> None:
     """Make the kernel send SIGTERM to this process when the client closes the connection (fcntl(2)).
 
-    A program that replaces this process (exec) inherits the connection. So the client waits for the end of that program
-    too.
+    A program that replaces this process (exec) inherits the connection. So the client waits for the end of that
+    program, too.
 
     Raises:
         SystemExit: the client has already closed the connection.
@@ -273,7 +276,7 @@ def _end_with(client: socket.socket) -> None:
 def _set_process_title(arguments: Sequence[str]) -> None:
     """Make `ps` show `arguments` in place of the server's command line (proc(5): `arg_start`).
 
-    They are cut to the length of that command line.
+    The text is cut to the length of the server's command line.
     """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = map(int, fields[45:47])
@@ -296,14 +299,17 @@ def _run_and_report(request: Request, client: socket.socket) -> None:
 
 
 def _reap(*_: object) -> None:
-    """Remove ended forks from the process table (waitpid), so that their CPU time counts as that of child processes."""
+    """Remove ended forks from the process table (waitpid).
+
+    Their CPU time is then part of the CPU time of this process's children.
+    """
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def main() -> None:
-    """Import the planners' modules and serve requests until the driver has ended; in a fork, run its request."""
+    """Import the planners' modules and serve requests until the driver has ended; in a fork, run the fork's request."""
     descriptor, folder, *options = sys.argv[1:]
     started_with = read_at_start(os.environb)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # otherwise OpenBLAS starts threads when it is imported
