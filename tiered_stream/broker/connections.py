@@ -25,8 +25,7 @@ from tiered_stream.process.logs import muted
 T = TypeVar("T")
 
 _LOGIN_POLL_SECONDS = 0.02
-"""Seconds between two checks by the network thread whether another thread has obtained a login's token or credentials.
-"""
+"""Seconds between two checks whether another thread has obtained a login's token or credentials."""
 
 
 class Deadline:
@@ -71,9 +70,7 @@ class Connections:
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
         self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
-        """Lock held from the check of `_closed` until the event loop has the work, because a loop that has ended runs
-        no work.
-        """
+        """Lock held from the check of `_closed` until the event loop has the work: an ended loop runs no work."""
         self._last_fault: dict[Any, str] = {}  # text by node id; removed when a request to the node succeeds
         self._net.start()
 
@@ -182,7 +179,8 @@ class Connections:
         A token or credentials may take longer to come than a connection may take to be set up.
 
         Raises:
-            BrokerUnavailableError: they did not come before `deadline`. Errors of their source are raised unchanged.
+            BrokerUnavailableError: the token or the credentials did not come before `deadline`. Other errors of their
+                source are raised unchanged.
         """
         login = self._config.renewed_login
         if login is None or login.usable or self._manager.is_open(node_id):

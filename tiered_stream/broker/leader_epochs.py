@@ -20,8 +20,8 @@ def leader_epoch_end_offsets(
     """Return, by partition, the leader's largest epoch that is not above the epoch in `epochs`, and its end offset.
 
     The end offset is exclusive. The leader's newest epoch ends at the log end. If the epoch in `epochs` is newer than
-    all epochs of the leader, the result is (-1, -1). If it is older than all of them, the result is the epoch in
-    `epochs`, with the start offset of the leader's first epoch as its end.
+    all epochs of the leader, the result is (-1, -1). If the epoch in `epochs` is older than all epochs of the leader,
+    the result is that older epoch. Its end is then the start offset of the leader's first epoch.
 
     `patience_ms` None: `default.api.timeout.ms`.
 

@@ -29,7 +29,7 @@ _BEFORE = "; before that: "
 
 
 class LeaderRequest(ABC, Generic[A]):
-    """Base of requests to partition leaders, whose responses have one result per partition."""
+    """Base of requests to partition leaders. A response has one result per partition."""
 
     needed_acl: str
     """ACL that the user needs for this request, for errors."""
@@ -62,7 +62,8 @@ async def ask_leaders(
     Raises:
         UnknownTopicError, BrokerAuthorizationError, OffsetOutOfRangeError, BrokerError: a broker responded with this
             error for a partition.
-        BrokerUnavailableError: a partition had no result at `deadline`; the message names it and the last reason.
+        BrokerUnavailableError: a partition had no result at `deadline`; the message names the partition and the last
+            reason.
     """
     return (await _ask_until(client, request, partitions, deadline, partial=False)).found
 
@@ -145,7 +146,7 @@ class NodeResults(Generic[A]):
 async def ask_node(
     client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
 ) -> NodeResults[A]:
-    """Send the request to the broker `node_id` once, and return its outcome for the partitions in `leaders`.
+    """Send the request to the broker `node_id` once, and return the outcome for each partition in `leaders`.
 
     An error of the request or of the whole response becomes the outcome of each partition, and is not raised.
     """

@@ -113,8 +113,8 @@ class BrokerOffsetReader(OffsetReader):
     ) -> PartialAnswer[TopicPartition, int]:
         """Request a special offset of each partition, and return for each partition the offset or an error.
 
-        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. The offset is -1 if the partition has none. `patience_ms` None:
-        `default.api.timeout.ms`.
+        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. The offset is -1 if the partition has no such offset.
+        `patience_ms` None: `default.api.timeout.ms`.
 
         Raises:
             BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not

@@ -21,7 +21,7 @@ from tiered_stream.model import STORAGE_FORMAT, OffsetRange, PartialAnswer, Topi
 from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000
-"""Maximum number of segments in one response: about 10 MB without signed locations, 60 MB with them."""
+"""Maximum number of segments in one response: about 10 MB without signed locations, 60 MB with signed locations."""
 
 
 @dataclass(frozen=True, slots=True)

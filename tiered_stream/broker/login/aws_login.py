@@ -56,7 +56,7 @@ _PROVIDER_ERRORS = (
 )  # fmt: skip
 """Errors of botocore's credential providers after which the same provider may succeed.
 
-Their texts may repeat the output of a program.
+The texts of these errors are not shown, because they may repeat the output of a program.
 """
 _ERRORS_WITHOUT_SECRETS = (
     aws.ProfileNotFound, aws.ConfigNotFound, aws.ConfigParseError, aws.InvalidConfigError, aws.InfiniteLoopConfigError,
@@ -108,10 +108,10 @@ class AwsIdentity:
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """AWS credentials, and the region that the environment or the profile names (None: neither does).
+    """AWS credentials, and the region that the environment or the profile names (None: neither names a region).
 
-    `expires_at` is in seconds since the epoch; None: unknown. For credentials of AWS's chain it is 300 s after they
-    were requested, because botocore renews them by itself.
+    `expires_at` is in seconds since the epoch; None: unknown. For credentials of AWS's chain, `expires_at` is 300 s
+    after they were requested, because botocore renews them by itself.
     """
 
     access_key: str = field(repr=False)
@@ -147,7 +147,7 @@ class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
 
 
 def region_of(host: str) -> str | None:
-    """Return the last AWS region in a host name, such as `….kafka.eu-west-1.amazonaws.com`; None: it has no region."""
+    """Return the last AWS region in a host name, such as `….kafka.eu-west-1.amazonaws.com`; None: there is none."""
     regions = _REGION.findall(host.lower())
     return regions[-1] if regions else None
 

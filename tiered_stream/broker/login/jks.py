@@ -72,7 +72,9 @@ class JksStore:
 
 
 def read_jks(data: bytes, password: str | None) -> JksStore:
-    """Decode a JKS store. Check its digest with `password`; None: without a check, as in Java.
+    """Decode a JKS store, and check its digest with `password`.
+
+    If `password` is None, the digest is not checked, as in Java.
 
     Raises:
         ConfigurationError: the bytes are not a JKS store, or the password is wrong.

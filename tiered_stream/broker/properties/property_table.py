@@ -32,7 +32,10 @@ class DnsLookup(StrEnum):
 
 
 def _milliseconds(minimum: int) -> Callable[[str], int]:
-    """Return a parser of milliseconds from `minimum` on. Kafka takes 64 bits; the parser returns at most `INT_MAX`."""
+    """Return a parser of milliseconds, `minimum` or more.
+
+    Kafka allows 64 bits, but the parser returns at most `INT_MAX`.
+    """
     parse = types.integer(minimum)
     return lambda value: min(INT_MAX, parse(value))
 

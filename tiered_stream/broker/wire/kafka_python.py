@@ -319,7 +319,7 @@ def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, to
 def _msk_iam_mechanism(**config: Any) -> SaslMechanism:
     """Return a connection's SASL mechanism: `_MskIam` for an `AbstractHostLogin`, otherwise kafka-python's.
 
-    The user's other clients in this process need kafka-python's.
+    The user's other clients in this process need kafka-python's own mechanism.
     """
     login = config.get("sasl_oauth_token_provider")
     return _MskIam(login, config["host"]) if isinstance(login, AbstractHostLogin) else SaslMechanismAwsMskIam(**config)

@@ -295,9 +295,9 @@ class LocationFetchRequest(OwnRequest):
 class LocatedPartition:
     """Partition in a Fetch response with segment locations.
 
-    `remote_log_segments` are the segments, encoded for `decode_segments`; empty: there are none. They are all segments
-    of the requested range below offset `located_end_offset` (exclusive). A `located_end_offset` of -1 means that the
-    broker names no segments. `kafka_tags` are the encoded values of Kafka's own tagged fields, by tag.
+    `remote_log_segments` are the segments, encoded for `decode_segments`; empty: there are no segments. They are all
+    segments of the requested range below offset `located_end_offset` (exclusive). A `located_end_offset` of -1 means
+    that the broker names no segments. `kafka_tags` are the encoded values of Kafka's own tagged fields, by tag.
     """
 
     partition_index: int

@@ -57,7 +57,7 @@ class ListOffsetsTopic(NamedTuple):
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """Partition in a ListOffsets response. `offset` is -1 if no record's timestamp is at or after the requested one."""
+    """Partition in a ListOffsets response. `offset` is -1 if no record is at or after the requested timestamp."""
 
     partition_index: int
     error_code: int
