@@ -43,8 +43,8 @@ class FaultyPartitions:
     def due_for_retry(self, silent: Collection[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions of `silent`, a result of `silent_among`, that the caller must look up now.
 
-        Their last lookup, or the last call that returned them, was at least 2 s ago. For the next 2 s, no other caller
-        gets the returned partitions.
+        Since their last lookup, and since the last call that returned them, at least 2 s have passed. For the next 2 s,
+        no other caller gets the returned partitions.
         """
         with self._lock:
             now = time.monotonic()
@@ -85,7 +85,7 @@ class FaultyPartitions:
         return faults[0] if faults and len(faults) == len(partitions) else None
 
     def reasons(self) -> list[str]:
-        """Return one line for each of the first 20 faulty partitions, and one line with the number of the others."""
+        """Return one line for each of the first 20 faulty partitions; if there are more, one line has their number."""
         with self._lock:
             faults = sorted(self._faults.items(), key=lambda fault: fault[0])
         lines = [f"{partition} is left to the brokers: {fault}" for partition, fault in faults[:_MAX_NAMED]]

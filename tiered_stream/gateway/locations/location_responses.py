@@ -33,7 +33,7 @@ MAX_SEGMENTS = 100_000
 """Maximum number of segment locations in one response."""
 
 MAX_RESPONSE_BYTES = 64 << 20
-"""Maximum size of the encoded segment locations in one response."""
+"""Maximum number of bytes of the encoded segment locations in one response."""
 
 _MAX_REQUESTS = 1_000  # storage requests that one response may cost
 _PARTS_AT_ONCE = 64  # parts that are cut off a segment before the budget is checked again
@@ -266,7 +266,8 @@ class LocationResponses:
     ) -> int:  # fmt: skip
         """Append locations of the offsets `part`, which lie in the segment `tiered.visible[at]`, to `located`.
 
-        Return the offset where the locations end. It is below the end of `part` if the budget is spent earlier.
+        Return the offset (exclusive) where the locations end. This offset is below the end of `part` if the budget is
+        spent earlier.
         """
         position = part.start
         while position < part.end and not budget.is_spent():

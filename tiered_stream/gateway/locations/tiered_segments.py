@@ -41,7 +41,7 @@ class TieredSegments:
         fetcher: reads indexes from the storage.
         cache_bytes: maximum memory of the cached indexes.
         fresh_seconds: time for which a partition's list of segments is used without a refresh. Clients read offsets
-            that were tiered since then from the brokers.
+            that were tiered after the last refresh from the brokers.
         faulty: records the partitions whose segments cannot be looked up.
         snapshots: store for records of the metadata topic; None: nothing is stored.
     """
@@ -70,7 +70,7 @@ class TieredSegments:
         self._retries = ThreadPoolExecutor(1, thread_name_prefix="silent-leaders")
 
     def follow_all(self) -> None:
-        """Look up the segments of all partitions except internal topics', so that the first requests need not wait.
+        """Look up the segments of all partitions except those in internal topics, before the first requests need them.
 
         Partitions that no longer exist are forgotten.
 
@@ -247,7 +247,7 @@ class TieredSegments:
         return self._locator.cut(location, target_bytes)
 
     def close(self) -> None:
-        """Stop the threads; the caller still has to close the client and the fetcher."""
+        """Stop the background threads; the caller still has to close the client and the fetcher."""
         self._retries.shutdown(wait=False, cancel_futures=True)
         self._locator.close()
 

@@ -30,8 +30,10 @@ from tiered_stream.gateway.protocol.location_requests import LocationRequest, To
 _BEYOND_ANY_LOG = (1 << 63) - 1
 _OFFSET_OUT_OF_RANGE = 1
 _AFTER_AUTHORIZATION = frozenset({0, _OFFSET_OUT_OF_RANGE, 6, 74, 75})
-"""Error codes that brokers return only if the client may READ: no error, OFFSET_OUT_OF_RANGE (1),
-NOT_LEADER_OR_FOLLOWER (6), FENCED_LEADER_EPOCH (74) and UNKNOWN_LEADER_EPOCH (75).
+"""Error codes that brokers return only if the client may READ.
+
+They are no error, OFFSET_OUT_OF_RANGE (1), NOT_LEADER_OR_FOLLOWER (6), FENCED_LEADER_EPOCH (74) and
+UNKNOWN_LEADER_EPOCH (75).
 """
 _THROTTLING_QUOTA_EXCEEDED = 89
 _OFFSET_NOT_AVAILABLE = 78  # retriable: the client asks again, because the log's end has just changed
@@ -146,7 +148,7 @@ class AuthorizationResponse:
     def readable(self) -> list[ReadablePartition]:
         """Return the requested partitions that the broker's response has without an error.
 
-        Their offsets begin at the requested start, or at the log start offset if that is higher.
+        The offsets of a partition begin at the requested start, or at the log start offset if that is higher.
         """
         return [
             ReadablePartition(partition, start, max(start, self._request.ranges[partition][1]), self._log_end(response))

@@ -104,7 +104,7 @@ class ConnectionState:
         return forwarded
 
     def authorize(self, request: LocationRequest, fetch: bytes) -> bytes:
-        """Register a location request, and return the bytes to send to the broker for it.
+        """Register a location request; return the bytes to send to the broker: `fetch` with a new correlation id.
 
         Args:
             fetch: the Fetch that asks for authorization.

@@ -36,8 +36,9 @@ NEWEST_VERSIONS = {
     API_VERSIONS: 4,
     **{api_key: versions[-1] for api_key, versions in broker_addresses.VERSIONS.items()},
 }
-"""Newest version that clients are offered, for each API whose messages the gateway reads or whose newer versions name
-brokers' addresses.
+"""Newest version that clients are offered, by API.
+
+It has the APIs whose messages the gateway reads, and APIs whose newer versions name brokers' addresses.
 """
 
 _UNSUPPORTED_VERSION = 35
@@ -61,7 +62,7 @@ def check_version(api_key: int, api_version: int) -> None:
 
     - APIs that readers do not use,
     - Fetch versions whose responses contain brokers' addresses,
-    - unknown versions of APIs whose responses it rewrites,
+    - versions that the gateway does not know, of APIs whose responses it rewrites,
     - SaslHandshake version 0.
 
     Raises:

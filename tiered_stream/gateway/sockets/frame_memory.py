@@ -91,8 +91,7 @@ class FrameMemory:
             self._released.set()
 
     async def _wait_for_release(self, connection: asyncio.Future[None]) -> None:
-        """If the slowest other connection counts as slow, evict it. Otherwise wait at most 1 s for a release of memory.
-        """
+        """Evict the slowest other connection if it counts as slow. Otherwise wait at most 1 s for released memory."""
         others = (reservation for reservation in self._reservations if reservation.connection is not connection)
         slowest = min(others, key=lambda reservation: reservation.slow_from, default=None)
         seconds = slowest.slow_from - time.monotonic() if slowest else inf

@@ -98,7 +98,7 @@ def _bounded(
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes of `pieces` in chunks of `CHUNK_BYTES`; the last chunk may be smaller.
 
-    Joining all pieces at once would copy them into one large block of memory that is new to the process.
+    Joining all pieces at once would copy them into one large block, for which the kernel must provide new memory.
     """
     waiting: list[bytes | memoryview] = []
     size = 0
