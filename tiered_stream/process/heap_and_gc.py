@@ -65,7 +65,7 @@ def share_heap() -> bool:
 
     By default glibc gives each thread its own heap, and each heap keeps the memory of past responses: 50 MiB together.
     The one heap keeps up to `_MAX_FREE_BYTES` of free memory. Otherwise it would return a response's memory to the
-    kernel, and the kernel would clear as many pages for the next response: 110,000 pages for 1 GiB that is read.
+    kernel, and the kernel would clear pages again for the next response: 110,000 pages for 1 GiB that is read.
 
     Returns:
         True if the heap is shared; false if malloc is not glibc's, so that nothing was changed.

@@ -36,7 +36,7 @@ _muted = _Muted()
 
 @contextmanager
 def muted(*packages: str) -> Iterator[None]:
-    """Drop the log records of these packages that this thread logs in the `with` block; other threads still log."""
+    """Drop the records that these packages log in this thread during the `with` block; other threads still log."""
     before = _muted.packages
     _muted.packages = (*before, *_add_filters(packages, len(logging.root.manager.loggerDict)))
     try:

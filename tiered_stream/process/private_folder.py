@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 def user_cache_folder() -> Path:
     """Return the path of the user's folder for all caches of this package; the folder need not exist yet.
 
-    It is `tiered_stream` in `XDG_CACHE_HOME`; if that variable is not set, in `~/.cache`.
+    The folder is `tiered_stream` in `XDG_CACHE_HOME`; if that variable is not set, in `~/.cache`.
 
     Raises:
         RuntimeError: the user has no home folder.

@@ -64,7 +64,7 @@ def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
 
 
 def _warn_once(warned_file: str, error: OSError) -> None:
-    """Print on standard error why the server is not used, unless another client has printed such a line.
+    """Print on standard error why the server is not used, unless another client has printed this line before.
 
     The file `warned_file` is empty until a client has printed the line: that client writes a byte to it.
     """
@@ -78,7 +78,7 @@ def _warn_once(warned_file: str, error: OSError) -> None:
             os.write(STANDARD_DESCRIPTORS[2], line.encode(errors="replace"))
         os.close(descriptor)
     except OSError:
-        pass  # standard error cannot be written either
+        pass  # the file or standard error cannot be used, so nothing is reported
 
 
 def main() -> None:

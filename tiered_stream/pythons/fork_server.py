@@ -235,7 +235,7 @@ def run(request: Request, client: socket.socket) -> None:
     module = request.arguments[1]
     sys.argv = list(request.arguments[1:])
     _set_process_title(["python", *request.arguments])
-    sys.modules.pop(module, None)  # it runs again, as __main__
+    sys.modules.pop(module, None)  # the module runs again, as __main__
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

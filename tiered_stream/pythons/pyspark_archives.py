@@ -106,7 +106,7 @@ def compile_archive(archive: Path, modules: Iterable[str]) -> int:
 def _add(zip_file: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
     """Extract the archive's file `name` to `folder`, compile it, and add its bytecode to `zip_file`.
 
-    Return false, without bytecode, if the file does not compile. Else return true.
+    Return false, without bytecode, if the file does not compile. Otherwise return true.
     """
     source = zip_file.extract(name, folder)
     # A ZIP file has local times without a zone; zipimport reads them in the same way.
