@@ -102,7 +102,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         """Start the coroutine that `work` makes, on the network thread, and return a future of its result or error."""
         return self._connections.start(work)
 
-    # The methods below run on the network thread.
+    # The coroutines below run on the network thread.
 
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
         """Run the coroutines that `works` make, all concurrently, and return their results in the order of `works`.

@@ -88,7 +88,7 @@ class Connections:
             outcome = self._manager.call_soon(work)
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         outcome.add_callback(future.set_result)
-        # The loop closes coroutines that are not done when it ends.
+        # When the loop ends, it closes the coroutines that are not done, and they raise GeneratorExit.
         outcome.add_errback(
             lambda error: future.set_exception(_closed() if isinstance(error, GeneratorExit) else error)
         )
@@ -132,7 +132,7 @@ class Connections:
         Close the connections to bootstrap servers.
         """
         brokers = copy.copy(metadata_response)
-        brokers.topics = []  # there may be many; `BrokerClient` keeps what we need of them
+        brokers.topics = []  # there may be very many, and `BrokerClient` keeps their metadata
         self._manager.cluster.update_metadata(brokers)
         for broker in self._manager.cluster.bootstrap_brokers():
             self._manager.close(broker.node_id)

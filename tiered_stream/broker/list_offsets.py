@@ -173,7 +173,7 @@ class ListOffsets(LeaderRequest[int]):
         for topic in response.topics or ():
             for result in topic.partitions or ():
                 partition = TopicPartition(topic.name, result.partition_index)
-                if result.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # old log without timestamps: nothing found
+                if result.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # the log is too old to have timestamps
                     yield partition, 0, _NO_OFFSET
                 else:
                     yield partition, result.error_code, result.offset

@@ -38,7 +38,7 @@ def collection_paused() -> Iterator[None]:
     finally:
         if enabled:
             if gc.get_count()[0] > _MANY_OBJECTS:
-                gc.collect(1)  # one pass over the new objects instead of two, as young and then as older ones
+                gc.collect(1)  # generations 0 and 1 together: one pass over the new objects, not two
             gc.enable()
 
 

@@ -31,7 +31,7 @@ class PerProcess(Generic[T]):
     """
 
     def __init__(self) -> None:
-        # By process id, because a fork must use neither its parent's connections nor a lock that a thread there holds.
+        # By process id: a fork must not use its parent's connections, nor a lock that a thread of the parent holds.
         self._caches: dict[int, SingleFlightCache[bytes, T]] = {}
 
     def get(self, options: object, create: Callable[[], T]) -> T:

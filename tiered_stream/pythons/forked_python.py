@@ -167,4 +167,4 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
                 _served = ServedPython(environment, tasks=tasks)
             except OSError:
                 return None
-        return str(_served.program) if _served.runs else None  # a server that has ended would end again
+        return str(_served.program) if _served.runs else None  # if it has ended, a new server would end, too

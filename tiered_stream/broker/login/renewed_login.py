@@ -141,7 +141,7 @@ class RenewedLogin(Generic[T]):
     def _renew(self, renewal: Future[None]) -> None:
         try:
             self._current, self._patience = self._as_current(self._obtain()), _PATIENCE
-        except BaseException as error:  # noqa: BLE001 - the future passes it to its callers
+        except BaseException as error:  # noqa: BLE001 - the future passes the error to its callers
             current = self._current
             if current is not None and self.usable and isinstance(error, TieredStreamError):
                 _log.warning("no new %s, the one before is used until its end: %s", self.kind, error)

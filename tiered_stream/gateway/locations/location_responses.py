@@ -201,7 +201,7 @@ class LocationResponses:
                 if len(tiered.offsets) and self._cached(request, tiered, budget) is None
             }
             self._segments.expect(visible, uncached)
-        with collection_paused():  # not earlier: garbage of other threads is collected while brokers are asked
+        with collection_paused():  # only here, so that garbage is collected while brokers are asked
             return {tiered.readable.partition: self._partition(request, tiered, budget) for tiered in ranges.values()}
 
     def _cached(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _CachedResponse | None:
@@ -252,7 +252,7 @@ class LocationResponses:
                 located.has_holes = True
                 self._metrics.failed_segments.inc()
                 log.warning("no location for %s of %s: %s", part, tiered.visible[at].segment.topic_partition, error)
-                if isinstance(error, BrokerError):  # later segments would fail on the same broker's answer
+                if isinstance(error, BrokerError):  # the next segments would fail with the same error
                     break
                 continue
             if position < part.end:
@@ -276,7 +276,7 @@ class LocationResponses:
             try:
                 entries = self._entries(request, tiered, at, OffsetRange(position, part.end), budget)
             finally:
-                # An additional part costs no storage request, but work, so it counts as a request.
+                # Each part after the first costs no storage request, but CPU time, so it counts as a request.
                 requests = self._requests_made() - before + max(0, len(entries) - 1)
                 budget.spend(len(entries), sum(map(_entry_bytes, entries)), requests)
             located += entries

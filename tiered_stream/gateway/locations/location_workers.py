@@ -127,7 +127,7 @@ class LocationWorkers:
             return None
         # Partitions without a known log end keep the client's offset, so the broker sends what the client requested.
         known = {partition: offsets for partition, offsets in request.ranges.items() if partition in log_ends}
-        # `requested` keeps all partitions: only the broker's response shows which are refused and which throttled.
+        # `requested` keeps all partitions: only the broker's response shows which of them are refused or throttled.
         return replace(request, ranges=known, requested=request.ranges.keys()), authorization_request(request, log_ends)
 
     def _response(self, request: LocationRequest, content: bytes, max_bytes: int) -> list[bytes]:

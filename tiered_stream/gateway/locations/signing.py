@@ -13,7 +13,7 @@ from prometheus_client import Counter
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
-_CACHED = 200_000  # signed URLs, about 100 MB
+_CACHED = 200_000  # maximum number of signed URLs in the cache, about 100 MB
 
 
 class LocationSigner:

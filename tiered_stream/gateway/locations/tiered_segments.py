@@ -118,7 +118,7 @@ class TieredSegments:
         """
         names = {partition.topic for partition in partitions}
         topics = {name: topic for name in names if (topic := self._client.topic(name)) is not None}
-        # One missing partition would fail the request for all of them.
+        # A partition that does not exist would make the request fail for all partitions.
         return self._offsets(LATEST, [partition for partition in partitions if _exists(topics, partition)])
 
     def local_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -199,7 +199,7 @@ class AuthorizationResponse:
         partition = topic_id and TopicIdPartition(topic_id, response.partition_index)
         if not partition or partition not in self._request.ranges:
             return response
-        if response.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the end that we asked at, not the client's offset
+        if response.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the log end that we sent, not the client's offset
             return replace(response, error_code=_OFFSET_NOT_AVAILABLE)
         located = locations.get(partition)
         if located is None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 1.0
 _PATIENCE_WITH_BROKERS_SECONDS = 30.0
-_MIN_BYTES_PER_SECOND = 2 << 20  # minimum speed at which a peer must send or read a frame, else it counts as slow
-_UNCOUNTED_BYTES = 64 << 10  # smaller frames are not counted; most frames need no more
+_MIN_BYTES_PER_SECOND = 2 << 20  # a peer that sends or reads a frame at a lower speed counts as slow
+_UNCOUNTED_BYTES = 64 << 10  # frames up to this size are not counted; most frames are smaller
 _SMALL_BYTES = 1 << 20  # larger reservations leave a quarter of the budget to smaller ones
 
 

@@ -7,7 +7,7 @@ import resource
 
 log = logging.getLogger(__name__)
 
-_PER_CONNECTION = 2  # the client's and the broker's
+_PER_CONNECTION = 2  # the connection to the client and the connection to the broker
 _OTHERS = 256  # the gateway's own connections, threads, ports and files
 
 

@@ -36,13 +36,13 @@ from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortE
 from tiered_stream.gateway.sockets.streams import CHUNK_BYTES, Streams, chunks, clear_traceback_frames
 
 _MAX_RESPONSE_SIZE = (1 << 31) - 1
-_MAX_IN_LOOP_BYTES = 64 << 10  # bytes; rewriting takes about 2 ms in the event loop, a thread rewrites larger responses
+_MAX_IN_LOOP_BYTES = 64 << 10  # larger responses are rewritten by a thread; 64 KiB take about 2 ms
 _GRACE_SECONDS = 0.2
 # Bytes of memory for each byte of a frame that is read whole, and for each byte of a location request. A location
 # request costs more: it is decoded and replaced by another Fetch, and the broker's response is decoded, too.
 _COPIES, _LOCATED = 4, 32
 _RESPONSE_BYTES = 256 << 10  # reserved for encoded segments with each location request; more is used only if it is free
-_SMALL_BYTES = 16 << 10  # largest part of a request that is read without a reservation to find out its kind
+_SMALL_BYTES = 16 << 10  # read without reserved memory, at most, to find out whether a request asks for locations
 
 
 @dataclass(frozen=True, slots=True)

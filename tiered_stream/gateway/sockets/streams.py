@@ -46,7 +46,7 @@ class Streams:
             finally:
                 self.transport.abort()
         if error := self.reader.exception():
-            error.with_traceback(None)  # it holds this running frame, which `clear_traceback_frames` cannot clear
+            error.with_traceback(None)  # has this running frame, which `clear_traceback_frames` cannot clear
 
 
 async def accept_streams(connection: socket.socket, tls: ssl.SSLContext | None, settings: GatewaySettings) -> Streams:
