@@ -1,4 +1,4 @@
-"""Client of one Kafka cluster: metadata, and requests to any broker or to given brokers, retried until a deadline."""
+"""Client of one Kafka cluster. It caches metadata, and sends requests to any broker or to a given broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tiered_stream.process.shared import PerProcess
 T = TypeVar("T")
 
 _UNKNOWN_TOPIC_CODE = 3  # UNKNOWN_TOPIC_OR_PARTITION
-_UNKNOWN_TOPIC_GRACE_MS = 1_000  # not every broker knows a new topic at once
+_UNKNOWN_TOPIC_GRACE_MS = 1_000  # time for which an unknown topic is requested again; brokers learn of new topics late
 
 
 class BrokerClient(AbstractContextManager["BrokerClient"]):
@@ -53,7 +53,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         self.cluster_id: str | None = None
         """Cluster id in the last Metadata response; None: no response yet, or the cluster has no id."""
         self.read_replicas: dict[TopicPartition, int] = {}
-        """Broker ids of the replicas to fetch from, by partition, for partitions whose leader has named one (KIP-392).
+        """Broker ids of the replicas to fetch from, by partition, where the leader has named a replica (KIP-392).
 
         Only the network thread uses it.
         """
@@ -69,60 +69,70 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         self._connections.close()
 
     def metadata(self, topics: Collection[str] | None = None) -> dict[str, TopicMetadata]:
-        """Return current metadata of `topics` (None: of all that the user may describe) by topic. Never create a topic.
+        """Return current metadata of `topics` by topic; None: of all topics that the user may describe.
 
-        If `topics` is None, topics with an error are left out.
+        No topic is created. If `topics` is None, topics with an error are left out.
 
         Raises:
-            UnknownTopicError: a named topic does not exist.
-            BrokerAuthorizationError: the login was refused, or the user is not authorized to describe a named topic.
-            BrokerUnavailableError: no broker responded in time, or the error of a named topic did not pass in time.
+            UnknownTopicError: a topic in `topics` does not exist.
+            BrokerAuthorizationError: the login was refused, or the user is not authorized to describe a topic in
+                `topics`.
+            BrokerUnavailableError: within `default.api.timeout.ms`, no broker responded, or a topic in `topics` had
+                only retriable errors.
+            BrokerError, ConfigurationError: the same request would fail again.
         """
         return self.run(lambda: self.fetch_metadata(topics, self.deadline()))
 
     def ask_any_broker(self, build: Callable[[], Any]) -> Any:
-        """Send a request to one broker after the other until one responds, and return that response.
+        """Send a request to the brokers in turn until a broker responds, and return its response.
 
         `build` returns a new request message for each attempt.
 
-        Raises: as `metadata`, without UnknownTopicError.
+        Raises:
+            BrokerUnavailableError: no broker responded within `default.api.timeout.ms`.
+            BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
         return self.run(lambda: self.ask_any(build, self.deadline()))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the coroutine that `work` returns on the network thread, and wait for its result or error."""
+        """Run the coroutine that `work` makes, on the network thread. Return its result or raise its error."""
         return self._connections.run(work)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Start the coroutine that `work` returns on the network thread, and return a future of its result or error."""
+        """Start the coroutine that `work` makes, on the network thread, and return a future of its result or error."""
         return self._connections.start(work)
 
-    # The methods below run on the network thread.
+    # The coroutines below run on the network thread.
 
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Run the coroutines that `works` return concurrently, and return their results in the order of `works`.
+        """Run the coroutines that `works` make, all concurrently, and return their results in the order of `works`.
 
         Raises: the first error in the order of `works`.
         """
         return await self._connections.gather(works)
 
     async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
-        """Send `message` to the broker `node_id` once, and return the response. Raises: as `Connections.request`."""
+        """Send `message` to the broker `node_id` once, and return the response.
+
+        Raises:
+            BrokerUnavailableError: no connection or no response before `deadline` or within `request.timeout.ms`.
+            BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
+        """
         return await self._connections.request(node_id, message, deadline)
 
     def deadline(self, patience_ms: int | None = None, extra_ms: int = 0) -> Deadline:
-        """Return a deadline from now: the smaller of `default.api.timeout.ms` and `patience_ms`, plus `extra_ms`.
+        """Return a deadline that is `patience_ms` plus `extra_ms` from now.
 
-        `patience_ms` None: `default.api.timeout.ms`.
+        If `patience_ms` is None or larger than `default.api.timeout.ms`, that property's value is used instead.
         """
         timeout_ms = self.config.api_timeout_ms
         return Deadline((timeout_ms if patience_ms is None else min(patience_ms, timeout_ms)) + extra_ms)
 
     async def back_off(self, attempt: int, deadline: Deadline) -> None:
-        """Sleep after a failed attempt, but not beyond `deadline`. `attempt` is its number, from 0.
+        """Sleep after a failed attempt, but not beyond `deadline`. Attempt numbers begin at 0.
 
-        The sleep takes `retry.backoff.ms`, and twice as long with each attempt, up to `retry.backoff.max.ms`. (Kafka:
-        `ExponentialBackoff` with 20 % jitter.)
+        After attempt 0, the sleep takes `retry.backoff.ms`. It takes twice as long after each further attempt, up to
+        `retry.backoff.max.ms`, and varies by up to 20 % at random (Kafka: `ExponentialBackoff`).
         """
         longest = max(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         wait = min(self.config.retry_backoff_ms * 2 ** min(attempt, 16), longest) * random.uniform(0.8, 1.2)
@@ -133,10 +143,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     ) -> dict[TopicPartition, PartitionMetadata]:
         """Return the leader of each partition, from cached metadata if possible.
 
-        New metadata is requested if `refresh` is true, if the cached metadata is older than `metadata.max.age.ms`, or
-        if it lacks a partition, which may be new. A partition may be without a leader (`leader_id` -1).
+        New metadata is requested if `refresh` is true, or if the cached metadata lacks a partition or is older than
+        `metadata.max.age.ms`. While a partition has no leader, its `leader_id` is -1.
 
-        Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
+        Raises: as `metadata`, and UnknownTopicError if a topic exists but does not have the partition.
         """
         known = {} if refresh else self._known_leaders(partitions)
         stale = {partition.topic for partition in partitions if partition not in known}
@@ -175,10 +185,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return leaders[partition.partition]
 
     async def fetch_metadata(self, topics: Collection[str] | None, deadline: Deadline) -> dict[str, TopicMetadata]:
-        """Return current metadata of `topics` (None: of all) by topic, and cache it. Runs on the network thread.
+        """Request metadata of `topics` (None: of all topics), cache it, and return it by topic.
 
-        Errors that may pass are retried until `deadline`. A topic that brokers do not know is retried for 1 s. If
-        `topics` is None, topics with an error are left out.
+        Runs on the network thread. Errors that may pass are retried until `deadline`. A topic that brokers do not know
+        is retried for 1 s. If `topics` is None, topics with an error are left out.
 
         Raises: as `metadata`.
         """
@@ -200,10 +210,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             attempt += 1
 
     async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
-        """Send a request to one broker after the other until one responds, and return that response.
+        """Send a request to the brokers in turn until a broker responds, and return its response.
 
-        Runs on the network thread. At least one attempt is made, and none after `deadline`. `build` returns a new
-        request message for each attempt.
+        Runs on the network thread. At least one attempt is made, and no further attempt begins after `deadline`.
+        `build` returns a new request message for each attempt.
 
         Raises: as `ask_any_broker`.
         """
@@ -230,8 +240,8 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 def _check_error_codes(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
     """Raise an error if a topic's error code is permanent, or if there is no time left to try again.
 
-    `error_codes` has the codes by topic. `grace` is the deadline for an unknown topic; it is not later than `deadline`,
-    because not every broker knows a new topic at once.
+    `error_codes` has the codes by topic. `grace` is the deadline for topics that the brokers do not know. `deadline` is
+    the deadline for all topics with an error, and is not before `grace`.
 
     Raises:
         UnknownTopicError: `grace` has passed, and brokers do not know a topic.
@@ -264,7 +274,7 @@ def api_versions(client: BrokerClient) -> Any:
 
 
 def supported_feature(client: BrokerClient, name: str) -> int:
-    """Return the newest version of the feature `name` on the first broker that responds; 0 if it lacks the feature.
+    """Return the newest version of the feature `name` on the first broker that responds; 0 if that broker lacks it.
 
     The version is from the ApiVersions response.
 
@@ -293,8 +303,8 @@ def open_client(properties: Mapping[str, str]) -> BrokerClient:
 def _close(connections: Connections, opened_by: int) -> None:
     """Close the connections of a client that nothing refers to any more, unless this process is a fork.
 
-    `opened_by` is the id of the process that opened them. A new thread closes them: the last reference may have been on
-    the network thread, which cannot wait for its own end.
+    `opened_by` is the id of the process that opened the connections. A new thread closes the connections, because the
+    last reference may have been on the network thread, which cannot wait for its own end.
     """
     if os.getpid() == opened_by:
         threading.Thread(target=connections.close, name="tiered-stream-close", daemon=True).start()

@@ -24,7 +24,7 @@ from tiered_stream.options.types import INT_MAX, Option
 if TYPE_CHECKING:
     from tiered_stream.broker.login.renewed_login import RenewedLogin
 
-_SMALLEST_RECEIVE_LIMIT = 256 << 20  # less than 0x15030100, the first bytes of a TLS alert read as a length
+_SMALLEST_RECEIVE_LIMIT = 256 << 20  # below 0x15030100, the size that a TLS alert seems to announce, so it is refused
 _KAFKA_PYTHON_SETTINGS: dict[str, Option[Any]] = {
     "client_dns_lookup": kafka.CLIENT_DNS_LOOKUP,
     "security_protocol": kafka.SECURITY_PROTOCOL,
@@ -39,7 +39,7 @@ _KAFKA_PYTHON_SETTINGS: dict[str, Option[Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Checked client properties. Times are in milliseconds, sizes in bytes.
+    """Kafka's client properties, parsed and checked. Times are in milliseconds, sizes in bytes.
 
     `net` holds the arguments of kafka-python's KafkaConnectionManager. It may contain a password, so it is not in the
     repr.
@@ -48,7 +48,7 @@ class BrokerConfig:
     bootstrap_servers: str
     net: Mapping[str, Any] = field(repr=False)
     fetch_max_bytes: int
-    """Smaller one of `fetch.max.bytes` and `max.partition.fetch.bytes`, because one Fetch asks for one partition."""
+    """The smaller of `fetch.max.bytes` and `max.partition.fetch.bytes`, because one Fetch asks for one partition."""
     request_timeout_ms: int = of(kafka.INTEGERS["request.timeout.ms"])
     api_timeout_ms: int = of(kafka.INTEGERS["default.api.timeout.ms"])
     retry_backoff_ms: int = of(kafka.INTEGERS["retry.backoff.ms"])

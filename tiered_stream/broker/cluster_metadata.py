@@ -22,7 +22,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """Metadata of a topic, with its partitions by number.
+    """Metadata of a topic. `partitions` has the leader of each partition, by partition number.
 
     `topic_id` is all zeros if the brokers have no topic ids (before Kafka 2.8).
     """
@@ -34,7 +34,7 @@ class TopicMetadata:
 
 
 def metadata_request(topics: Collection[str] | None) -> Any:
-    """Return a request for metadata of the topics, or of all topics if None. It never makes a broker create a topic."""
+    """Return a Metadata request for these topics (None: all topics). No broker creates a topic because of it."""
     kind = MetadataRequest.MetadataRequestTopic
     requested = None if topics is None else [kind(name=topic) for topic in sorted(topics)]
     # In versions below 4, a broker may create the topics that the request names.

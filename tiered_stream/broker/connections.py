@@ -1,6 +1,7 @@
 """Connections to the brokers of one cluster: kafka-python's event loop on a separate network thread.
 
-Callers hand coroutines to that thread (`start`, `run`). Only that thread uses connections, so they need no lock.
+Callers hand coroutines to that thread (`start`, `run`). Only that thread uses the connections, so the connections need
+no lock.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tiered_stream.process.logs import muted
 T = TypeVar("T")
 
 _LOGIN_POLL_SECONDS = 0.02
-"""Seconds between two checks of the network thread for a token or credentials, which another thread obtains."""
+"""Seconds between two checks whether another thread has obtained a login's token or credentials."""
 
 
 class Deadline:
@@ -48,7 +49,7 @@ class Deadline:
 
 
 class _QuietSelector(NetworkSelector):  # type: ignore[misc]
-    """Event loop without kafka-python's log, which has each failed attempt and, at DEBUG, the bytes of a login."""
+    """Event loop that mutes kafka-python's log, which has each failed attempt and, at DEBUG, the bytes of a login."""
 
     def run_forever(self) -> None:
         with muted("kafka"):
@@ -69,14 +70,14 @@ class Connections:
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
         self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
-        """Lock for the check of `_closed` and the hand-over of work, because an ended loop never runs the work."""
-        self._last_fault: dict[Any, str] = {}  # by node; removed when a request to the node succeeds
+        """Lock held from the check of `_closed` until the event loop has the work: an ended loop runs no work."""
+        self._last_fault: dict[Any, str] = {}  # text by node id; removed when a request to the node succeeds
         self._net.start()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Start the coroutine that `work` returns on the network thread, and return a future of its result or error.
+        """Start the coroutine that `work` makes, on the network thread, and return a future of its result or error.
 
-        If the client is closed first, the error is BrokerUnavailableError.
+        If the client is closed before the coroutine ends, the future's error is BrokerUnavailableError.
 
         Raises:
             BrokerUnavailableError: the client was closed already.
@@ -87,21 +88,21 @@ class Connections:
             outcome = self._manager.call_soon(work)
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         outcome.add_callback(future.set_result)
-        # The loop closes coroutines that are not done when it ends.
+        # When the loop ends, it closes the coroutines that are not done, and they raise GeneratorExit.
         outcome.add_errback(
             lambda error: future.set_exception(_closed() if isinstance(error, GeneratorExit) else error)
         )
         return future
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the coroutine that `work` returns on the network thread, and wait for its result or error.
+        """Run the coroutine that `work` makes, on the network thread. Return its result or raise its error.
 
-        The coroutine must end by itself, at its deadline.
+        The wait has no time limit, so the coroutine must end at its own deadline.
         """
         return self.start(work).result()
 
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Run the coroutines that `works` return concurrently, and return their results in the order of `works`.
+        """Run the coroutines that `works` make, all concurrently, and return their results in the order of `works`.
 
         Raises: the first error in the order of `works`.
         """
@@ -131,7 +132,7 @@ class Connections:
         Close the connections to bootstrap servers.
         """
         brokers = copy.copy(metadata_response)
-        brokers.topics = []  # there may be many; `BrokerClient` keeps what we need of them
+        brokers.topics = []  # there may be very many, and `BrokerClient` keeps their metadata
         self._manager.cluster.update_metadata(brokers)
         for broker in self._manager.cluster.bootstrap_brokers():
             self._manager.close(broker.node_id)
@@ -140,14 +141,15 @@ class Connections:
         """Send `message` to a node once, in the newest version that client and broker support. Return the response.
 
         Raises:
-            BrokerUnavailableError: no connection or no response in time; the request may be repeated.
+            BrokerUnavailableError: no connection or no response before `deadline` or within `request.timeout.ms`; the
+                request may be repeated.
             BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
         if self._closed:
             raise _closed()
         try:
             response = await self._exchange(node_id, message, deadline)
-        except NodeNotReadyError as error:  # no attempt was made: too soon after the last one, or beyond the quota
+        except NodeNotReadyError as error:  # nothing was sent: too soon after a failure, or over the quota
             reason = self._last_fault.get(node_id, f"{self._describe(node_id)}: not ready, or throttled by its quota")
             raise BrokerUnavailableError(reason) from error
         except Exception as error:
@@ -174,10 +176,11 @@ class Connections:
     async def _await_login(self, node_id: Any, deadline: Deadline) -> None:
         """Wait for the token or the credentials of a login, if a new connection to the node needs them.
 
-        Obtaining them may take longer than the time limit of setting up a connection.
+        A token or credentials may take longer to come than a connection may take to be set up.
 
         Raises:
-            BrokerUnavailableError: they did not come before `deadline`. An error of their source is raised as it is.
+            BrokerUnavailableError: the token or the credentials did not come before `deadline`. Other errors of their
+                source are raised unchanged.
         """
         login = self._config.renewed_login
         if login is None or login.usable or self._manager.is_open(node_id):

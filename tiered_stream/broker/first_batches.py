@@ -1,4 +1,4 @@
-"""Fetch of the first record batches at given offsets, if they are small, from many partitions in one request."""
+"""Fetch of small first record batches at given offsets, from many partitions in one request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ def fetch_first_batches(
     isolation: IsolationLevel,
     patience_ms: int | None = None,
 ) -> PartialAnswer[TopicPartition, FetchedRecords]:
-    """Fetch the records from each partition's offset on, at most `max_bytes` per partition, without waiting.
+    """Fetch at most `max_bytes` of records from each partition's offset on, without waiting for new records.
 
-    If a partition's first batch is larger than `max_bytes`, its result has no records. Partitions are requested in
-    groups whose records fit into 16 MiB, one group after the other, with one request to each leader.
+    The result has the records or an error for each partition. If a partition's first batch is larger than `max_bytes`,
+    the broker usually returns no records for the partition (KIP-74). Partitions are requested in groups whose records
+    fit into 16 MiB, one group after the other, with one request to each leader.
 
     `patience_ms` is the time limit of one group; None: `default.api.timeout.ms`.
 
-    Raises: as `leaders.ask_each_leader`.
+    Raises:
+        BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
+            exist.
     """
     answer: PartialAnswer[TopicPartition, FetchedRecords] = PartialAnswer({}, {})
     terms = FetchTerms(isolation, max_bytes, max_wait_ms=0, response_bytes=_RESPONSE_BYTES)

@@ -47,7 +47,7 @@ class GroupOffsets:
         self._client = client
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the offset that the group has committed: the next to read. None: it has committed none.
+        """Return the group's committed offset by partition: the next offset to read. None: no offset is committed.
 
         If an open transaction contains a commit of the group, the call waits until the transaction ends.
 
@@ -82,7 +82,7 @@ class GroupOffsets:
                 await self._client.back_off(attempts, deadline)
                 if not deadline.remaining_ms:
                     raise
-            await self._client.fetch_metadata((), deadline)  # the coordinator may be on a new broker
+            await self._client.fetch_metadata((), deadline)  # the coordinator may be a broker that is new to the client
             attempts += 1
 
     async def _coordinator(self, deadline: Deadline) -> int:

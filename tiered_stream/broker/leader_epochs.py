@@ -20,12 +20,14 @@ def leader_epoch_end_offsets(
     """Return, by partition, the leader's largest epoch that is not above the epoch in `epochs`, and its end offset.
 
     The end offset is exclusive. The leader's newest epoch ends at the log end. If the epoch in `epochs` is newer than
-    all epochs of the leader, the result is (-1, -1). If it is older than all of them, the result is the epoch in
-    `epochs`, with the start offset of the leader's first epoch as its end.
+    all epochs of the leader, the result is (-1, -1). If the epoch in `epochs` is older than all epochs of the leader,
+    the result is that older epoch. Its end is then the start offset of the leader's first epoch.
 
     `patience_ms` None: `default.api.timeout.ms`.
 
-    Raises: as `leaders.ask_each_leader`.
+    Raises:
+        BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
+            exist.
     """
     request = _OffsetForLeaderEpoch(epochs)
     return client.run(lambda: ask_each_leader(client, request, epochs, patience_ms))
@@ -37,10 +39,12 @@ def lineages(
     """Return, by partition, the end offset (exclusive) of each epoch in `epochs` that is in the partition's lineage.
 
     Other epochs are left out, because none of their records is part of the log any more. A partition with an error is
-    only in `faults`. Each request to a leader asks for one epoch of each partition, so several rounds may be needed,
-    each of at most `patience_ms` (None: `default.api.timeout.ms`).
+    only in `faults`. A request to a leader asks for only one epoch of each partition. So there may be several rounds of
+    requests. `patience_ms` is the time limit of one round; None: `default.api.timeout.ms`.
 
-    Raises: as `leaders.ask_each_leader`.
+    Raises:
+        BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
+            exist.
     """
     answer: PartialAnswer[TopicPartition, dict[int, int]] = PartialAnswer({partition: {} for partition in epochs}, {})
     remaining = {partition: sorted(set(numbers)) for partition, numbers in epochs.items()}

@@ -29,7 +29,7 @@ _BEFORE = "; before that: "
 
 
 class LeaderRequest(ABC, Generic[A]):
-    """Base of requests to partition leaders, whose responses have one result per partition."""
+    """Base of requests to partition leaders. A response has one result per partition."""
 
     needed_acl: str
     """ACL that the user needs for this request, for errors."""
@@ -62,7 +62,8 @@ async def ask_leaders(
     Raises:
         UnknownTopicError, BrokerAuthorizationError, OffsetOutOfRangeError, BrokerError: a broker responded with this
             error for a partition.
-        BrokerUnavailableError: a partition had no result at `deadline`; the message names it and the last reason.
+        BrokerUnavailableError: a partition had no result at `deadline`; the message names the partition and the last
+            reason.
     """
     return (await _ask_until(client, request, partitions, deadline, partial=False)).found
 
@@ -73,11 +74,12 @@ async def ask_each_leader(
     """Send the request to the leaders of all partitions, and return for each partition a result or an error.
 
     Runs on the network thread. Unlike in `ask_leaders`, an error of one partition does not stop the others.
-    `patience_ms` is the time limit; None: `default.api.timeout.ms`. If it is given, a partition that has no leader at
-    the second attempt gets an error, and is not asked for again.
+    `patience_ms` is the time limit; None: `default.api.timeout.ms`. If `patience_ms` is given, a partition that has no
+    leader at the second attempt gets an error, and is not requested again.
 
     Raises:
-        UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `BrokerClient.metadata`.
+        BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
+            exist.
     """
     deadline = client.deadline(patience_ms)
     return await _ask_until(client, request, partitions, deadline, partial=True, await_leaders=patience_ms is None)
@@ -92,7 +94,7 @@ async def _ask_until(
     partial: bool,
     await_leaders: bool = True,
 ) -> PartialAnswer[TopicPartition, A]:
-    """Repeat the request until each partition has a result or an error.
+    """Repeat the request until each partition has a result or an error, and return the results and errors.
 
     If `partial` is false, the first error is raised. If `await_leaders` is false, a partition that has no leader at the
     second attempt gets an error.
@@ -128,7 +130,10 @@ class NodeResults(Generic[A]):
     retry_reasons: dict[TopicPartition, str] = field(default_factory=dict)
 
     def add_error(self, request: LeaderRequest[A], partition: TopicPartition, error_code: int, node_id: int) -> None:
-        """Add a partition's error code: to `retry_reasons` if the same request may succeed later, else to `faults`."""
+        """Add a partition's error code to `retry_reasons` if the same request may succeed later, otherwise to `faults`.
+
+        UNKNOWN_SERVER_ERROR, and codes that kafka-python does not know, are also logged.
+        """
         if is_retriable(error_code):
             self.retry_reasons[partition] = code_name(error_code)
             if is_unknown(error_code):  # only the broker's log has the reason
@@ -141,7 +146,7 @@ class NodeResults(Generic[A]):
 async def ask_node(
     client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
 ) -> NodeResults[A]:
-    """Send the request to the broker `node_id` once, and return its outcome for the partitions in `leaders`.
+    """Send the request to the broker `node_id` once, and return the outcome for each partition in `leaders`.
 
     An error of the request or of the whole response becomes the outcome of each partition, and is not raised.
     """
@@ -177,7 +182,7 @@ async def _ask_once(
     *,
     refresh: bool,
 ) -> NodeResults[A]:
-    """Send the request once to the leaders of all partitions, all at once, and return the outcomes.
+    """Send the request once to the leaders of all partitions concurrently, and return the outcome of each partition.
 
     If `refresh` is true, new metadata is requested first. A partition without a leader is in `retry_reasons`.
     """
@@ -198,9 +203,10 @@ async def _ask_once(
 
 
 def _joined(reasons: Mapping[TopicPartition, str], earlier: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
-    """Return `reasons`, the newest reasons to repeat the request, each joined with the reason before it.
+    """Return, by partition, the newest reason to repeat the request, and after it the last reason that was different.
 
-    The newest reason alone may only be that time ran out. `earlier` are the joined reasons of the attempts before.
+    The newest reason alone may only be that time ran out. `reasons` has the newest reasons by partition. `earlier` has
+    the result for the attempts before; an empty text stands for no reason.
     """
     joined: dict[TopicPartition, str] = {}
     for partition, reason in reasons.items():

@@ -77,9 +77,9 @@ class BrokerOffsetReader(OffsetReader):
         None: no record has such a timestamp.
 
         Every offset is requested twice. A broker searches for a timestamp in remote storage first and then on its own
-        disk (`RemoteLogOffsetReader`). It misses a segment that moves in between, and then returns a later offset or
-        none. By the second request the segment is in remote storage. No response is too early, so the earlier offset is
-        returned.
+        disk (`RemoteLogOffsetReader`). If a segment moves to remote storage between the two searches, the broker misses
+        it, and returns a later offset or none. By the second request the segment is in remote storage. No response is
+        too early, so the earlier offset is returned.
         """
         first, second = (self._list(timestamps) for _ in range(2))
         earlier = {partition: _earlier(first[partition], second[partition]) for partition in timestamps}
@@ -96,7 +96,9 @@ class BrokerOffsetReader(OffsetReader):
         None: the leader has no offset on its disk. If `patience_ms` is given, None also means that there is no leader,
         or that it did not respond within `patience_ms`.
 
-        Raises: as `leaders.ask_leaders`; if `patience_ms` is given, only errors that are not retriable.
+        Raises:
+            BrokerError, CorruptDataError: a partition has an error; if `patience_ms` is given, an error that is not
+                retriable.
         """
         if patience_ms is None:
             return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
@@ -111,10 +113,12 @@ class BrokerOffsetReader(OffsetReader):
     ) -> PartialAnswer[TopicPartition, int]:
         """Request a special offset of each partition, and return for each partition the offset or an error.
 
-        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. The offset is -1 if the partition has none. `patience_ms` None:
-        `default.api.timeout.ms`.
+        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. The offset is -1 if the partition has no such offset.
+        `patience_ms` None: `default.api.timeout.ms`.
 
-        Raises: as `leaders.ask_each_leader`.
+        Raises:
+            BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
+                exist.
         """
         client = self._client
         request = ListOffsets(dict.fromkeys(partitions, special), self._isolation, client.config.request_timeout_ms)
@@ -133,10 +137,11 @@ def _described(topic: TopicMetadata) -> TopicDescription:
 
 
 class ListOffsets(LeaderRequest[int]):
-    """ListOffsets request to leaders. Its result is a partition's first offset at or after a timestamp, or -1.
+    """ListOffsets request to leaders. Its result is one offset per partition; -1: there is no such offset.
 
-    -1: no record has such a timestamp. `timestamps` has, by partition, a timestamp in milliseconds, or EARLIEST, LATEST
-    or EARLIEST_LOCAL in its place. `timeout_ms` is the time that a broker may take.
+    `timestamps` has a timestamp in milliseconds by partition: the result is the first offset whose timestamp is at or
+    after it. EARLIEST, LATEST or EARLIEST_LOCAL in place of a timestamp asks for that special offset. `timeout_ms` is
+    the longest time that a broker may take to respond.
     """
 
     needed_acl = "DESCRIBE on the topic"
@@ -168,14 +173,14 @@ class ListOffsets(LeaderRequest[int]):
         for topic in response.topics or ():
             for result in topic.partitions or ():
                 partition = TopicPartition(topic.name, result.partition_index)
-                if result.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # old log without timestamps: nothing found
+                if result.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # the log is too old to have timestamps
                     yield partition, 0, _NO_OFFSET
                 else:
                     yield partition, result.error_code, result.offset
 
 
 def _earlier(first: int, second: int) -> int:
-    """Return the smaller of two offsets. -1 stands for no offset: then return the other one, or -1 if both are -1."""
+    """Return the smaller of two offsets. If one of them is -1 (no offset), return the other offset."""
     return max(first, second) if _NO_OFFSET in (first, second) else min(first, second)
 
 

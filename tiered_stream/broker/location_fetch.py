@@ -21,16 +21,16 @@ from tiered_stream.model import STORAGE_FORMAT, OffsetRange, PartialAnswer, Topi
 from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000
-"""Maximum number of segments in one response: about 10 MB without signed locations, 60 MB with them."""
+"""Maximum number of segments in one response: about 10 MB without signed locations, 60 MB with signed locations."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocationTerms:
     """Settings of a request for segment locations.
 
-    `local_too`: also name segments that the broker still has on its own disk. `part_bytes`: cut larger segments at
-    batch starts into parts of about this many bytes; 0: do not cut. `offsets_only`: leave out byte positions, aborted
-    transactions and signed locations.
+    `local_too`: the response also names segments that the broker still has on its own disk. `part_bytes`: the broker
+    cuts larger segments at batch starts into parts of about this many bytes; 0: it cuts no segment. `offsets_only`: the
+    response has no byte positions, aborted transactions or signed locations.
     """
 
     isolation: IsolationLevel
@@ -49,7 +49,7 @@ def locate_segments(
 
     All leaders are asked at once, each with one request for all its partitions. Each partition of `ranges` is in the
     result: in `found` with its response, or in `faults` with its error. A partition that a leader leaves out of a
-    response is requested again until the time is up, and then gets an error.
+    response is requested again for `patience_ms`, and then gets an error.
 
     A response names the segments from the start of the range up to the offset `located_end_offset` (exclusive). That
     offset may lie before the end of the range. There may then be further segments from that offset on.
@@ -57,7 +57,9 @@ def locate_segments(
     Args:
         patience_ms: time limit in ms; None: `default.api.timeout.ms`.
 
-    Raises: as `leaders.ask_each_leader`.
+    Raises:
+        BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
+            exist.
     """
     request = _Locations(client, ranges, terms)
     return client.run(lambda: ask_each_leader(client, request, ranges, patience_ms))

@@ -17,7 +17,7 @@ class OffsetReader(ABC):
 
     @abstractmethod
     def topics(self) -> frozenset[str]:
-        """Return the names of all topics that the user may describe, except internal ones, for `subscribePattern`."""
+        """Return the names of all topics that the user may describe, except internal topics, for `subscribePattern`."""
 
     @abstractmethod
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
@@ -52,7 +52,7 @@ class OffsetReader(ABC):
         """
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the offset that the consumer group has committed; None: it has committed none.
+        """Return, by partition, the offset that the consumer group has committed; None: no offset is committed.
 
         Raises:
             ConfigurationError: the reader does not read from brokers.
@@ -60,7 +60,7 @@ class OffsetReader(ABC):
         raise ConfigurationError(f"consumer group {group!r}: only brokers know what a group has committed")
 
     def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return, by topic, the values of the named settings that the reader can read, by name.
+        """Return, by topic, the values of the settings in `names` that the reader can read, by setting name.
 
         Topics of which the reader can read no settings are left out. This default implementation can read none.
         """

@@ -80,9 +80,10 @@ class _Position:
         return self._fetch
 
     def poll(self) -> FetchedRecords | None:
-        """Wait for a response with whole batches, move the next offset past them, and return the response.
+        """Wait for a response with whole batches, move the next offset past these batches, and return the response.
 
-        None: the log ends at the next offset. If a batch does not fit into `max_bytes`, the limit is raised.
+        None: the log ends at the next offset. If a batch does not fit into `max_bytes`, the Fetch is repeated with
+        twice the limit.
 
         Raises:
             FetchTimeoutError: no whole batch came within `kafkaConsumer.pollTimeoutMs`.
@@ -99,7 +100,7 @@ class _Position:
                 if not fetched.records and self._at_log_end(fetched, patience):
                     return None
             except BrokerUnavailableError as error:
-                # A Fetch that was under way while its reader was busy may have used up its own deadline: try again.
+                # A Fetch that was under way while the caller was busy may have reached its own deadline: try again.
                 reason = error
             else:
                 self._prepare_retry(fetched)

@@ -1,7 +1,7 @@
 """Fetch of raw record bytes from a partition's leader, or from the replica that the leader names (Kafka: KIP-392).
 
-We use no fetch session (KIP-227): a split reads one partition, so each Fetch names it in full. `first_batches` fetches
-from many partitions at once. `location_fetch` asks for segment locations, not for records.
+We use no fetch session (KIP-227), because a split reads only one partition, which each Fetch can name. `first_batches`
+fetches from many partitions at once. `location_fetch` asks for segment locations, not for records.
 """
 
 from __future__ import annotations
@@ -89,13 +89,14 @@ def fetch_records(
     """Fetch records of a partition from an offset on, and return the result of one Fetch.
 
     Failed attempts are repeated for `patience_ms` (None: `default.api.timeout.ms`) plus `max_wait_ms`. If the log has a
-    batch within `max_wait_ms`, at least one whole batch is returned, however large it is. Otherwise the result has no
-    records.
+    batch at or after the offset, or gets it within `max_wait_ms`, at least one whole batch is returned, however large
+    it is. Otherwise the result has no records.
 
     Raises:
         OffsetOutOfRangeError: the offset lies outside the log; the message names the log's bounds.
         TopicRecreatedError: the topic does not have the id `topic_id` any more.
-        UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
+        UnknownTopicError, BrokerAuthorizationError, BrokerError: the broker refused the request.
+        BrokerUnavailableError: no attempt succeeded in time; the message has the last reason.
     """
     terms = FetchTerms(isolation, max_bytes, max_wait_ms, min_bytes, topic_id)
     return client.run(lambda: fetch(client, topic_partition, offset, terms, client.deadline(patience_ms, max_wait_ms)))
@@ -104,7 +105,10 @@ def fetch_records(
 async def fetch(
     client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
 ) -> FetchedRecords:
-    """Fetch records of a partition from an offset on. Runs on the network thread. Raises: as `fetch_records`."""
+    """Fetch records of a partition from an offset on, with the result and the errors of `fetch_records`.
+
+    Runs on the network thread.
+    """
     request = RecordFetch(client, {partition: offset}, terms, client.config.client_rack)
     if terms.topic_id is not None and terms.topic_id != client.topic_id(partition.topic):
         await client.fetch_metadata([partition.topic], deadline)
@@ -119,7 +123,7 @@ async def fetch(
         outcome = await ask_node(client, request, replica, leaders, deadline)
         if partition in outcome.results and outcome.results[partition].records:
             return outcome.results[partition]
-        # The replica is gone or behind. To a Fetch without a rack, the leader does not name the replica again.
+        # The replica is gone or behind. If a Fetch has no rack, the leader names no replica, and sends the records.
         client.read_replicas.pop(partition, None)
         request = RecordFetch(client, {partition: offset}, terms)
         return (await ask_leaders(client, request, [partition], deadline))[partition]

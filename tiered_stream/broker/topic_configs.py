@@ -12,12 +12,12 @@ _TOPIC_RESOURCE = 2
 
 
 def topic_configs(client: BrokerClient, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return, by topic, the values of the settings in `names` that the brokers report, by name.
+    """Return, by topic, the values of the settings in `names` that the brokers report, by setting name.
 
     Topics whose settings the brokers do not report, because of an error or a missing ACL, are left out.
 
     Raises:
-        BrokerError: no broker responds, or none supports DescribeConfigs.
+        BrokerError: no broker responds, or the broker does not support DescribeConfigs.
     """
     kind = DescribeConfigsRequest.DescribeConfigsResource
     response = client.ask_any_broker(

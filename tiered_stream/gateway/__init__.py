@@ -1,4 +1,4 @@
-"""Gateway between Kafka clients and stock brokers: it passes consumers' requests on, and adds KIP-1248.
+"""Gateway between Kafka clients and stock brokers. It passes on consumers' requests, and adds KIP-1248.
 
-The gateway itself answers the part of a Fetch request that asks for locations of tiered segments.
+If a Fetch request asks for locations of tiered segments, the gateway adds them to the broker's response.
 """

@@ -16,8 +16,8 @@ from tiered_stream.process.heap_and_gc import collect_old_rarely
 
 log = logging.getLogger(__name__)
 
-# The event loop releases the GIL at each read and write, about ten times a request, and a decoding thread returns it
-# only after this interval. With Python's default of 5 ms, two busy threads delay a client by 100 ms.
+# Interval after which a decoding thread gives the GIL back to the event loop. The event loop releases the GIL at each
+# read and write, about ten times a request. With Python's default of 5 ms, two busy threads delay a client by 100 ms.
 _SWITCH_SECONDS = 0.0005
 
 

@@ -184,7 +184,7 @@ class GatewaySettings:
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> GatewaySettings:
-        """Check the names and values of a settings file (`raw`), and return them as settings.
+        """Check the settings in `raw` (texts by name, as in a settings file), and return them parsed.
 
         Raises:
             ConfigurationError: a setting is missing, unknown or malformed.
@@ -217,7 +217,7 @@ def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
     for each option of the Spark source that has no effect on a gateway.
 
     Raises:
-        ConfigurationError: a name is unknown, and the message has the nearest known name; or a value is a placeholder.
+        ConfigurationError: a name is unknown (the message has the nearest known name), or a value is a placeholder.
     """
     check_placeholders(raw, ("gateway.", "kafka."))
     elsewhere = ("kafka.", "remote.", options.plugin_prefix)

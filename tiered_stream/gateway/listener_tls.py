@@ -30,7 +30,8 @@ class ListenerTls:
     Args:
         keystore: path of a PEM file with the listener's key and certificate chain.
         key_password: password of the key; empty if the key has none.
-        client_auth: whether clients must show a certificate: `none`, `requested` or `required`.
+        client_auth: `required`: clients must show a certificate. `requested`: they can show one, which must be valid.
+            `none`: they are not asked.
         trust: values of Kafka's `ssl.truststore.*` properties, by name.
 
     Raises:
@@ -48,7 +49,7 @@ class ListenerTls:
     def context(self) -> ssl.SSLContext:
         """Return the TLS context for a new connection; read the files again if one of them has changed.
 
-        If they cannot be read, log a warning and return the previous context until a file changes again.
+        If the files cannot be read, log a warning and return the previous context until a file changes again.
         """
         state = self._file_states()
         if state != self._state:
@@ -66,8 +67,8 @@ class ListenerTls:
     def _load(self) -> ssl.SSLContext:
         """Return a new TLS context from the listener's keystore file and the trust store in `ssl.truststore.*`.
 
-        The context asks clients for a certificate as `client_auth` says. If that is `none`, the trust store is not
-        read.
+        The context asks clients for a certificate as `client_auth` says. If `client_auth` is `none`, the trust store is
+        not read.
 
         Raises:
             ConfigurationError: the keystore or the trust store cannot be read; the message names the setting.

@@ -90,7 +90,7 @@ class Gateway:
     async def start(self) -> None:
         """Listen on the bootstrap port, and start a task that lists the brokers repeatedly.
 
-        The brokers need not answer yet.
+        The brokers need not be running yet.
 
         Raises:
             OSError: the bootstrap port is in use.
@@ -161,8 +161,8 @@ class Gateway:
     def _advertise(self, node_id: int, broker: Address) -> Address:
         """Return the gateway's address for a broker, and remember the broker's own address (see `Endpoints.learn`).
 
-        If another broker has the same gateway port, the other broker may have gone. So the brokers are then listed
-        again soon.
+        If another broker has the same gateway port, that broker may have left the cluster. So all brokers are then
+        listed again soon.
 
         Raises:
             ConfigurationError: two brokers would share a port.

@@ -24,7 +24,8 @@ def _control_groups(root: Path) -> Iterator[Path]:
     """Yield the folders of this process's CPU control groups and of their parent groups, whose quotas apply too.
 
     In a container, /proc may name a group by its path on the host, but the container's /sys/fs/cgroup has only the
-    container's own group. So a yielded folder may not exist. Nothing is yielded if /proc has no control groups.
+    container's own group. So some of the yielded folders do not exist. Nothing is yielded if /proc has no control
+    groups.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

@@ -26,10 +26,10 @@ _YOUNGER_COLLECTIONS = 500  # number of younger collections per full collection;
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Pause garbage collection in the `with` block, for blocks that create many objects that will stay.
+    """Pause garbage collection in the `with` block, for blocks that create many objects that stay in memory.
 
-    An example is a block that creates 100,000 segments: collections among these objects would take a third of its time.
-    After a block that has created more than 10,000 objects, the new objects are collected once.
+    An example is a block that creates 100,000 segments: collections among these objects would take a third of the
+    block's time. If the block has created more than 10,000 objects, the new objects are collected once at its end.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -38,12 +38,12 @@ def collection_paused() -> Iterator[None]:
     finally:
         if enabled:
             if gc.get_count()[0] > _MANY_OBJECTS:
-                gc.collect(1)  # one pass over the new objects instead of two, as young and then as older ones
+                gc.collect(1)  # generations 0 and 1 together: one pass over the new objects, not two
             gc.enable()
 
 
 def collect_old_rarely() -> None:
-    """Make full garbage collections rare in this process; younger generations are collected as often as before.
+    """Make full garbage collections rare in this process: at most one for 500 collections of the middle generation.
 
     With 100,000 segments in memory, a full collection finds no garbage and stops all threads for 0.4 s.
     """
@@ -53,8 +53,8 @@ def collect_old_rarely() -> None:
 def settle_worker() -> None:
     """Exclude all live objects from garbage collection (`gc.freeze`), if modules were imported since the last call.
 
-    A Python worker of Spark collects garbage after every task. Without the freeze, it would search modules that are
-    never freed, which takes 0.1 s of a core.
+    A Python worker of Spark collects garbage after every task. Without the freeze, the collector would search modules
+    that are never freed, which takes 0.1 s of a core.
     """
     _freeze_objects(len(sys.modules))
 
@@ -65,10 +65,10 @@ def share_heap() -> bool:
 
     By default glibc gives each thread its own heap, and each heap keeps the memory of past responses: 50 MiB together.
     The one heap keeps up to `_MAX_FREE_BYTES` of free memory. Otherwise it would return a response's memory to the
-    kernel, and the kernel would clear as many pages for the next response: 110,000 pages for 1 GiB that is read.
+    kernel, and the kernel would clear pages again for the next response: 110,000 pages for 1 GiB that is read.
 
     Returns:
-        False if malloc is not glibc's, so that nothing was changed. Else true.
+        True if the heap is shared; false if malloc is not glibc's, so that nothing was changed.
     """
     from ctypes import CDLL  # imported here, because planners do not need it
 
@@ -84,7 +84,7 @@ def share_heap() -> bool:
 def share_heap_with_arrow() -> None:
     """Make Arrow allocate from malloc's heap, and all threads from one heap (`share_heap`).
 
-    If the user has chosen a memory pool (`ARROW_DEFAULT_MEMORY_POOL`), Arrow keeps it. If malloc is not glibc's,
+    If the user has chosen a memory pool (`ARROW_DEFAULT_MEMORY_POOL`), Arrow uses that pool. If malloc is not glibc's,
     nothing changes. This must run before pyarrow is imported. Arrow's default pool returns the memory of record batches
     to the kernel within milliseconds, and the kernel must clear pages again for the next record batches. Also, free
     memory of one heap cannot be used by another heap.

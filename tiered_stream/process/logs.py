@@ -36,7 +36,7 @@ _muted = _Muted()
 
 @contextmanager
 def muted(*packages: str) -> Iterator[None]:
-    """Drop the log records of these packages in this thread during the `with` block; other threads still log them."""
+    """Drop the records that these packages log in this thread during the `with` block; other threads still log."""
     before = _muted.packages
     _muted.packages = (*before, *_add_filters(packages, len(logging.root.manager.loggerDict)))
     try:
@@ -54,7 +54,7 @@ def _add_filters(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
     prefixes = tuple(f"{package}." for package in packages)
     for name in list(logging.root.manager.loggerDict):
         if name.startswith(prefixes):
-            # A logger's filter does not see its children's lines, so each logger gets one. A second add does nothing.
+            # A logger's filter does not see the records of its children, so each logger gets the filter, at most once.
             logging.getLogger(name).addFilter(_is_not_muted)
     return prefixes
 

@@ -12,9 +12,9 @@ log = logging.getLogger(__name__)
 
 
 def user_cache_folder() -> Path:
-    """Return the folder for all caches of this package for the user; it may not exist yet.
+    """Return the path of the user's folder for all caches of this package; the folder need not exist yet.
 
-    It is in `XDG_CACHE_HOME`, or else in `~/.cache`.
+    The folder is `tiered_stream` in `XDG_CACHE_HOME`; if that variable is not set, in `~/.cache`.
 
     Raises:
         RuntimeError: the user has no home folder.
@@ -23,10 +23,10 @@ def user_cache_folder() -> Path:
 
 
 def is_private_and_writable(folder: Path) -> bool:
-    """Return true if only this user can write to the folder, and can do so; a missing folder is created.
+    """Return true if this user, and nobody else, can write to the folder. If the folder is missing, it is created.
 
-    False if the folder cannot be created, is a link, has another owner, or lets others write to it. In the last three
-    cases, one warning for each folder gives the reason.
+    Return false, too, if the folder cannot be created. A warning, once for each folder, gives the reason if the folder
+    is a link, has another owner, or lets others write to it.
     """
     # The folder's contents are trusted, so nobody else may own it, write to it, or put a link in its place.
     try:

@@ -1,6 +1,6 @@
-"""Objects that all tasks of a process share, such as connections, which must outlive a task.
+"""Objects that all tasks of a process share, such as connections.
 
-Spark gives a Python worker one task after another.
+Spark gives a Python worker one task after the other, and these objects stay from task to task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tiered_stream.process.single_flight import SingleFlightCache
 T = TypeVar("T")
 
 MAX_OBJECTS = 16
-"""Maximum number of objects that one `PerProcess` keeps; beyond it, the least recently used object is evicted."""
+"""Maximum number of objects that one `PerProcess` keeps; if there are more, the least recently used is evicted."""
 
 _DIGEST_KEY = os.urandom(32)
 _FILES = (".location", ".file")
@@ -26,20 +26,20 @@ _FILES = (".location", ".file")
 class PerProcess(Generic[T]):
     """Process-wide cache of shared objects, with one object for each distinct set of options.
 
-    An evicted object is not closed here, because a task may still use it. Objects close themselves when nothing refers
-    to them any more, so callers need not release them. A fork has an empty cache.
+    The cache keeps 16 objects, and evicts the least recently used object. It does not close an evicted object, because
+    a task may still use it. Objects close themselves when nothing refers to them any more. A fork has an empty cache.
     """
 
     def __init__(self) -> None:
-        # By process id, because a fork must use neither its parent's connections nor a lock that a thread there holds.
+        # By process id: a fork must not use its parent's connections, nor a lock that a thread of the parent holds.
         self._caches: dict[int, SingleFlightCache[bytes, T]] = {}
 
     def get(self, options: object, create: Callable[[], T]) -> T:
         """Return this process's object for `options`; if it does not exist yet, call `create` and keep the result.
 
         `options` are values, mappings of values, or dataclasses. If an option names a file of keys or certificates, the
-        cache key includes the file's inode, size and time. So the object is created again when new credentials replace
-        the file.
+        cache key includes the file's inode, size and modification time. So the object is created again when new
+        credentials replace the file.
 
         Raises: the errors of `create`, after which nothing is kept.
         """
@@ -55,7 +55,7 @@ def _comparable(name: str, value: object) -> object:
     """Return the option's value in a form whose `repr` differs for different values; `name` is the option's name.
 
     A dataclass's own `repr` is not used, because it leaves out secret fields. The path of a file of keys or
-    certificates is returned with the file's state.
+    certificates is returned with the file's inode, size and modification time.
     """
     if is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}

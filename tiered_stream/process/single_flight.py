@@ -17,8 +17,8 @@ _V = TypeVar("_V")
 class SingleFlightCache(Generic[_K, _V]):
     """Bounded cache that evicts the least recently used values, and loads each value once for all threads.
 
-    All values together have at most `max_size`, as measured by `size_of` (None: each value counts 1). A value above
-    `max_size` is not cached, nor is the error of a failed load.
+    The sum of the sizes of all values is at most `max_size`. `size_of` returns the size of a value; None: each value
+    has size 1. A value that is larger than `max_size` is not cached. If a load fails, its error is not cached either.
     """
 
     def __init__(self, max_size: int, size_of: Callable[[_V], int] | None = None) -> None:
@@ -27,9 +27,9 @@ class SingleFlightCache(Generic[_K, _V]):
         self._lock = Lock()
 
     def get(self, key: _K, load: Callable[[], _V]) -> _V:
-        """Return the cached value of `key`; if there is none, call `load`, or wait while another thread loads it.
+        """Return the cached value of `key`. If there is none, call `load`, or wait if another thread is loading it.
 
-        Raises: the errors of `load`, also if another thread has called it.
+        Raises: the errors of `load`, also if another thread has called `load`.
         """
         with self._lock:
             if key in self._values:

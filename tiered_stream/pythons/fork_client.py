@@ -32,7 +32,7 @@ of these 10 s for its imports.
 
 
 def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
-    """Ask the fork server at `address` for a child that runs `arguments`, and send the descriptors 0, 1 and 2 to it.
+    """Ask the fork server at `address` for a child that runs `arguments`, and send the child descriptors 0, 1 and 2.
 
     `server` is a new socket, which this function connects. Return true if the child exists, and false if the server
     refuses.
@@ -64,9 +64,9 @@ def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
 
 
 def _warn_once(warned_file: str, error: OSError) -> None:
-    """Print on standard error why the server is not used, unless another client has printed such a line.
+    """Print on standard error why the server is not used, unless another client has printed this line before.
 
-    Then the file `warned_file` is not empty; a client that prints the line writes to the file.
+    The file `warned_file` is empty until a client has printed the line: that client writes a byte to it.
     """
     try:
         descriptor = os.open(warned_file, os.O_RDWR)
@@ -78,7 +78,7 @@ def _warn_once(warned_file: str, error: OSError) -> None:
             os.write(STANDARD_DESCRIPTORS[2], line.encode(errors="replace"))
         os.close(descriptor)
     except OSError:
-        pass  # standard error cannot be written either
+        pass  # the file or standard error cannot be used, so nothing is reported
 
 
 def main() -> None:

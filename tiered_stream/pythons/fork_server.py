@@ -113,7 +113,10 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
 
 
 def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the variables that Python or a library reads only at its start, so that a fork never reads them again."""
+    """Return the variables that Python or a library reads only at its start.
+
+    A fork does not read them again, so it cannot run a request with other values of these variables.
+    """
     return {name: value for name, value in environment.items() if _is_read_at_start(os.fsdecode(name))}
 
 
@@ -233,7 +236,7 @@ def run(request: Request, client: socket.socket) -> None:
     module = request.arguments[1]
     sys.argv = list(request.arguments[1:])
     _set_process_title(["python", *request.arguments])
-    sys.modules.pop(module, None)  # it runs again, as __main__
+    sys.modules.pop(module, None)  # the module runs again, as __main__
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -256,8 +259,8 @@ def _wait_for_go(client: socket.socket) -> list[int]:
 def _end_with(client: socket.socket) -> None:
     """Make the kernel send SIGTERM to this process when the client closes the connection (fcntl(2)).
 
-    A program that replaces this process (exec) inherits the connection. So the client waits for the end of that program
-    too.
+    A program that replaces this process (exec) inherits the connection. So the client waits for the end of that
+    program, too.
 
     Raises:
         SystemExit: the client has already closed the connection.
@@ -274,7 +277,7 @@ def _end_with(client: socket.socket) -> None:
 def _set_process_title(arguments: Sequence[str]) -> None:
     """Make `ps` show `arguments` in place of the server's command line (proc(5): `arg_start`).
 
-    They are cut to the length of that command line.
+    The text is cut to the length of the server's command line.
     """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = map(int, fields[45:47])
@@ -297,14 +300,17 @@ def _run_and_report(request: Request, client: socket.socket) -> None:
 
 
 def _reap(*_: object) -> None:
-    """Remove ended forks from the process table (waitpid), so that their CPU time counts as that of child processes."""
+    """Remove ended forks from the process table (waitpid).
+
+    Their CPU time is then part of the CPU time of this process's children.
+    """
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def main() -> None:
-    """Import the planners' modules and serve requests until the driver has ended; in a fork, run its request."""
+    """Import the planners' modules and serve requests until the driver has ended; in a fork, run the fork's request."""
     descriptor, folder, *options = sys.argv[1:]
     started_with = read_at_start(os.environb)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # otherwise OpenBLAS starts threads when it is imported

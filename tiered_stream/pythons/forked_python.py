@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 class ServedPython:
     """Fork server for one set of environment variables, and the `program` that Spark runs in place of Python.
 
-    The program takes the arguments of a Python. It is a file in memory (memfd_create(2)), because Spark runs it by its
-    path as long as the driver lives. A cleanup might remove a file on disk.
+    The program takes the same arguments as Python. It is a file in memory (memfd_create(2)), because Spark runs it by
+    its path for as long as the driver lives. A cleanup of temporary files might remove a file on disk.
     """
 
     def __init__(self, environment: Mapping[str, str], *, tasks: bool) -> None:
@@ -110,7 +110,8 @@ class ServedPython:
     def runs(self) -> bool:
         """True if the server's process runs.
 
-        It ends by itself if its imports have started threads, because it cannot fork then.
+        The server ends by itself if its imports have started threads, because a process with threads cannot be forked
+        safely.
         """
         return self._process.poll() is None
 
@@ -144,7 +145,7 @@ _starting = Lock()
 
 
 def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
-    """Return the path of a program that runs like this process's Python, but has its imports done sooner.
+    """Return the path of a program that Spark can run in place of Python, and that starts with its imports done.
 
     The program's fork server is started if it does not run yet with this environment.
 
@@ -153,7 +154,7 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
         tasks: true if the program runs tasks too; it has an effect only if this call starts the server.
 
     Returns:
-        None if the server cannot be started, or has ended.
+        The path, or None if the server cannot be started, or has ended.
     """
     global _served
     with _starting:
@@ -166,4 +167,4 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
                 _served = ServedPython(environment, tasks=tasks)
             except OSError:
                 return None
-        return str(_served.program) if _served.runs else None  # a server that has ended would end again
+        return str(_served.program) if _served.runs else None  # if it has ended, a new server would end, too

@@ -12,7 +12,7 @@ _SURVIVES_A_FORK = "jemalloc_bg_thd"
 
 
 def may_fork(tasks: Path = Path("/proc/self/task")) -> bool:
-    """Return true if this process has no threads that a fork would miss; `tasks` is /proc/self/task (proc(5)).
+    """Return true if this process has no threads that a fork would lack; `tasks` is /proc/self/task (proc(5)).
 
     A fork continues only the thread that called fork. The modules that we import start no thread except jemalloc's
     background thread, and jemalloc handles forks itself.

@@ -3,7 +3,7 @@
 Spark's Python processes import both packages from these archives, which contain only source code. Python cannot store
 bytecode in an archive, so each process compiles the source again. This delays the first micro-batch of a streaming
 query by more than 0.5 s. Only the modules that the processes load are compiled, because Python reads an archive's list
-of contents many times, and each further entry makes that slower.
+of contents many times, and each further entry makes this slower.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ print(*(getattr(module, "__file__", None) for module in list(sys.modules.values(
 def find_archives() -> tuple[Path, ...]:
     """Return the paths of `pyspark.zip` and `py4j-….zip`, in this order, in Spark's folder.
 
-    Spark's folder is `SPARK_HOME`, or else the installed package pyspark.
+    Spark's folder is `SPARK_HOME`; if that is not set, the folder of the installed package pyspark.
 
     Raises:
         ConfigurationError: there is no Spark, or it has no `pyspark.zip`.
@@ -78,11 +78,11 @@ def _names_in(archive: Path, files: Iterable[str]) -> list[str]:
 
 
 def compile_archive(archive: Path, modules: Iterable[str]) -> int:
-    """Add bytecode to the archive for the files `modules` in it (`package/module.py`) that have none yet.
+    """Add bytecode to the archive for each of its files in `modules` (`package/module.py`) that has no bytecode yet.
 
-    Existing entries keep their place, so processes that use the archive are not disturbed. The bytecode contains time
-    and size of its source, like Python's `.pyc` files, and Python ignores it if the source differs. Files that do not
-    compile are left out.
+    Existing entries keep their place, so processes that use the archive are not disturbed. Like a `.pyc` file, the
+    bytecode contains the time and size of its source, and Python ignores the bytecode if the source has another time or
+    size. Files that do not compile are left out.
 
     Returns:
         Number of files to which bytecode was added.
@@ -91,7 +91,7 @@ def compile_archive(archive: Path, modules: Iterable[str]) -> int:
         OSError: the archive cannot be written.
     """
     with TemporaryDirectory(dir=archive.parent) as folder:
-        # The archive is replaced as a whole, so that no process ever reads a half-written one.
+        # The archive is replaced as a whole, so that no process ever reads a half-written archive.
         copy = Path(folder, archive.name)
         shutil.copy2(archive, copy)
         with zipfile.ZipFile(copy, "a") as zip_file:
@@ -106,7 +106,7 @@ def compile_archive(archive: Path, modules: Iterable[str]) -> int:
 def _add(zip_file: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
     """Extract the archive's file `name` to `folder`, compile it, and add its bytecode to `zip_file`.
 
-    Return false, without bytecode, if the file does not compile. Else return true.
+    Return false, without bytecode, if the file does not compile. Otherwise return true.
     """
     source = zip_file.extract(name, folder)
     # A ZIP file has local times without a zone; zipimport reads them in the same way.

@@ -56,7 +56,7 @@ _PROVIDER_ERRORS = (
 )  # fmt: skip
 """Errors of botocore's credential providers after which the same provider may succeed.
 
-Their texts may repeat the output of a program.
+The texts of these errors are not shown, because they may repeat the output of a program.
 """
 _ERRORS_WITHOUT_SECRETS = (
     aws.ProfileNotFound, aws.ConfigNotFound, aws.ConfigParseError, aws.InvalidConfigError, aws.InfiniteLoopConfigError,
@@ -108,10 +108,10 @@ class AwsIdentity:
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """AWS credentials, and the region that the environment or the profile names (None: neither does).
+    """AWS credentials, and the region that the environment or the profile names (None: neither names a region).
 
-    `expires_at` is in seconds since the epoch; None: unknown. For credentials of AWS's chain it is 300 s after they
-    were requested, because botocore renews them by itself.
+    `expires_at` is in seconds since the epoch; None: unknown. For credentials of AWS's chain, `expires_at` is 300 s
+    after they were requested, because botocore renews them by itself.
     """
 
     access_key: str = field(repr=False)
@@ -122,7 +122,7 @@ class AwsCredentials:
 
 
 class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
-    """Source of the messages of one client's AWS_MSK_IAM logins, made from credentials that are renewed in time."""
+    """Source of the messages of one client's AWS_MSK_IAM logins. Its credentials are renewed before they expire."""
 
     kind, source = "credentials", "services that hand out AWS credentials"
 
@@ -147,13 +147,13 @@ class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
 
 
 def region_of(host: str) -> str | None:
-    """Return the last AWS region in a host name, such as `….kafka.eu-west-1.amazonaws.com`; None: it has no region."""
+    """Return the last AWS region in a host name, such as `….kafka.eu-west-1.amazonaws.com`; None: there is none."""
     regions = _REGION.findall(host.lower())
     return regions[-1] if regions else None
 
 
 class AwsCredentialSource:
-    """Source of credentials for one identity.
+    """Source of AWS credentials for one AWS identity.
 
     A role is assumed at each request. Without a role, botocore's credentials are kept from request to request if
     botocore renews them by itself.
@@ -164,9 +164,10 @@ class AwsCredentialSource:
         self._session: Session | None = None
 
     def obtain(self) -> AwsCredentials:
-        """Request credentials, and return them. Repeat a failed request up to `retries` times, after waits that grow.
+        """Request credentials, and return them. Repeat a failed request after waits that grow.
 
-        A wait is random. Its maximum starts at 0.5 s, and is twice as long each time, up to `max_wait`.
+        There are up to `retries` repetitions (`AwsIdentity`). Each wait is a random time up to a maximum: 0.5 s at
+        first, and twice as long each time, up to `max_wait` seconds.
 
         Raises:
             BrokerAuthorizationError: AWS refuses the credentials or the role.
@@ -195,7 +196,7 @@ class AwsCredentialSource:
             raise _fault(str(self._identity), error) from None  # the error's text may contain secrets
 
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
-        """Return a session and the credentials that AWS's chain finds for `profile` (None: the default one).
+        """Return a session and the credentials that AWS's chain finds for `profile` (None: the default profile).
 
         Credentials that botocore renews by itself are kept with their session for the next call. Other credentials are
         searched for again at each call.
@@ -239,9 +240,10 @@ class AwsCredentialSource:
 
 
 class _NoCredentialsError(ConfigurationError):
-    """Error for missing credentials.
+    """Error: AWS's chain has no credentials.
 
-    The request is repeated, because botocore does not distinguish a service that does not respond from a missing one.
+    The request is repeated, because botocore finds no credentials either while the service that issues them does not
+    respond.
     """
 
 

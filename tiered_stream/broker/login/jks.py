@@ -8,8 +8,8 @@
     digest        SHA-1 of the password (UTF-16), "Mighty Aphrodite" and all bytes before the digest
 
 An encrypted key (JDK: `KeyProtector`) has three parts: a salt of 20 bytes; the PKCS#8 key, xored with a sequence of
-digests; and SHA-1(password, key). The first digest is SHA-1(password, salt), each further one is
-SHA-1(password, digest before).
+digests; and SHA-1(password, key). The first digest is SHA-1(password, salt), and each further digest is
+SHA-1(password, previous digest).
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class JksStore:
 
 
 def read_jks(data: bytes, password: str | None) -> JksStore:
-    """Decode a JKS store. Check its digest with `password`; None: without a check, as in Java.
+    """Decode a JKS store, and check its digest with `password`.
+
+    If `password` is None, the digest is not checked, as in Java.
 
     Raises:
         ConfigurationError: the bytes are not a JKS store, or the password is wrong.

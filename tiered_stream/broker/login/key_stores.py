@@ -21,9 +21,9 @@ _PEM_MARK = b"-----BEGIN"
 
 
 class StoreType(StrEnum):
-    """Type of a key or trust store. As in Java's `keystore.type.compat`, the settings may name a JKS store PKCS12.
+    """Type of a key or trust store.
 
-    The reverse is accepted, too.
+    The settings may say PKCS12 for a JKS store, as with Java's `keystore.type.compat`, and JKS for a PKCS12 store.
     """
 
     PEM = "PEM"
@@ -35,8 +35,8 @@ class StoreType(StrEnum):
 class StoreFile:
     """Content of a key or trust store's file.
 
-    `name` is `keystore` or `truststore`. `kind` is the type that the content shows. `password` is None for PEM, or if
-    no password is given.
+    `name` is `keystore` or `truststore`. `kind` is the type as recognized from the content. `password` is None for PEM,
+    or if no password is given.
     """
 
     name: str
@@ -108,7 +108,7 @@ def trusted_certificates(store: StoreFile) -> str:
 
 
 def private_key(store: StoreFile, values: ConfigValues) -> tuple[str, str]:
-    """Return the private key, not encrypted, and its certificate chain of a JKS or PKCS12 key store, both in PEM.
+    """Return the decrypted private key and its certificate chain, both in PEM, from a JKS or PKCS12 key store.
 
     Raises:
         ConfigurationError: the store cannot be opened, or does not have exactly one private key.

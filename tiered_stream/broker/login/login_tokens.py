@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER logins."""
+"""Tokens for OAUTHBEARER logins: check of a token's text, and the provider of one client's tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Options of `IAMLoginModule` (aws-msk-iam-auth), and the AWS identity that they name.
 
 An option is honoured, has no effect and is warned of, or is refused. The options choose the identity that logs in. So
-an unknown option is an error: without it, another identity than the intended one might log in.
+an unknown option is an error: if it were ignored, another identity than the user intends might log in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _JAAS = "kafka.sasl.jaas.config"
 _SESSION_NAME = "aws-msk-iam-auth"
 """Default session name of Java's module.
 
-It is the same for each session, because brokers refuse another principal when a session is renewed.
+The name is always the same, because brokers refuse a renewed session (KIP-368) with another principal.
 """
 _ROLE_OPTIONS = (
     "awsRoleSessionName", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken",
@@ -44,10 +44,10 @@ _ARN = re.compile(r"arn:[a-z-]+:iam::\d+:role/.+")
 
 
 def aws_login(options: Mapping[str, str]) -> AwsLogin:
-    """Return the source of login messages for the AWS identity that `options`, the login module's options, name.
+    """Return the source of login messages for the AWS identity that the login module's `options` name.
 
     Raises:
-        ConfigurationError: an option is unknown, malformed, not supported, or contradicts another.
+        ConfigurationError: an option is unknown, malformed, not supported, or contradicts another option.
     """
     try:
         return AwsLogin(_identity(options))

@@ -32,7 +32,7 @@ _CREDENTIALS = {
     "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
     "scope": "sasl.oauthbearer.scope",
 }
-"""Properties of Kafka 4.1 that take precedence over an option in `sasl.jaas.config`, by that option."""
+"""Properties of Kafka 4.1 that take precedence over an option in `sasl.jaas.config`, by the option's name."""
 _EXTENSION = "extension_"
 _EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"(?!auth$)[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
 _FILE_BYTES = 1 << 20
@@ -95,9 +95,9 @@ def _source(values: ConfigValues, options: Mapping[str, str]) -> tuple[str, Call
 
 
 def _checked_url(url: str) -> tuple[str, str]:
-    """Check the token endpoint's URL, and return the setting with its value, for errors, and the URL's scheme.
+    """Check the token endpoint's URL. Return the setting with the URL (one text, for errors), and the URL's scheme.
 
-    The returned setting is without the URL's query, because a query may be a secret.
+    The text leaves out the URL's query, because a query may be a secret.
 
     Raises:
         ConfigurationError: the URL is malformed, contains a user or a password, or has another scheme than http, https
@@ -148,7 +148,7 @@ def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
     The `ssl.*` client properties are for brokers, and have no effect on this context. (Kafka: `JaasOptionsUtils`.)
 
     Raises:
-        ConfigurationError: as `tls_context`.
+        ConfigurationError: a store is missing or does not load, or an option's value is not supported.
     """
     try:
         return tls_context(ConfigValues({name: value for name, value in options.items() if name.startswith("ssl.")}))

@@ -1,7 +1,7 @@
 """Tokens and credentials for logins at brokers: kept while they are valid, and requested again before they expire.
 
 A login happens on the network thread, which must not wait for another service. So `renewal` requests the token or the
-credentials in another thread, and `current` returns the last ones.
+credentials in another thread, and `current` returns the last token or credentials that came.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ class RenewedLogin(Generic[T]):
     def renewal(self) -> Future[None]:
         """Start a thread that requests a new token or new credentials, and return a future of its end or error.
 
-        If a renewal is running, return its future, and start no thread. If the running renewal has hung for 120 s (a
-        user's function, a file on a dead server), start another one. The new renewal has twice as much time, so that
-        few threads hang.
+        If a renewal is running, return its future, and start no thread. A renewal that still runs after 120 s has hung,
+        for example in a user's function or on a file of a dead server. Then start another renewal. It counts as hung
+        after twice that time, so that few threads hang.
 
         If the request fails while the last token is still valid, that token stays in use, and the future has no error.
         """
@@ -141,7 +141,7 @@ class RenewedLogin(Generic[T]):
     def _renew(self, renewal: Future[None]) -> None:
         try:
             self._current, self._patience = self._as_current(self._obtain()), _PATIENCE
-        except BaseException as error:  # noqa: BLE001 - the future passes it to its callers
+        except BaseException as error:  # noqa: BLE001 - the future passes the error to its callers
             current = self._current
             if current is not None and self.usable and isinstance(error, TieredStreamError):
                 _log.warning("no new %s, the one before is used until its end: %s", self.kind, error)

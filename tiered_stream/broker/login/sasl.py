@@ -70,7 +70,8 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
     `protocol` is the security protocol.
 
     Raises:
-        ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or does not fit it.
+        ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or is for another
+            mechanism.
     """
     mechanism = values.read(kafka.SASL_MECHANISM)
     _check_callback_handlers(values, mechanism)

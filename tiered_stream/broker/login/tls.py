@@ -56,7 +56,7 @@ def _limit_versions(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
-    """Apply `ssl.cipher.suites`. Python cannot choose suites of TLS 1.3: it offers all of them, or no TLS 1.3.
+    """Limit `context` to `ssl.cipher.suites`. Python offers either all suites of TLS 1.3 or no TLS 1.3.
 
     Raises:
         ConfigurationError: a suite is unknown, some but not all suites of TLS 1.3 are named, or no suite is of an
@@ -106,7 +106,7 @@ def _openssl_name(suite: str) -> str:
 
 
 def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
-    """Let the context trust the certificates in `ssl.truststore.*`, or the system's authorities if none are given.
+    """Make the context trust the certificates in `ssl.truststore.*`; if none is set, trust the system's authorities.
 
     As in Java, a certificate in the trust store is trusted even if it is not a root.
 
@@ -156,10 +156,10 @@ def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def inline_identity(values: ConfigValues) -> tuple[str, str] | None:
-    """Return the private key and the certificate chain that the settings contain as PEM texts; None: they have neither.
+    """Return the private key and the certificate chain that the settings contain as PEM texts; None: neither is set.
 
     Raises:
-        ConfigurationError: only one of them is given, or `ssl.keystore.type` is not PEM.
+        ConfigurationError: only the key or only the chain is given, or `ssl.keystore.type` is not PEM.
     """
     chain, key = values.secret("ssl.keystore.certificate.chain"), values.secret("ssl.keystore.key")
     if bool(chain) != bool(key):

@@ -33,7 +33,7 @@ class TokenEndpoint:
         connect_seconds: the time limit of one connection attempt.
         read_seconds: the time limit of one response.
         backoff_seconds: the wait before the first repetition of a failed request; later waits are longer.
-        retry_seconds: the time after which a failed request is not repeated any more.
+        retry_seconds: the time from the first request on, within which failed requests are repeated.
         tls: the context for https; None for http.
     """
 

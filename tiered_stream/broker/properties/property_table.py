@@ -32,7 +32,10 @@ class DnsLookup(StrEnum):
 
 
 def _milliseconds(minimum: int) -> Callable[[str], int]:
-    """Return a parser of milliseconds from `minimum` on. Kafka takes 64 bits; the parser returns at most `INT_MAX`."""
+    """Return a parser of milliseconds, `minimum` or more.
+
+    Kafka allows 64 bits, but the parser returns at most `INT_MAX`.
+    """
     parse = types.integer(minimum)
     return lambda value: min(INT_MAX, parse(value))
 
@@ -209,7 +212,8 @@ CLIENT_PROPERTIES = {
 def check_names(properties: Mapping[str, str]) -> None:
     """Check the names of client properties, which are without the `kafka.` prefix.
 
-    Log a warning for each property that is unknown or has no effect. An unknown property may be for a Java plug-in.
+    Log a warning for each property that is unknown or has no effect. An unknown property is no error, because it may be
+    for a Java plug-in.
 
     Raises:
         ConfigurationError: a property is not supported here.
@@ -227,9 +231,10 @@ def check_names(properties: Mapping[str, str]) -> None:
 
 
 def warn_of_unread(names: Collection[str], names_read: Collection[str], security: str) -> None:
-    """Log a warning for each honoured property among `names` that is not among `names_read`, because it has no effect.
+    """Log a warning that a property has no effect, for each honoured property in `names` that is not in `names_read`.
 
-    An example are `ssl.*` properties without TLS. `security` are the security settings, for the message.
+    For example, `ssl.*` properties have no effect without TLS. `security` is a text with the security settings, for the
+    message.
     """
     for name in sorted(set(names).difference(names_read)):
         known = CLIENT_PROPERTIES.get(name)

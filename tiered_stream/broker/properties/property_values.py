@@ -17,7 +17,7 @@ class ConfigValues:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
         self.names_read: set[str] = set()
-        """Names of all properties that were read, given or not."""
+        """Names of all properties that were read, also of properties that the user did not give."""
 
     def __repr__(self) -> str:
         return f"ConfigValues({', '.join(sorted(self._properties))})"

@@ -1,9 +1,11 @@
-"""Encoding and decoding of the types in Kafka's flexible versions (KIP-482). The input of the decoder is not trusted.
+"""Encoding and decoding of the types in Kafka's flexible versions (KIP-482).
 
-uvarint         seven bits a byte, lowest first; at most five bytes
-compact string  uvarint of the number of bytes + 1 (0: null), then the bytes; compact bytes likewise
-compact array   uvarint of the number of items + 1 (0: null), then the items
-tagged fields   uvarint of the number of fields; for each field its tag and its size as uvarints, then its bytes
+    uvarint         seven bits a byte, lowest first; at most five bytes
+    compact string  uvarint of the number of bytes + 1 (0: null), then the bytes; compact bytes likewise
+    compact array   uvarint of the number of items + 1 (0: null), then the items
+    tagged fields   uvarint of the number of fields; for each field its tag and its size as uvarints, then its bytes
+
+The decoder does not trust its input: malformed bytes raise ValueError.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _NO_UUID = bytes(16)
 class Reader:
     """Decoder of `data`, from `position` on. Each method decodes a value there, and moves `position` past the value.
 
-    A length or a count beyond the available bytes is an error before anything is allocated for it.
+    If a length or a number of items exceeds the available bytes, the error is raised before memory is allocated.
 
     Raises (all methods):
         ValueError: the bytes end too early or are malformed.

@@ -55,7 +55,7 @@ _CACHE_BYTES = 4 << 20
 ResponseCache = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
 """Cache of decoded responses, by version and encoded bytes.
 
-A value is the number of encoded bytes, and the decoded response.
+A value is a pair: the number of encoded bytes, and the decoded response.
 """
 
 
@@ -108,7 +108,7 @@ class OwnRequest(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """Header of an `OwnRequest`. It also stands for kafka-python's response class and for the response's header."""
+    """Header of an `OwnRequest`. kafka-python also uses it as response class and as the response's header."""
 
     request: OwnRequest
     correlation_id: int
@@ -160,8 +160,8 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
     bytes.
 
     kafka-python's own read takes 4 KiB at a time and copies the bytes three times. It also drops bytes that arrive
-    together with the end of the connection. A broker that refuses a login responds and closes, so the reason would be
-    lost whenever this side is slower.
+    together with the end of the connection. A broker that refuses a login sends the reason and closes the connection at
+    once, so the reason could be lost.
     """
     try:
         while len(room := protocol.room()) >= _LARGE and (size := connection.recv_into(room)):
@@ -191,7 +191,7 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
     def room(self) -> memoryview:
         """Return the part of the buffer for the missing bytes of the response being received, except the last byte.
 
-        It is empty if no response is being received.
+        The result is empty if no response is being received.
         """
         return memoryview(self._rbuffer)[self._rbuffer.tell() : -1] if self._receiving else memoryview(b"")
 
@@ -213,7 +213,7 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
 class _PlainHeader:
     """Header of a kafka-python request whose response is decoded with decoders that are not generated.
 
-    It also stands for kafka-python's class of the response.
+    kafka-python also uses it as the response's class.
     """
 
     header: Any
@@ -311,7 +311,7 @@ class _MskIam(SaslMechanism):  # type: ignore[misc]
 def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, token: str | None) -> bytes:
     """Return an AWS_MSK_IAM login message for `host`, signed now.
 
-    It contains the session token, but not the secret key.
+    The message contains the session token, but not the secret key.
     """
     return bytes(AwsMskIamClient(host, access_key, secret_key, region, token).first_message())
 
@@ -319,7 +319,7 @@ def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, to
 def _msk_iam_mechanism(**config: Any) -> SaslMechanism:
     """Return a connection's SASL mechanism: `_MskIam` for an `AbstractHostLogin`, otherwise kafka-python's.
 
-    The user's other clients in this process need kafka-python's.
+    The user's other clients in this process need kafka-python's own mechanism.
     """
     login = config.get("sasl_oauth_token_provider")
     return _MskIam(login, config["host"]) if isinstance(login, AbstractHostLogin) else SaslMechanismAwsMskIam(**config)

@@ -66,7 +66,7 @@ _KAFKA_TAGS = range(3)  # diverging epoch, current leader, snapshot id
 _NO_END = (1 << 63) - 1
 _NOT_LOCATED = -1
 _MAX_RECORD_BYTES = 1
-"""Record bytes to request: a broker that skips our tagged fields returns one batch."""
+"""Maximum of record bytes in a request: a broker that does not know our tagged fields then returns only one batch."""
 
 _BOOL, _INT32, _INT64 = Struct(">?"), Struct(">i"), Struct(">q")
 _WAIT_AND_SIZES = Struct(">iiib")  # max wait ms, min bytes, max bytes, isolation level
@@ -295,9 +295,9 @@ class LocationFetchRequest(OwnRequest):
 class LocatedPartition:
     """Partition in a Fetch response with segment locations.
 
-    `remote_log_segments` are the segments, encoded for `decode_segments`; empty: there are none. They are all segments
-    of the requested range below offset `located_end_offset` (exclusive); -1: the broker names no segments. `kafka_tags`
-    are the encoded values of Kafka's own tagged fields, by tag.
+    `remote_log_segments` are the segments, encoded for `decode_segments`; empty: there are no segments. They are all
+    segments of the requested range below offset `located_end_offset` (exclusive). A `located_end_offset` of -1 means
+    that the broker names no segments. `kafka_tags` are the encoded values of Kafka's own tagged fields, by tag.
     """
 
     partition_index: int

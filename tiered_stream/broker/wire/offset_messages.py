@@ -38,7 +38,11 @@ _MIN_TOPIC_BYTES = 3
 
 
 class ListOffsetsPartition(NamedTuple):
-    """Partition in a ListOffsets request. `timestamp` is in milliseconds, or a special negative number of Kafka."""
+    """Partition in a ListOffsets request.
+
+    `timestamp` is in milliseconds, or a negative number that stands for a special offset, such as -1 for the latest
+    offset.
+    """
 
     partition_index: int
     current_leader_epoch: int
@@ -46,14 +50,14 @@ class ListOffsetsPartition(NamedTuple):
 
 
 class ListOffsetsTopic(NamedTuple):
-    """The partitions of one topic in a request."""
+    """Partitions of one topic in a ListOffsets request."""
 
     name: str
     partitions: Sequence[ListOffsetsPartition]
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """Partition in a ListOffsets response. `offset` is -1 if no record's timestamp is at or after the requested one."""
+    """Partition in a ListOffsets response. `offset` is -1 if no record is at or after the requested timestamp."""
 
     partition_index: int
     error_code: int
@@ -63,7 +67,7 @@ class ListOffsetsPartitionResponse(NamedTuple):
 
 
 class ListOffsetsTopicResponse(NamedTuple):
-    """The partitions of one topic in a response."""
+    """Offsets of one topic's partitions in a ListOffsets response."""
 
     name: str
     partitions: list[ListOffsetsPartitionResponse]
@@ -81,8 +85,8 @@ class ListedOffsets:
 class ListOffsetsRequest(OwnRequest):
     """ListOffsets request.
 
-    `min_version` is the first version that supports the timestamps in the request. `timeout_ms` is sent from version 10
-    on.
+    `min_version` is the first version that supports the timestamps in the request. `timeout_ms` is the longest time
+    that the broker may take; it is sent from version 10 on.
     """
 
     API_KEY = 2

@@ -36,15 +36,15 @@ class FaultyPartitions:
         """Time (`monotonic`) of the next lookup, for each partition whose last error is retriable."""
 
     def silent_among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return those of `partitions` whose last recorded lookup failed with a retriable error, such as a timeout."""
+        """Return the silent partitions among `partitions`: their last recorded lookup failed with a retriable error."""
         with self._lock:
             return self._retry_at.keys() & set(partitions)
 
     def due_for_retry(self, silent: Collection[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions of `silent`, a result of `silent_among`, that the caller must look up now.
 
-        Their last lookup, or the last call that returned them, was at least 2 s ago. For the next 2 s, no other caller
-        gets the returned partitions.
+        Since their last lookup, and since the last call that returned them, at least 2 s have passed. For the next 2 s,
+        no other caller gets the returned partitions.
         """
         with self._lock:
             now = time.monotonic()
@@ -53,9 +53,9 @@ class FaultyPartitions:
             return due
 
     def record(self, tried: Collection[TopicPartition], faults: Mapping[TopicPartition, TieredStreamError]) -> None:
-        """Record a lookup of the partitions in `tried`: drop their old errors, and add the errors in `faults`.
+        """Record a lookup of the partitions in `tried`: drop their old errors, and add the new errors in `faults`.
 
-        A warning is logged if a partition has an error that had none before.
+        A warning is logged if `faults` has a partition that had no error before.
         """
         with self._lock:
             new = faults.keys() - self._faults.keys()
@@ -85,7 +85,7 @@ class FaultyPartitions:
         return faults[0] if faults and len(faults) == len(partitions) else None
 
     def reasons(self) -> list[str]:
-        """Return one line for each of the first 20 faulty partitions, and one line with the number of the others."""
+        """Return one line for each of the first 20 faulty partitions; if there are more, one line has their number."""
         with self._lock:
             faults = sorted(self._faults.items(), key=lambda fault: fault[0])
         lines = [f"{partition} is left to the brokers: {fault}" for partition, fault in faults[:_MAX_NAMED]]

@@ -33,11 +33,11 @@ MAX_SEGMENTS = 100_000
 """Maximum number of segment locations in one response."""
 
 MAX_RESPONSE_BYTES = 64 << 20
-"""Maximum size of the encoded segment locations in one response."""
+"""Maximum number of bytes of the encoded segment locations in one response."""
 
 _MAX_REQUESTS = 1_000  # storage requests that one response may cost
 _PARTS_AT_ONCE = 64  # parts that are cut off a segment before the budget is checked again
-_COARSE_PARTS = 8  # a large segment is first cut into about this many parts, and only the first of them is cut further
+_COARSE_PARTS = 8  # a large segment is first cut into about this many parts, and only the first part is cut again
 _ENTRY_BYTES = 160  # bytes of an encoded segment location without its fields of variable length
 _EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
 _MAX_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
@@ -50,9 +50,9 @@ _CUT_ABOVE = 1.5  # times the wanted part size: smaller segments are left whole
 class _CachedResponse:
     """Response for one partition in the cache. `count` is the number of segment locations in the response.
 
-    `newest` is the partition's last visible segment. All visible segments become new objects when one of them changes,
-    so the same object means that the response is still valid. Each response would keep an old list of the partition's
-    segments alive if it referred to all of them.
+    `newest` is the partition's last visible segment. If any visible segment changes, all visible segments become new
+    objects. So the response is valid as long as the last visible segment is the same object. A reference to all
+    segments would keep old lists of segments in memory.
     """
 
     newest: VisibleSegment
@@ -70,9 +70,9 @@ class _CachedResponse:
 class _Budget:
     """Remaining limits of one response: segment locations, their encoded bytes, storage requests, and seconds.
 
-    If a segment is cut, each additional part counts as a storage request. The response ends after 10 s, or after 50 ms
-    if `others_wait` returns True. No limit applies before the first `spend`, so that each response has a segment and a
-    client that keeps asking makes progress.
+    If a segment is cut, each part after the first counts as a storage request. The response ends after 10 s, or after
+    50 ms if `others_wait` returns True. No limit applies before the first `spend`, so that each response has a segment,
+    and a client that repeats its request makes progress.
     """
 
     segments: int
@@ -152,7 +152,7 @@ class LocationResponses:
         self._metrics = metrics
 
     def log_ends(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-        """Return the current high watermarks, without partitions that do not exist or whose leaders do not answer.
+        """Return the high watermark by partition, without partitions that do not exist or whose leaders do not respond.
 
         The gateway asks the brokers with its own login, so callers pass only topics that the client may read.
 
@@ -201,11 +201,11 @@ class LocationResponses:
                 if len(tiered.offsets) and self._cached(request, tiered, budget) is None
             }
             self._segments.expect(visible, uncached)
-        with collection_paused():  # not earlier: garbage of other threads is collected while brokers are asked
+        with collection_paused():  # only here, so that garbage is collected while brokers are asked
             return {tiered.readable.partition: self._partition(request, tiered, budget) for tiered in ranges.values()}
 
     def _cached(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _CachedResponse | None:
-        """Return the cached response for a partition, or None if none is valid and within the budget."""
+        """Return the cached response for a partition, or None if there is no valid response within the budget."""
         with self._lock:
             cached = self._cache.get(_cache_key(request, tiered))
         return cached if cached is not None and cached.fits(tiered.visible, budget) else None
@@ -223,7 +223,7 @@ class LocationResponses:
         }
 
     def _partition(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> PartitionResponse:
-        """Return one partition's response: the cached one, or else a new one, which is cached if it is complete."""
+        """Return one partition's response from the cache, or build a new response, and cache it if it is complete."""
         if cached := self._cached(request, tiered, budget):
             budget.spend(cached.count, len(cached.response.segments or b""))
             return cached.response
@@ -238,9 +238,10 @@ class LocationResponses:
         return response
 
     def _locate(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _Located:
-        """Locate the offsets of `tiered` segment by segment, until the budget is spent or a broker fails.
+        """Locate the offsets of `tiered`, one segment after the other, until the budget is spent.
 
-        A segment with another error is left out and logged.
+        If a segment has an error, the error is logged, and the segment is left out. After a BrokerError, all later
+        segments are left out, too.
         """
         located = _Located()
         for at in overlapping(tiered.visible, tiered.offsets):
@@ -251,7 +252,7 @@ class LocationResponses:
                 located.has_holes = True
                 self._metrics.failed_segments.inc()
                 log.warning("no location for %s of %s: %s", part, tiered.visible[at].segment.topic_partition, error)
-                if isinstance(error, BrokerError):  # later segments would fail on the same broker's answer
+                if isinstance(error, BrokerError):  # the next segments would fail with the same error
                     break
                 continue
             if position < part.end:
@@ -265,7 +266,8 @@ class LocationResponses:
     ) -> int:  # fmt: skip
         """Append locations of the offsets `part`, which lie in the segment `tiered.visible[at]`, to `located`.
 
-        Return the offset where the locations end. It is below the end of `part` if the budget is spent earlier.
+        Return the offset (exclusive) where the locations end. This offset is below the end of `part` if the budget is
+        spent earlier.
         """
         position = part.start
         while position < part.end and not budget.is_spent():
@@ -274,7 +276,7 @@ class LocationResponses:
             try:
                 entries = self._entries(request, tiered, at, OffsetRange(position, part.end), budget)
             finally:
-                # An additional part costs no storage request, but work, so it counts as a request.
+                # Each part after the first costs no storage request, but CPU time, so it counts as a request.
                 requests = self._requests_made() - before + max(0, len(entries) - 1)
                 budget.spend(len(entries), sum(map(_entry_bytes, entries)), requests)
             located += entries
@@ -284,10 +286,10 @@ class LocationResponses:
     def _entries(
         self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget
     ) -> list[RemoteLogSegmentLocation]:
-        """Return the location of the offsets `part`, or several locations that cover only its first offsets.
+        """Return the location of the offsets `part`, or several locations that cover all or the first of them.
 
-        There are several locations if the request has `part_bytes` and the segment's bytes exceed it by more than half.
-        If the request asks for offsets only, the location has no bytes and no URL.
+        There are several locations if the request has `part_bytes` and the bytes of `part` are more than 1.5 times as
+        many. If the request asks for offsets only, the location has no bytes and no URL.
         """
         if request.message.offsets_only:
             return [_entry(SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0)), None)]
@@ -321,12 +323,12 @@ def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
 
 
 def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local_start: int) -> OffsetRange:
-    """Return the requested offsets that are tiered and inside the log, and not on the leader's own disk.
+    """Return the requested offsets that are tiered, inside the log, and not on the leader's own disk.
 
-    The range is empty if there are none.
+    The range is empty if there are no such offsets.
 
     Args:
-        local_start: first offset on the leader's own disk; -1: do not leave out offsets because of the disk.
+        local_start: first offset on the leader's own disk; -1: no offset is left out because of the disk.
     """
     end = min(readable.end, readable.log_end_offset, visible[-1].offsets.end if visible else 0)
     if local_start != _NOT_LOCAL:

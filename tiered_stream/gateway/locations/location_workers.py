@@ -34,7 +34,8 @@ class LocationWorkers:
     """Thread pools that decode location requests and build the responses.
 
     If segments cannot be located, the response has no locations, and the client reads from the broker (KIP-1248). The
-    argument `recent_work` counts the CPU seconds for the client: clients with less recent work go first.
+    argument `recent_work` of the methods counts the CPU seconds of the client's requests: clients with less recent work
+    go first.
     """
 
     def __init__(self, responses: LocationResponses, metrics: GatewayMetrics) -> None:
@@ -124,9 +125,9 @@ class LocationWorkers:
             log.warning("a location request is left to the broker: %s", error)
             self._metrics.partitions.labels("failed").inc(len(request.ranges))
             return None
-        # Partitions without a known log end keep the client's offset, so the broker answers the client's own question.
+        # Partitions without a known log end keep the client's offset, so the broker sends what the client requested.
         known = {partition: offsets for partition, offsets in request.ranges.items() if partition in log_ends}
-        # `requested` keeps all partitions: only the broker's response shows which are refused and which throttled.
+        # `requested` keeps all partitions: only the broker's response shows which of them are refused or throttled.
         return replace(request, ranges=known, requested=request.ranges.keys()), authorization_request(request, log_ends)
 
     def _response(self, request: LocationRequest, content: bytes, max_bytes: int) -> list[bytes]:

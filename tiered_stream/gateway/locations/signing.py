@@ -13,7 +13,7 @@ from prometheus_client import Counter
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
-_CACHED = 200_000  # signed URLs, about 100 MB
+_CACHED = 200_000  # maximum number of signed URLs in the cache, about 100 MB
 
 
 class LocationSigner:
@@ -49,7 +49,7 @@ class LocationSigner:
         """
         if not self.enabled:
             return None
-        with self._lock, suppress(KeyError):  # one lookup, because an entry may expire between two
+        with self._lock, suppress(KeyError):  # only one lookup, because an entry may expire before a second lookup
             return self._signed[segment.segment_id]
         url = self._fetcher.signed_location(segment, self._lifetime_seconds)
         self._created.inc(url is not None)

@@ -34,14 +34,14 @@ class TieredSegments:
     """Thread-safe wrapper of the locator `metadata-topic`, which tolerates that topics are created and deleted.
 
     One thread at a time refreshes a partition, and other threads wait for its result. If a partition's leader did not
-    answer, a background thread tries again, and requests do not wait for that partition.
+    respond, a background thread repeats the lookup, and requests do not wait for that partition.
 
     Args:
         client: connects to the brokers with the gateway's own login.
         fetcher: reads indexes from the storage.
         cache_bytes: maximum memory of the cached indexes.
         fresh_seconds: time for which a partition's list of segments is used without a refresh. Clients read offsets
-            that were tiered since then from the brokers.
+            that were tiered after the last refresh from the brokers.
         faulty: records the partitions whose segments cannot be looked up.
         snapshots: store for records of the metadata topic; None: nothing is stored.
     """
@@ -70,7 +70,7 @@ class TieredSegments:
         self._retries = ThreadPoolExecutor(1, thread_name_prefix="silent-leaders")
 
     def follow_all(self) -> None:
-        """Look up the segments of all partitions except internal topics', so that the first requests need not wait.
+        """Look up the segments of all partitions except those in internal topics, before the first requests need them.
 
         Partitions that no longer exist are forgotten.
 
@@ -93,9 +93,9 @@ class TieredSegments:
             raise fault
 
     def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
-        """Return the topics' names by id, without ids that no topic has.
+        """Return the topics' names by id, without unknown ids.
 
-        All topics are listed again if an id is unknown, but at most once a second.
+        If an id is unknown, all topics are listed again first, but at most once a second.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -111,20 +111,20 @@ class TieredSegments:
         return names
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the current high watermarks of the partitions that exist and whose leaders answer.
+        """Return the high watermark by partition, without partitions that do not exist or whose leaders do not respond.
 
         Raises:
             BrokerError: no broker can be asked.
         """
         names = {partition.topic for partition in partitions}
         topics = {name: topic for name in names if (topic := self._client.topic(name)) is not None}
-        # One missing partition would fail the request for all of them.
+        # A partition that does not exist would make the request fail for all partitions.
         return self._offsets(LATEST, [partition for partition in partitions if _exists(topics, partition)])
 
     def local_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return each partition's first offset on its leader's own disk; -1: the disk has no offset.
 
-        Partitions whose leaders do not answer are left out.
+        Partitions whose leaders do not respond are left out.
 
         Raises:
             BrokerError: no broker can be asked.
@@ -139,7 +139,7 @@ class TieredSegments:
         return offsets.found
 
     def visible(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, VisibleSegments]:
-        """Return each partition's visible segments (see `lineage`), sorted by offset and disjoint.
+        """Return each partition's visible segments (segments of its lineage), sorted by offset and disjoint.
 
         A partition is left out if its segments cannot be looked up, or if its topic no longer has the id in
         `partitions`.
@@ -212,9 +212,10 @@ class TieredSegments:
         return view is not None and read_at >= oldest and view.topic_id == topic_id
 
     def expect(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
-        """Ask the brokers in one round for the transactions that `location` needs to read `ranges` as read_committed.
+        """Request and cache the aborted transactions that `location` needs for `ranges`, for all partitions together.
 
-        Later calls of `location` for these ranges then ask no broker.
+        Later calls of `location` with read_committed then usually need no request to a broker. Errors of brokers are
+        ignored here.
 
         Args:
             visible: each partition's visible segments.
@@ -233,7 +234,7 @@ class TieredSegments:
 
         Raises:
             StorageError, CorruptDataError: an index cannot be read.
-            BrokerError: the transactions at the end of the tier cannot be asked for.
+            BrokerError: the brokers cannot be asked for the aborted transactions at the end of the tiered segments.
             DataLossError: the segment belongs to a topic with another id than `topic_id`.
         """
         segment = visible[at].segment
@@ -246,7 +247,7 @@ class TieredSegments:
         return self._locator.cut(location, target_bytes)
 
     def close(self) -> None:
-        """Stop the threads; the caller still has to close the client and the fetcher."""
+        """Stop the background threads; the caller still has to close the client and the fetcher."""
         self._retries.shutdown(wait=False, cancel_futures=True)
         self._locator.close()
 

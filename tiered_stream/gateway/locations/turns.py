@@ -1,7 +1,7 @@
 """Fair turns for many clients: the client with the least recent work goes first, and heavy clients get few threads.
 
-Few threads locate segments for all clients. While other clients wait, a client's turn ends after 50 ms. Its response is
-then incomplete, and makes it ask again for the rest. So a client that asks for many segments gets several short
+Few threads locate segments for all clients. While other clients wait, a client's turn ends after 50 ms. The response is
+then incomplete, and makes the client ask again for the rest. So a client that asks for many segments gets several short
 responses.
 """
 
@@ -22,10 +22,10 @@ _HALF_LIFE_SECONDS = 1.0
 
 
 class RecentWork:
-    """Counter of the CPU seconds that threads have worked for one client; the count halves every second.
+    """Counter of the CPU seconds that threads have worked for one client. The sum halves every second.
 
-    Time in which a thread waits does not count, whether for a broker or for the interpreter's lock. While other clients
-    cause much work, the threads of a light client wait for most of its turns.
+    The time for which a thread waits for a broker or for the GIL does not count. Otherwise a client with little work
+    would get many seconds, because its threads mostly wait while other clients cause much work.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,12 @@
 """Authorization by the broker: the Fetch that asks for it, and its response, which is filled with locations. No I/O.
 
 The Fetch starts at the end of the log. The broker checks READ, the leader epoch and the topic id as for any Fetch. But
-it has no record to send, and nothing to read from remote storage. Its response also states where the log starts and
-ends.
+the broker has no record to send, and nothing to read from remote storage. The response also states where the log starts
+and ends.
 
 The gateway asks for the end of the log with its own login, but only for topics that the client may READ. So for topics
-that the connection has not read yet, it first sends a Fetch at an offset beyond any log. The response shows whether the
-client may READ the topic.
+that the connection has not read yet, the gateway first sends a Fetch at an offset beyond any log. The response shows
+whether the client may READ the topic.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from tiered_stream.gateway.protocol.location_requests import LocationRequest, To
 _BEYOND_ANY_LOG = (1 << 63) - 1
 _OFFSET_OUT_OF_RANGE = 1
 _AFTER_AUTHORIZATION = frozenset({0, _OFFSET_OUT_OF_RANGE, 6, 74, 75})
-"""Error codes that brokers return only if the client may READ: no error, OFFSET_OUT_OF_RANGE (1),
-NOT_LEADER_OR_FOLLOWER (6), FENCED_LEADER_EPOCH (74) and UNKNOWN_LEADER_EPOCH (75).
+"""Error codes that brokers return only if the client may READ.
+
+They are no error, OFFSET_OUT_OF_RANGE (1), NOT_LEADER_OR_FOLLOWER (6), FENCED_LEADER_EPOCH (74) and
+UNKNOWN_LEADER_EPOCH (75).
 """
 _THROTTLING_QUOTA_EXCEEDED = 89
 _OFFSET_NOT_AVAILABLE = 78  # retriable: the client asks again, because the log's end has just changed
@@ -41,7 +43,7 @@ _OFFSET_NOT_AVAILABLE = 78  # retriable: the client asks again, because the log'
 class ReadablePartition:
     """Partition that the client may read: the requested offsets from `start` to `end` (exclusive), and the log's end.
 
-    `log_end_offset` is the last stable offset for read_committed, else the high watermark.
+    `log_end_offset` is the last stable offset under read_committed, and the high watermark under read_uncommitted.
     """
 
     partition: TopicIdPartition
@@ -61,7 +63,8 @@ class PartitionResponse:
 def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdPartition, int]) -> bytes:
     """Return the Fetch that asks the broker for authorization, with the client's own header.
 
-    The Fetch starts at the partition's end offset in `log_ends`, or at the client's own offset if it is not there.
+    The Fetch starts at the partition's end offset in `log_ends`, or at the client's offset if `log_ends` lacks the
+    partition.
     """
 
     def at_end(topic_id: UUID | None, partition: FetchPartition) -> FetchPartition:
@@ -79,7 +82,7 @@ def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdPar
 def read_probe(request: LocationRequest, topics: Collection[UUID]) -> bytes:
     """Return a Fetch whose response shows whether the client may READ the topics, with the client's own header.
 
-    It asks for one partition of each topic, at an offset beyond any log.
+    The Fetch asks for one partition of each topic, at an offset beyond any log.
     """
     return _fetch(request, [
         FetchTopic(topic.topic_id, [FetchPartition(topic.partitions[0].partition, -1, _BEYOND_ANY_LOG)])
@@ -145,7 +148,7 @@ class AuthorizationResponse:
     def readable(self) -> list[ReadablePartition]:
         """Return the requested partitions that the broker's response has without an error.
 
-        Their offsets begin at the requested start, or at the log start offset if that is higher.
+        The offsets of a partition begin at the requested start, or at the log start offset if that is higher.
         """
         return [
             ReadablePartition(partition, start, max(start, self._request.ranges[partition][1]), self._log_end(response))
@@ -155,7 +158,7 @@ class AuthorizationResponse:
         ]
 
     def results(self, located: Collection[TopicIdPartition]) -> Counter[str]:
-        """Count the client's partitions by result: "answered", "refused" by the broker, "throttled", or "failed".
+        """Count the client's partitions by result: `answered`, `refused` (by the broker), `throttled` or `failed`.
 
         If the client has used up its quota, the broker's response has a throttle time and no partitions.
 
@@ -175,8 +178,9 @@ class AuthorizationResponse:
     def encode(self, locations: Mapping[TopicIdPartition, PartitionResponse]) -> list[bytes]:
         """Return the response for the client, in pieces: the broker's response with `locations` filled in.
 
-        Partitions that are not in `locations` get none. The error OFFSET_OUT_OF_RANGE concerns the end of the log, at
-        which the gateway has asked. It becomes OFFSET_NOT_AVAILABLE, so that the client asks again.
+        Partitions that are not in `locations` get no locations. An error OFFSET_OUT_OF_RANGE is about the log end that
+        the gateway has requested, not about the client's offset. It becomes OFFSET_NOT_AVAILABLE, so that the client
+        asks again.
         """
         topics = [
             FetchTopic(
@@ -195,7 +199,7 @@ class AuthorizationResponse:
         partition = topic_id and TopicIdPartition(topic_id, response.partition_index)
         if not partition or partition not in self._request.ranges:
             return response
-        if response.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the end that we asked at, not the client's offset
+        if response.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the log end that we sent, not the client's offset
             return replace(response, error_code=_OFFSET_NOT_AVAILABLE)
         located = locations.get(partition)
         if located is None:

@@ -1,7 +1,7 @@
 """Replacement of brokers' addresses in responses by the gateway's addresses. No I/O.
 
-Only the addresses are read and replaced; all other bytes are passed on unchanged. In Metadata the brokers come first,
-so the cost does not depend on the number of partitions. Kafka defines the fields of each version in
+Only the addresses are replaced; all other bytes are passed on unchanged. In Metadata the brokers precede the topics,
+which are not read. So the cost does not depend on the number of partitions. Kafka defines the fields of each version in
 `clients/src/main/resources/common/message/*Response.json`.
 """
 
@@ -118,7 +118,7 @@ def with_addresses(api_key: int, version: int, content: bytes, advertise: Advert
     """Return a broker's response with the gateway's addresses in place of the brokers'.
 
     Args:
-        version: one of `VERSIONS`.
+        version: version of the response; `VERSIONS` must have it for the API.
         content: correlation id and body of the broker's response.
         advertise: maps a broker to the gateway's address for it.
 

@@ -1,10 +1,10 @@
 """State of one client connection: decides what happens to each request and each response. No I/O.
 
-A broker answers the requests of one connection in their order, so each response belongs to the oldest request that has
-no response yet. The gateway sends requests with correlation ids of its own, each used once, and puts the client's id
-back into the response. So it notices any response that does not belong to the expected request, whatever ids a client
-uses. A request that asks for locations is sent to the broker as a Fetch that only asks for authorization to read (see
-`authorization`). The locations are filled into the response to that Fetch.
+A broker responds to the requests of one connection in their order, so each response belongs to the oldest request that
+has no response yet. The gateway sends requests with correlation ids of its own, each used once, and puts the client's
+id back into the response. So the gateway notices any response that does not belong to the expected request, whatever
+ids a client uses. A request that asks for locations is sent to the broker as a Fetch that only asks for authorization
+to read (see `authorization`). The locations are filled into the response to that Fetch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Handling(Enum):
     REWRITE = "rewritten"
     LOCATE = "located"
     PROBE = "probed"
-    """Response to the gateway's own request: it shows whether the client has logged in, or which topics it may read."""
+    """Response to the gateway's own request. It shows whether the client has logged in, or which topics it may READ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ConnectionState:
         return forwarded
 
     def authorize(self, request: LocationRequest, fetch: bytes) -> bytes:
-        """Register a location request, and return the bytes to send to the broker for it.
+        """Register a location request; return the bytes to send to the broker: `fetch` with a new correlation id.
 
         Args:
             fetch: the Fetch that asks for authorization.
@@ -128,9 +128,10 @@ class ConnectionState:
         return content
 
     def probe_login(self) -> bytes:
-        """Register and return an empty Fetch, which brokers answer without an error only after the client's login.
+        """Register and return an empty Fetch, whose response has no error only if the client has logged in.
 
-        The responses to the login itself do not show whether it is complete: that depends on the SASL mechanism.
+        The responses to the login itself do not show whether the login is complete, because their number depends on the
+        SASL mechanism.
         """
         head = RequestHead(FETCH, FIRST_VERSION, self._next_correlation_id())
         self._await(head, Handling.PROBE)
@@ -159,7 +160,7 @@ class ConnectionState:
     def record_topics(self, content: bytes) -> None:
         """Remember which topics the client may READ, from the response to `probe_topics`.
 
-        If more than 10,000 topics were remembered before, they are forgotten first.
+        If more than 10,000 topics were remembered before, all of them are forgotten first.
 
         Raises:
             FrameError: the content is not a Fetch response.
@@ -171,7 +172,7 @@ class ConnectionState:
     def record_login(self, content: bytes) -> bool:
         """Read the response to `probe_login`; return whether the client has logged in.
 
-        While a login is incomplete, brokers answer the probe with an error and then close the connection.
+        While a login is incomplete, brokers respond to the probe with an error, and then close the connection.
 
         Raises:
             FrameError: the content is not a Fetch response.

@@ -61,7 +61,7 @@ class Endpoints:
             self._brokers = {port: broker for port, broker in self._brokers.items() if broker[0] in node_ids}
 
     def broker(self, node_id: int) -> Address:
-        """Return the own address of broker `node_id`, as `learn` was last called with it.
+        """Return the own address of broker `node_id` that `learn` was given last.
 
         Raises:
             ConnectionRefusedError: the broker is not known any more.

@@ -38,7 +38,7 @@ class LocationRequest:
     `ranges` has the start and end offsets (end exclusive) by partition. `committed` is True for read_committed.
     `max_segments` is the maximum number of segments in the response. `part_bytes` is the size of the parts into which
     segments are cut; 0: they are not cut. `requested` has all partitions of the client's request if `ranges` was
-    reduced to the partitions with a known log end; else it is empty.
+    reduced to the partitions with a known log end; otherwise it is empty.
     """
 
     head: RequestHead

@@ -24,6 +24,6 @@ READER_APIS = frozenset(
 SHOWN_VERSIONS = {ApiKey.Produce: (3, 3)}
 """Versions (oldest, newest) of APIs that ApiVersions responses list although the gateway refuses them.
 
-Produce is listed for librdkafka. Its consumers take a broker without Produce version 3 for one older than Kafka 0.11.
-They would then send Fetch requests that no current broker understands.
+Produce is listed for librdkafka. If a broker does not list Produce version 3, librdkafka's consumers assume a broker
+older than Kafka 0.11, and send Fetch requests that no current broker understands.
 """

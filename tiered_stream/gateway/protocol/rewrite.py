@@ -1,7 +1,8 @@
 """Rewriting of responses that contain brokers' addresses or API versions, for clients of the gateway. No I/O.
 
 Clients are offered only the APIs that readers use. Newer Fetch responses name the address of a leader that has moved
-(KIP-951). Fetch responses are large and are passed on unread, so only Fetch versions without that field are offered.
+(KIP-951). Fetch responses are large and are passed on unread. So clients are offered only Fetch versions without that
+address.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ NEWEST_VERSIONS = {
     API_VERSIONS: 4,
     **{api_key: versions[-1] for api_key, versions in broker_addresses.VERSIONS.items()},
 }
-"""Newest version that clients are offered, for each API whose messages the gateway reads or whose newer versions name
-brokers' addresses.
+"""Newest version that clients are offered, by API.
+
+It has the APIs whose messages the gateway reads, and APIs whose newer versions name brokers' addresses.
 """
 
 _UNSUPPORTED_VERSION = 35
@@ -60,7 +62,7 @@ def check_version(api_key: int, api_version: int) -> None:
 
     - APIs that readers do not use,
     - Fetch versions whose responses contain brokers' addresses,
-    - unknown versions of APIs whose responses it rewrites,
+    - versions that the gateway does not know, of APIs whose responses it rewrites,
     - SaslHandshake version 0.
 
     Raises:
@@ -122,9 +124,10 @@ def rewrite_response(
 
 @lru_cache(64)
 def _limited(body: bytes, version: int, feature_version: int, error_code: int) -> bytes:
-    """Return the body of an ApiVersions response with only the APIs, versions and features that the gateway offers.
+    """Return the body of an ApiVersions response with only the APIs and versions that the gateway offers.
 
-    A broker's error response is not changed. The result is cached, because all clients get the same response.
+    The location feature is added to the broker's features if `version` has features (3 or newer). A broker's error
+    response is not changed. The result is cached, because all clients get the same response.
 
     Args:
         error_code: written into the response in place of the broker's 0.

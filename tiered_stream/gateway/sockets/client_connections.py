@@ -80,7 +80,7 @@ class ClientConnections:
             streams[0].transport.resume_reading()
             await self._relay(*streams).run()
             return "shutdown"
-        except Exception as error:  # noqa: BLE001 - also what nobody expects ends this connection only
+        except Exception as error:  # noqa: BLE001 - an unexpected error, too, ends only this connection
             clear_traceback_frames(error)
             if isinstance(error, MemoryShortError):
                 streams[0].transport.abort()  # a normal close would keep the unread bytes in memory

@@ -1,8 +1,8 @@
 """Memory budget of all connections together, for frames that are read whole and for bytes that a peer has not read yet.
 
 Each frame has one reservation, made before its content is read. A location request reserves also the memory for its
-response. So no frame waits for memory while it holds some, and a frame that can never fit is refused at once. If a
-frame has to wait, connections whose own peers are slow are closed, the slowest first. So a few connections that never
+response. So no frame waits for memory while it holds memory, and a frame that can never fit is refused at once. If a
+frame has to wait, other connections whose peers are slow are closed, the slowest first. So a few connections that never
 finish a frame, or read nothing, cannot block the others.
 """
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 1.0
 _PATIENCE_WITH_BROKERS_SECONDS = 30.0
-_MIN_BYTES_PER_SECOND = 2 << 20  # minimum speed at which a peer must send or read a frame, else it counts as slow
-_UNCOUNTED_BYTES = 64 << 10  # smaller frames are not counted; most frames need no more
+_MIN_BYTES_PER_SECOND = 2 << 20  # a peer that sends or reads a frame at a lower speed counts as slow
+_UNCOUNTED_BYTES = 64 << 10  # frames up to this size are not counted; most frames are smaller
 _SMALL_BYTES = 1 << 20  # larger reservations leave a quarter of the budget to smaller ones
 
 
@@ -47,7 +47,7 @@ class FrameMemory:
         return self.total - self.total // 4
 
     def fits(self, size: int) -> bool:
-        """Return whether `size` bytes can be reserved now. More than 1 MiB must leave a quarter of the budget free."""
+        """Return whether `size` bytes can be reserved now. Above 1 MiB, a quarter of the budget must stay free."""
         return self.used + size <= (self.total if size <= _SMALL_BYTES else self.largest)
 
     @asynccontextmanager
@@ -58,8 +58,7 @@ class FrameMemory:
 
         Args:
             connection: future of the connection; it gets a MemoryShortError if the connection must end.
-            moving: number of bytes that the peer sends or reads meanwhile; it extends the time until the peer counts as
-                slow.
+            moving: number of bytes that the peer will send or read; the more bytes, the later the peer counts as slow.
 
         Raises:
             MemoryShortError: `size` is larger than any reservation may be.
@@ -81,7 +80,7 @@ class FrameMemory:
             reservation.shrink(0)
 
     def change(self, reservation: Reservation, by: int) -> None:
-        """Add `by` bytes, which may be negative, to the size of a reservation. Only reservations call it."""
+        """Add `by` bytes, which may be negative, to the size of a reservation. Called only in this module."""
         self.used += by
         reservation.size += by
         if reservation.size:
@@ -92,7 +91,7 @@ class FrameMemory:
             self._released.set()
 
     async def _wait_for_release(self, connection: asyncio.Future[None]) -> None:
-        """Wait at most 1 s until memory is released; but if the slowest other connection counts as slow, evict it."""
+        """Evict the slowest other connection if it counts as slow. Otherwise wait at most 1 s for released memory."""
         others = (reservation for reservation in self._reservations if reservation.connection is not connection)
         slowest = min(others, key=lambda reservation: reservation.slow_from, default=None)
         seconds = slowest.slow_from - time.monotonic() if slowest else inf
@@ -119,7 +118,7 @@ class Reservation:
         self.slow_from = inf
 
     def extend(self, size: int) -> int:
-        """Reserve up to `size` more bytes without waiting, and return how many, which may be 0.
+        """Reserve up to `size` more bytes without waiting, and return how many were reserved, which may be 0.
 
         The additional bytes are at most a quarter of the budget, and leave half of the budget free.
         """
@@ -129,7 +128,7 @@ class Reservation:
         return added
 
     def shrink(self, size: int) -> None:
-        """Release all but `size` bytes. A reservation that is not larger does not change."""
+        """Release all but `size` bytes. If the reservation is not larger than `size`, it does not change."""
         self._memory.change(self, min(0, size - self.size))
 
     def expect_peer(self, moving: int = 0) -> None:
@@ -151,7 +150,7 @@ class Reservation:
         self.slow_from = inf
 
     def evict(self) -> None:
-        """Make the connection end with MemoryShortError, and release the memory."""
+        """Make the connection end with MemoryShortError, and release the whole reservation."""
         if not self.connection.done():
             reason = f"others need the {self.size:,} bytes that it kept waiting (gateway.queued.max.bytes)"
             self.connection.set_exception(MemoryShortError(reason))

@@ -7,15 +7,15 @@ import resource
 
 log = logging.getLogger(__name__)
 
-_PER_CONNECTION = 2  # the client's and the broker's
+_PER_CONNECTION = 2  # the connection to the client and the connection to the broker
 _OTHERS = 256  # the gateway's own connections, threads, ports and files
 
 
 def connections_allowed(wanted: int, ports: int) -> int:
-    """Raise the soft limit of open files (`ulimit -n`) as needed; return how many connections are allowed.
+    """Raise the soft limit of open files (`ulimit -n`) as needed; return how many client connections are allowed.
 
-    The result is `wanted`, unless the hard limit is too low for these connections and for `ports` listening ports. It
-    is at least 1.
+    The result is `wanted`, or a smaller number (at least 1) if the hard limit is too low for `wanted` connections and
+    `ports` listening ports.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _PER_CONNECTION * wanted + ports + _OTHERS

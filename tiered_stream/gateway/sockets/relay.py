@@ -36,21 +36,21 @@ from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortE
 from tiered_stream.gateway.sockets.streams import CHUNK_BYTES, Streams, chunks, clear_traceback_frames
 
 _MAX_RESPONSE_SIZE = (1 << 31) - 1
-_MAX_IN_LOOP_BYTES = 64 << 10  # bytes; rewriting takes about 2 ms in the event loop, a thread rewrites larger responses
+_MAX_IN_LOOP_BYTES = 64 << 10  # larger responses are rewritten by a thread; 64 KiB take about 2 ms
 _GRACE_SECONDS = 0.2
 # Bytes of memory for each byte of a frame that is read whole, and for each byte of a location request. A location
 # request costs more: it is decoded and replaced by another Fetch, and the broker's response is decoded, too.
 _COPIES, _LOCATED = 4, 32
 _RESPONSE_BYTES = 256 << 10  # reserved for encoded segments with each location request; more is used only if it is free
-_SMALL_BYTES = 16 << 10  # largest part of a request that is read without a reservation to find out its kind
+_SMALL_BYTES = 16 << 10  # read without reserved memory, at most, to find out whether a request asks for locations
 
 
 @dataclass(frozen=True, slots=True)
 class RelayServices:
     """Objects and settings that all connections of a gateway share.
 
-    `advertise` maps a broker's address to the gateway's. `listen` opens ports for the brokers that `advertise` was
-    called with. `feature_version` is the version of `LOCATION_FEATURE` that clients are offered.
+    `advertise` maps a broker's address to the gateway's. `listen` opens the missing ports of the brokers that
+    `advertise` was called with. `feature_version` is the version of `LOCATION_FEATURE` that clients are offered.
     """
 
     settings: GatewaySettings
@@ -163,7 +163,8 @@ class Relay:
         2. Reserve memory, and read the rest of the Fetch.
         3. If the Fetch asks for locations, send another Fetch in its place, which asks the broker for authorization.
            Then wait until the client has its response.
-        4. If it asks for none, or `_authorization` returns None, pass the Fetch on, and do not wait for the response.
+        4. If the Fetch asks for no locations, or `_authorization` returns None, pass the Fetch on, and do not wait for
+           the response.
 
         Args:
             content: the first bytes of the Fetch, which were read before.
@@ -229,7 +230,7 @@ class Relay:
     async def _wait_for_login(self, request: str) -> None:
         """Send the broker a probe and wait until its response shows that the client has logged in.
 
-        Return at once if the login is known already.
+        Return at once if an earlier probe has shown the login, or if brokers ask for no login.
 
         Args:
             request: name of the request that needs a login, for the error message if the probe fails.
@@ -271,12 +272,12 @@ class Relay:
             raise
 
     async def _whole_response(self, pending: Pending, start: bytes, size: int) -> int:
-        """Read a response whole, send it rewritten to the client, and return its size without the size field.
+        """Read a response whole, send the client the rewritten response, and return its size without the size field.
 
         Return 0 for the response to the login's probe, which the client does not get.
 
         Args:
-            start: the client's correlation id, with which its response begins.
+            start: the client's correlation id, with which the rewritten response begins.
             size: size of the broker's response, in bytes.
         """
         services = self._services
@@ -319,7 +320,7 @@ class Relay:
         return await self._write(pieces, reserved=True)
 
     async def _write(self, pieces: Sequence[bytes], *, reserved: bool) -> int:
-        """Send the client a response as fast as it reads, and return the response's size in bytes.
+        """Send the client a response as fast as the client reads, and return the response's size in bytes.
 
         Args:
             reserved: True if memory for the response is reserved.
@@ -351,15 +352,15 @@ class Relay:
             await self._wait_until_read(writer)
 
     async def _wait_until_read(self, writer: asyncio.StreamWriter, *, reserved: bool = False) -> None:
-        """Wait until the peer has left at most `unread_bytes` unread, with memory reserved for the unread bytes.
+        """Wait until at most `unread_bytes` are written but not read by the peer. Reserve memory for them meanwhile.
 
         Args:
-            reserved: True if memory for these bytes is reserved already.
+            reserved: True if memory for the unread bytes is reserved already.
         """
         unread = self._settings.unread_bytes
         if reserved or writer.transport.get_write_buffer_size() <= unread:
             await writer.drain()
             return
-        # The sender's stream may have buffered as many bytes ahead.
+        # Twice, because the sender's stream may have buffered the same number of bytes.
         async with self._services.memory.reserve(self._evicted, 2 * (unread + CHUNK_BYTES)):
             await writer.drain()

@@ -1,4 +1,4 @@
-"""Byte streams to and from one peer, with limits on the bytes that asyncio buffers for each."""
+"""Byte streams to and from one peer, with limits on the bytes that asyncio buffers for each stream."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Streams:
             finally:
                 self.transport.abort()
         if error := self.reader.exception():
-            error.with_traceback(None)  # it holds this running frame, which `clear_traceback_frames` cannot clear
+            error.with_traceback(None)  # has this running frame, which `clear_traceback_frames` cannot clear
 
 
 async def accept_streams(connection: socket.socket, tls: ssl.SSLContext | None, settings: GatewaySettings) -> Streams:
     """Return the streams of a connection that a client has opened.
 
-    With `tls`, the TLS handshake comes first, and may take `setup_seconds`. Each direction buffers at most
+    With `tls`, the TLS handshake comes first, and may take at most `setup_seconds`. Each direction buffers at most
     `unread_bytes` and one chunk; then the sender waits.
 
     Raises:
@@ -98,7 +98,7 @@ def _bounded(
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes of `pieces` in chunks of `CHUNK_BYTES`; the last chunk may be smaller.
 
-    Joining all pieces at once would copy them into one large block of memory that is new to the process.
+    Joining all pieces at once would copy them into one large block, for which the kernel must provide new memory.
     """
     waiting: list[bytes | memoryview] = []
     size = 0
@@ -126,7 +126,7 @@ def clear_traceback_frames(error: BaseException | None) -> None:
 
 
 class _ChunkProtocol(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
-    """Protocol that reads into one buffer for all connections and copies each chunk out before the next read."""
+    """Protocol that reads from the socket into one buffer for all connections, and copies each chunk out at once."""
 
     _chunk = memoryview(bytearray(CHUNK_BYTES))
 
