@@ -19,8 +19,8 @@ _MAX_MAP_KEYS = 1 << 20
 def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
     """Return the array that `has_duplicate_key` takes as `key_table`.
 
-    It has space for a hash table, which takes memory only when it is used, and a random seed as the last number. If
-    `maps` is False, it has only the seed.
+    The array has space for a hash table, which takes memory only when it is used, and a random seed as its last number.
+    If `maps` is False, the array has only the seed.
     """
     room = allocate((2 * _MAX_MAP_KEYS if maps else 0) + 1, np.int64)
     # A secret seed keeps senders from choosing keys that collide in the hash table.

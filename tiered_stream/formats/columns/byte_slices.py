@@ -1,4 +1,4 @@
-"""Values in the form that the kernels take: one array of bytes, and where each value begins and ends in it."""
+"""Values in the form that the kernels take: one array of bytes, and the start and end of each value in this array."""
 
 from __future__ import annotations
 

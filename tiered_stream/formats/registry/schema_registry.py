@@ -78,7 +78,7 @@ class SchemaRegistry:
     def latest(self, subject: str) -> RegisteredSchema:
         """Return the newest schema of a subject. Each call sends a request, because a newer schema may exist.
 
-        Raises UnknownSchemaError if the registry has no such subject, and the other errors of `by_id`.
+        Raises UnknownSchemaError if the registry has no such subject, and SchemaRegistryError as `by_id` does.
         """
         return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest")
 
@@ -133,6 +133,6 @@ _registries: PerProcess[SchemaRegistry] = PerProcess()
 def schema_registry(settings: RegistrySettings) -> SchemaRegistry:
     """Return the registry client for the settings, which all callers in this process share.
 
-    Raises ConfigurationError as `RegistryConnection` does.
+    Raises ConfigurationError if the TLS files of the settings cannot be used.
     """
     return _registries.get(settings, lambda: SchemaRegistry(settings))

@@ -78,7 +78,7 @@ class WriterSchemas(Generic[T]):
 
 
 class NamingDecoder(ValueDecoder, Generic[T]):
-    """Decoder of values that name their schemas in a registry. One thread uses it, for any number of batches."""
+    """Decoder of values that name their schemas in a registry. Only one thread may use it, for many batches."""
 
     def __init__(
         self, settings: RegistrySettings, header: str, kind: str, parse: Callable[[RegisteredSchema], T | str]
