@@ -86,7 +86,7 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
 
 
 class _ThreadedReader:
-    """Reader of splits in threads. At most `waiting_bytes` bytes of decoded batches wait for the consumer.
+    """Reader of splits in several threads. At most `waiting_bytes` bytes of decoded batches wait for the consumer.
 
     The function `read` yields the batches of one split.
     """

@@ -23,8 +23,8 @@ from tiered_stream.records.part_bounds import PartBounds
 MAX_ROWS = 16_384
 """Default maximum number of rows in one Arrow batch: a size that Spark's JVM handles well."""
 TARGET_BYTES = 7 << 20
-"""Uncompressed size at which a unit ends: record batches that are decoded together. A larger batch is a unit of its
-own.
+"""Uncompressed size in bytes at which a unit ends. A unit is the record batches that are decoded together. A larger
+batch is a unit of its own.
 
 Larger units save no time, and two or three units are in a worker's memory at once. Two units of 7 MiB fit into the
 memory of a response of 16 MiB. With a target of 8 MiB, only one unit would fit, because the last batch of a unit

@@ -389,8 +389,9 @@ def decode_records(
 ) -> Int:  # fmt: skip
     """Write records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; return their number.
 
-    Decoding begins at the record that `state` names. `state[ERROR]` then is OK if all records are written, or MORE if a
-    unit is full or the next key has no room. Otherwise it is an error, and `state` has the position of the batch.
+    Decoding begins at the record that `state` names. Afterwards, `state[ERROR]` is OK if all records are written, or
+    MORE if a unit is full or the next key has no room. Any other value is an error, and `state` has the position of the
+    batch.
 
     `columns` is (offsets, timestamps in microseconds, timestamp types, keys, values, headers). On entry, all bits must
     be zero, and the first end of each column must be 0. Values and headers must have room for all records. If

@@ -33,7 +33,7 @@ _LISTED_VALUES = 1 << 14
 def _is_wanted(data: Any, at: Int, stop: Int, topic_ids: Any) -> Any:
     """Return whether the value between `at` and `stop` may be about one of the topics `topic_ids`.
 
-    `topic_ids` are sorted, and each id is two int64.
+    `topic_ids` are sorted rows of two int64: the upper and the lower half of an id.
     """
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return True

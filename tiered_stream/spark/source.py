@@ -155,7 +155,7 @@ def _reporting_to(address: str) -> type[DataSource]:
 
 
 def _checked(schema: StructType, options: Options) -> Options:
-    """Return the options if `schema`, which Spark passes, is the source's own schema.
+    """Return `options` if `schema`, which Spark passes, is the source's own schema.
 
     In a batch query, `schema` may also have only some of the source's columns. These columns become `columns` of the
     returned options.
@@ -276,7 +276,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets.to_dict(initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        # Always a limit, so that Spark asks for all available data only if it ignores limits (`Trigger.Once`).
+        # There is always a limit, so that Spark asks for all available data only if it ignores limits (`Trigger.Once`).
         limit = self.options.max_offsets_per_trigger
         return ReadMaxRows(_NO_LIMIT if limit is None else limit)
 

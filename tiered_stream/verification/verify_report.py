@@ -69,8 +69,8 @@ class PartitionReport:
     `log` are the offsets that the topic has now, and `offsets` the compared offsets among them. `topic_records` and
     `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
     `offsets`. `differing` is the range from the first to the last bucket of 65,536 offsets that differs; None: no
-    bucket differs. `first` is the first difference. It is None if the partition is equal, or if the rows were equal
-    when they were read again.
+    bucket differs. `first` is the first difference; `first` is None if the partition is equal, or if the rows were
+    equal when they were read again.
     """
 
     partition: TopicPartition

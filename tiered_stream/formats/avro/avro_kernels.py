@@ -1,8 +1,8 @@
 """Compiled half of the Avro decoder, which runs a program (`avro_program.py`) to read values into columns.
 
-A value must end where its bytes end. Every length and count is checked against the available bytes before it is used.
-List items that take no bytes, such as nulls, are counted and limited. If a kernel that returns a position fails, it
-returns a negated error code in place of the position.
+A value must end at the end of its bytes. Every length and count is checked against the available bytes before it is
+used. List items that take no bytes, such as nulls, are counted and limited. If a kernel that returns a position fails,
+it returns a negated error code in place of the position.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LIST, NEXT, UNION, JUMP, FAIL, DEFAULT, RESUME, DONE = range(11, 19)
 # Columns of the operations. A, B and C mean, by operation:
 #   LONG          A: whether an int is written. B: factor.
 #   NUMBER        A: whether an int is written. B: whether the column is of floats.
-#   BYTES         A: whether it is text.
+#   BYTES         A: whether the bytes are text.
 #   FIXED         A: size.
 #   DECIMAL       A: precision. B: size, or -1 if the length is written before the bytes.
 #   ENUM, UNION   A: position in the table. B: number of entries.
@@ -248,7 +248,7 @@ def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: Any, stack: Any, key_table: Any) -> Any:
-    """Run operation `index`: LIST begins a list, and NEXT continues it after an item.
+    """Run operation `index`: LIST begins a list, and NEXT continues a list after an item.
 
     Returns the position after the bytes that were read, and the index of the next operation. The stack's first row has
     the number of open lists, and the number of the value's list items without any bytes so far.
@@ -280,7 +280,7 @@ def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: A
 
 @inlined
 def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
-    """Read the number of a union's branch; return the position after it and the branch's first operation (an index)."""
+    """Read the number of a union's branch; return the next position, and the index of the branch's first operation."""
     branch, at = _integer(data, at, stop, 0)
     if at < 0:
         return at, np.int64(0)

@@ -1,9 +1,9 @@
 """Compiler of the program by which a kernel reads Avro values of one schema as values of another schema.
 
-(Avro specification 1.12, "Schema Resolution".) A program is a table of operations, in the order in which the bytes are
-written. Each operation writes a node of a column, or no node (-1) if the reader's schema lacks the field. After the
-fields of a record come the defaults of fields that the writer's schema lacks. Columns are filled independently of each
-other, so the order of the reader's fields does not matter.
+(Avro specification 1.12, "Schema Resolution".) A program is a table of operations, in the order of the bytes that they
+read. Each operation writes a node of a column, or no node (-1) if the reader's schema lacks the field. After the fields
+of a record come the defaults of fields that the writer's schema lacks. Columns are filled independently of each other,
+so the order of the reader's fields does not matter.
 
 The compiler, not the kernel, finds a writer's type that cannot be read as the reader's type. In a branch of a union,
 this is an error of the values that have this branch. Elsewhere, it is an error of the whole schema.
@@ -57,7 +57,7 @@ class _MismatchError(Exception):
 
 
 class AvroProgram:
-    """Program that reads values of one schema into the columns of another.
+    """Program by which a kernel reads values of one schema into columns of another schema.
 
     `paths` has the field path of each operation. `mismatches` has an error text for each branch of a union that cannot
     be read.
@@ -369,7 +369,7 @@ def _check_logical(writer: Primitive | Fixed, reader: Primitive | Fixed, path: s
 
 
 def _takes_bytes(node: AvroType) -> bool:
-    """Return whether each value of a type takes at least one byte."""
+    """Return whether each value of the type `node` takes at least one byte."""
     match node:
         case Primitive("null"):
             return False

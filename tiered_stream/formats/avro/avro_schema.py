@@ -60,7 +60,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Fixed(Named):
-    """Type of values that have `size` bytes."""
+    """Type of values that have `size` bytes. `logical` is the decimal type of the values (None: they are bytes)."""
 
     size: int
     logical: Decimal | None
@@ -86,7 +86,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record(Named):
-    """Type of values that have fields, in the order in which they are written."""
+    """Type of values that consist of `fields`, in the order in which the fields are written."""
 
     fields: tuple[Field, ...]
 
@@ -117,7 +117,7 @@ class Union:
 
     @property
     def values(self) -> tuple[AvroType, ...]:
-        """Return the branches that are not null."""
+        """Return the branches that are not the type null."""
         return tuple(branch for branch in self.branches if branch != Primitive("null"))
 
 

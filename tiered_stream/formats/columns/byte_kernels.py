@@ -32,7 +32,7 @@ def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
 def character_end(data: Any, at: Int, stop: Int) -> Int:
     """Return the position after the UTF-8 sequence of two to four bytes at `at` (Unicode, table 3-7).
 
-    Returns -1 if the bytes before `stop` are not such a sequence.
+    Returns -1 if the bytes from `at` to `stop` do not begin with a valid sequence.
     """
     first = data[at]
     size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4

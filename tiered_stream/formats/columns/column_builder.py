@@ -136,8 +136,9 @@ class ColumnBuilder:
         """Decode values by the compiled function `kernel` of a format, such as Avro; return column, errors and reasons.
 
         Args:
-            kernel: called as `kernel(slices, program, row, columns, room, errors)`. It appends rows as `write` of
-                `build` does. If it cannot decode a row's value, it makes the row null and sets its entry in `errors`.
+            kernel: called as `kernel(slices, program, row, columns, room, errors)`. It appends rows from the index
+                `row` on, until the columns have no room, and returns the index after the last appended row. A value
+                that it cannot decode becomes null, and gets a number in `errors`.
             program: the schema, as the arrays from which the kernel reads it; passed on unchanged.
             room: arrays that the kernel uses as working memory; passed on unchanged.
 
@@ -239,7 +240,7 @@ class ColumnBuilder:
         return pa.Array.from_buffers(kind, slots, buffers, nulls, children=below)
 
     def children(self, node: int) -> Iterator[int]:
-        """Yield the nodes directly below a node. A list has one child."""
+        """Yield the nodes directly below the node `node`. A list has one node below it."""
         child, end = node + 1, self.fields[node][2]
         while child < end:
             yield child

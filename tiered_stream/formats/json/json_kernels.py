@@ -136,7 +136,7 @@ def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: In
 
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append the value at `at`, which is not a container, to `node`; return the position after it, DOUBTFUL or FULL."""
+    """Append the value at `at`, which is not a container, to `node`; return the next position, DOUBTFUL or FULL."""
     byte, result = data[at], DOUBTFUL
     if byte == 34:
         end = string_end(data, at + 1, stop)
@@ -188,7 +188,7 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 
 @inlined
 def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
-    """Return the node of a container's next value, -1 if no column holds it, and the position of the value.
+    """Return the node of a container's next value (-1: no column holds the value), and the position of the value.
 
     `top` is the row of the container in `stack`. In an object or a map, the key at `at` is read first; a map's key is
     also appended. The position is DOUBTFUL if the key is not certain, and FULL if there is no room for the key.

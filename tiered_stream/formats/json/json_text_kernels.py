@@ -1,8 +1,8 @@
 """Kernels that read strings, numbers, dates and timestamps in JSON text, or skip values.
 
 A function takes the bytes `data`, a position `at`, and the end `stop` of the text. Most functions return the position
-after the text that they have read. They return DOUBTFUL (-1) if the meaning of the text is not certain; `exact_json.py`
-then decodes the whole value.
+after the text that they have read, or DOUBTFUL (-1) if the meaning of the text is not certain. `exact_json.py` then
+decodes the whole document.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def read_number(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _two(data: Any, at: Int) -> Int:
-    """Return the number that the two bytes at `at` write in decimal, or -10000 if they are not digits."""
+    """Return the number that the two bytes at `at` write in decimal, or -10000 if a byte is not a digit."""
     tens, ones = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
     return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else np.int64(-10000)
 

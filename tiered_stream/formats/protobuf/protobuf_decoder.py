@@ -1,7 +1,7 @@
 """Decoder of protobuf messages to the column that Spark's `from_protobuf` would return.
 
-Compiled code (`protobuf_kernels.py`) decodes messages in the usual form. Google's library decodes all other values in
-Python, one by one, and decides whether they are messages. `protobuf_kernels.py` lists these values.
+Compiled code (`protobuf_kernels.py`, which lists the exceptions) decodes messages in the usual form. Google's library
+decodes all other values in Python, one by one, and decides whether these are messages.
 """
 
 from __future__ import annotations

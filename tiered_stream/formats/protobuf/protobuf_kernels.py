@@ -1,7 +1,8 @@
 """Compiled half of the protobuf decoder, which writes messages from their bytes into columns.
 
-A message's fields come in any order, and the last value of a field counts. So a message is scanned once, to mark where
-each field's value is, and is then written field by field. The values of a repeated field are found by a second scan.
+A message's fields come in any order, and the last value of a field counts. So a message is scanned once, to mark the
+position of each field's value, and is then written field by field. The values of a repeated field are found by a second
+scan.
 
 Values that are "not plain" are left to Google's library, one by one. Among these are:
 

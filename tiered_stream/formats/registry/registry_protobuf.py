@@ -109,14 +109,14 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
 
 @dataclass(frozen=True, slots=True)
 class _NamedMessages:
-    """State of one batch while its values are checked: the schemas that they name, and sizes and reasons so far."""
+    """State of one batch while its values are checked: the schemas that values name, and sizes and reasons so far."""
 
     named: NamedSchemas
     writers: Mapping[int, dict[Indexes, str] | str]
     sizes: Rows
-    """Number of bytes in front of each message."""
+    """Number of bytes in front of the message in each value."""
     reasons: dict[int, str]
-    """Reasons of values that are not rows, by row."""
+    """Reason why a value does not become a row, by the index of the value."""
 
 
 def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:

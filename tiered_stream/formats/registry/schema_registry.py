@@ -62,7 +62,7 @@ class SchemaRegistry:
                 request.
             SchemaRegistryError: the registry cannot be reached, or refuses the request (see `RegistryConnection.get`).
         """
-        # The text is the same each time, because it is the reason in dead letters.
+        # The error has the same text each time, because dead letters have this text as their reason.
         unknown = UnknownSchemaError(f"the schema registry has no schema {schema_id}")
         with self._lock:
             if schema_id in self._unknown:

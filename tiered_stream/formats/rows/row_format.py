@@ -1,4 +1,4 @@
-"""Format of a table's rows. The driver resolves it once from options and schemas. Tasks receive it as JSON."""
+"""Format of a table's rows. The driver makes the format once, from options and schemas. Tasks receive it as JSON."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class PartFormat:
 class Source:
     """Source of one column of a row.
 
-    If `kafka` is not '', the source is this column of Kafka's record. Otherwise it is the decoded `part`, which is
-    `key` or `value`: the field with the index `field`, or the whole part if `field` is None.
+    If `kafka` is not '', the source is the column of Kafka's record with this name. Otherwise it is the decoded `part`,
+    which is `key` or `value`: the field with the index `field`, or the whole part if `field` is None.
     """
 
     part: str = ""
@@ -123,8 +123,8 @@ class RowFormat:
     def is_plain(self) -> bool:
         """Return whether rows are unchanged Kafka records.
 
-        They have all of Kafka's columns, except perhaps `headers`, under Kafka's names. There is no decoding, no user's
-        function and no table rule.
+        Such rows have all of Kafka's columns, except perhaps `headers`, under Kafka's names. There is no decoding, no
+        user's function and no table rule.
         """
         renamed = any(name != own for name, own in self.kafka_columns)
         complete = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}

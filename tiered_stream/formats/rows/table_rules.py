@@ -62,7 +62,7 @@ NO_RULES = TableRules()
 
 
 class UncertainCheckError(ValueError):
-    """Error of a rule that is not certain to have the same meaning here as in Spark."""
+    """Error of a table rule that may have another meaning here than in Spark."""
 
 
 def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
@@ -175,7 +175,8 @@ def parse_check(text: str, schema: pa.Schema) -> _Check:
 class _Parser:
     """Recursive descent parser of a CHECK constraint.
 
-    A method that returns a `_Check` consumes the tokens of one condition, and returns a function that evaluates it.
+    A method that returns a `_Check` consumes the tokens of one condition, and returns a function that evaluates the
+    condition.
     """
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
