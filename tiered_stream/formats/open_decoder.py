@@ -99,10 +99,10 @@ def _json_kind(part: PartFormat, row_format: RowFormat, evolution: Evolution) ->
 
 
 def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
-    """Return the type of whole values whose rows have the type `part.kind`; None if that type is None.
+    """Return the type of whole values, before their envelope is unwrapped, that leads to rows of the type `part.kind`.
 
     Without an envelope, this is `part.kind`. With an envelope, the fields `before` and `after` have the type
-    `part.kind`, and so have these two fields within `payload`.
+    `part.kind`, and so have these two fields within `payload`. Returns None if `part.kind` is None.
     """
     if part.kind is None or row_format.envelope is Envelope.NONE:
         return part.kind

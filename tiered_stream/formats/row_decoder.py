@@ -1,4 +1,4 @@
-"""Decoder of Kafka records to rows of a table and to dead letters. It runs in the task that reads the records."""
+"""Decoder of Kafka records to rows of a table and to dead letters. It runs in the tasks that read records."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ class DecodedRows:
 class RowDecoder:
     """Decoder of records to rows of one table. Only one thread may use it.
 
-    The constructor raises ConfigurationError if `open_decoder` does, or if the user's function cannot be imported. It
-    raises UncertainCheckError if a table rule cannot be checked.
+    Raises:
+        ConfigurationError: a schema or the settings of a registry are invalid, or the user's function cannot be
+            imported.
+        UncertainCheckError: a table rule cannot be checked.
     """
 
     def __init__(self, row_format: RowFormat) -> None:
@@ -86,8 +88,8 @@ class RowDecoder:
         """Return the decoded keys (`name` is `key`) or values of `records`, with the table's type `part.kind`.
 
         In binary format, the column is returned unchanged. A record that does not decode becomes null, and is added to
-        `failures` unless it is there already. With `ingest.schemaEvolution`, the type of values also has fields, and
-        with `widen` wider number types, that the table does not have yet.
+        `failures`, unless `failures` has the record already. With `ingest.schemaEvolution`, the type of values also has
+        fields, and with `widen` wider number types, that the table does not have yet.
         """
         decoder = self._decoders[name]
         values = records.column(name)
@@ -127,7 +129,7 @@ class RowDecoder:
         )
 
     def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
-        """Return the rows that keep all table rules, and add each record with another row to `failures`.
+        """Return the rows that keep all table rules, and add each record with a row that breaks a rule to `failures`.
 
         If one row of a record breaks a rule, all rows with the record's offset are removed.
 

@@ -39,16 +39,18 @@ _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1,
 
 
 class IngestQuery:
-    """Running ingest query. `has_ended` prints a line for each micro-batch with rows.
+    """Running ingest query. Each call of `has_ended` prints the query's progress.
 
-    During a long micro-batch, it also prints the rows read so far.
+    The progress is a line for each finished micro-batch with rows, and during a long micro-batch a line with the rows
+    read so far.
     """
 
     def __init__(self, spark: SparkSession, ingest: Ingest) -> None:
         """Start the query, and print its lane and its id. A missing table is created.
 
         Raises:
-            ConfigurationError, TableError: `plan_query` raises them.
+            ConfigurationError: a setting is wrong, or Spark lacks something that the table needs.
+            TableError: the table cannot be created or written.
         """
         self.name = _name(ingest)
         host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
@@ -78,7 +80,7 @@ class IngestQuery:
         return landing.start()
 
     def is_starting(self) -> bool:
-        """Return true while the query is active but its planner, a Python process, has not planned anything yet."""
+        """Return true if the query is active, but its planner (a Python process) has not planned anything yet."""
         status = self._query.status
         under_way = status["isDataAvailable"] or status["message"].startswith("Waiting")
         return self._query.isActive and not under_way and self._query.lastProgress is None
@@ -120,7 +122,7 @@ class IngestQuery:
 
 @dataclass
 class Outcome:
-    """Result of a run. `cost` has the metrics of reading, and `failed` the reasons of failures, both by query name.
+    """Result of an ingest job. `cost` has metrics of reading, and `failed` the reasons of failures, both by query name.
 
     A query that was not started is only in `failed`.
     """
@@ -138,7 +140,8 @@ class Outcome:
 def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSession.builder) -> Outcome:
     """Run every ingest query that the settings describe until its end; if a query fails, the others continue.
 
-    `builder` makes the Spark session, or finds the session of the process.
+    `builder` makes the Spark session, or returns the session that the process has already. The result names the failed
+    queries.
 
     Raises:
         ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
@@ -159,10 +162,10 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
 def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
     """Run the ingest queries until their ends; at most `MAX_STARTING` of them start at the same time.
 
-    If some queries fail or are refused, their reasons are printed and returned.
+    If a query fails, or if its settings are refused, the reason is printed and is in the result.
 
     Raises:
-        ConfigurationError: the settings of each query were refused, so no query was started.
+        ConfigurationError: the settings of all queries were refused, so no query was started.
     """
     waiting, count = deque(ingests), len(ingests)
     running: list[IngestQuery] = []
@@ -211,9 +214,10 @@ def _failed(outcome: Outcome, name: str, error: Exception) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the error in one line.
+    """Return a text of one line about the error.
 
-    If Spark has wrapped an error of this package, the line is that error's text; else it is the first line of the text.
+    If Spark has wrapped an error of this package, the line is the wrapped error's message. Otherwise it is the first
+    line of `error`'s message.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     own_lines = [line for line in lines if line.startswith(ConfigurationError.__module__)]

@@ -37,8 +37,8 @@ def scan(
     """Read topics as a batch query of `format("tiered_stream")` does, and return a reader with the same columns.
 
     The reader can be read once. Its threads end when it is read to the end, or when nothing refers to it any more (`del
-    reader`). pyarrow's `reader.close()` does not end the threads: they wait, and keep the decoded records. An error in
-    a thread is raised by the reader: it is one of the errors of `read_split`.
+    reader`). pyarrow's `reader.close()` does not end the threads: they wait, and keep the decoded records. If a thread
+    fails, the reader raises the error of the thread, which is one of the errors of `read_split`.
 
     Args:
         options: options of the source, with the same names as in Spark.
@@ -46,8 +46,8 @@ def scan(
             limited by a container's CPU quota.
         ordered: if true, partitions come one after another, each in offset order. If false, batches come as soon as
             they are decoded, so no batch waits for a slower split; the records within a batch are in offset order.
-        waiting_bytes: maximum bytes of decoded batches that wait for the consumer. If `ordered`, threads may have to
-            wait for the consumer, unless this is at least `remote.split.bytes` for each thread.
+        waiting_bytes: maximum bytes of decoded batches that wait for the consumer. If `ordered` is true, threads may
+            have to wait for the consumer, unless this limit is at least `remote.split.bytes` times `threads`.
 
     Raises:
         ConfigurationError: an option is missing, unknown or malformed.
@@ -65,10 +65,11 @@ def scan(
 def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.RecordBatch, None, None]:
     """Yield the records that a streaming query with these options would read, and then new records; it never ends.
 
-    The function checks the topics for new records again and again. The records of one check come in the order of
-    `scan`. After a check without new records, the function waits `pause_ms` milliseconds.
+    The function checks the topics for new records again and again. The records of one check come partition by
+    partition, each partition in offset order. After a check without new records, the function waits `pause_ms`
+    milliseconds.
 
-    Raises: the errors of `scan`, and of its reader.
+    Raises: the errors of `scan`, and of the reader that `scan` returns.
     """
     parsed = parse_options(options, streaming=True)
     with closing(open_log_source(parsed)) as source:
@@ -85,9 +86,9 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
 
 
 class _ThreadedReader:
-    """Reader of splits in threads. At most `waiting_bytes` bytes of decoded batches wait for the consumer.
+    """Reader of splits in several threads. At most `waiting_bytes` bytes of decoded batches wait for the consumer.
 
-    `read` yields the batches of a split.
+    The function `read` yields the batches of one split.
     """
 
     def __init__(
@@ -104,7 +105,9 @@ class _ThreadedReader:
         self._changed = threading.Condition()
         self._unread = iter(range(len(splits)))
         self._queues: list[deque[pa.RecordBatch | None]] = []
-        """Decoded batches of each split, then None at the split's end; all entries are one queue if not `ordered`."""
+        """Queue of each split, with its decoded batches and then None. If not `ordered`, all splits have the same
+        queue.
+        """
         self._consumed = 0
         """Index of the split whose queue the consumer reads now."""
         self._held_bytes = 0
@@ -112,7 +115,7 @@ class _ThreadedReader:
         self._stopped = False
 
     def batches(self, *, ordered: bool) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches of all splits: in the order of the splits if `ordered`, else in the order of decoding.
+        """Yield the batches of all splits: in the order of the splits if `ordered`, otherwise as they are decoded.
 
         Raises: an error of any thread, as soon as it occurs.
         """
@@ -174,7 +177,7 @@ class _ThreadedReader:
         """Wait until `waiting_bytes` allow this batch of split `number`, then put it into the split's queue.
 
         Returns:
-            False, without the batch in the queue, if the consumer has stopped or a thread has failed. Else true.
+            False, without the batch in the queue, if the consumer has stopped or a thread has failed. Otherwise true.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._error or self._has_room(number, batch.nbytes))

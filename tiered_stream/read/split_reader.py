@@ -1,4 +1,4 @@
-"""Reader of one split to Arrow batches: it fetches bytes, decodes records, filters, and falls back to the broker.
+"""Reader of one split to Arrow batches. It fetches and decodes records, from the broker if the storage fails.
 
 Modules that talk to brokers or read signed URLs are imported only for a split that needs them, because their imports
 take long.
@@ -47,10 +47,13 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the split's records in offset order, a few thousand rows at a time, and then send the metrics of reading.
+    """Yield the split's records as Arrow batches in offset order, and then send the metrics of reading.
+
+    A batch has at most 16,384 rows.
 
     Raises:
         CorruptDataError: the fetched bytes are malformed.
+        UnsupportedDataError: a record batch has an unknown codec, or exceeds a limit that an option sets.
         DataLossError: records of the split no longer exist, and `failOnDataLoss` is true.
         StorageError: storage failed, and `remote.fallback` is `fail` or `kafka.bootstrap.servers` is not set.
         BrokerError: the broker failed.
@@ -67,7 +70,7 @@ class SplitReader:
     Args:
         max_rows: maximum number of rows of one batch.
         columns: names of the columns to return, in this order; None: all columns.
-        storage: storage access that all splits of a task share; None: the reader makes its own.
+        storage: read-ahead that all splits of a task share; None: the reader opens one for this split.
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class SplitReader:
         self._position = location.offsets.end
 
     def _fall_back(self, error: StorageError) -> None:
-        """Log and count that the rest of the split is read from the broker because of `error` (KIP-1254).
+        """Log and count a fallback: because of `error`, the rest of the split is read from the broker (KIP-1254).
 
         If `remote.fallback` is `fail` or `kafka.bootstrap.servers` is not set, raise `error` instead.
         """
@@ -180,10 +183,10 @@ class SplitReader:
             raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
 
     def _skip_lost(self, error: OffsetOutOfRangeError | TopicRecreatedError) -> None:
-        """Count the lost offsets, and move `_position` behind them, if `failOnDataLoss` is false.
+        """Move `_position` behind the lost offsets and count these offsets, if `failOnDataLoss` is false.
 
-        The new position is the log start offset if it is within the rest of the split. Else it is the end of the split,
-        also if the topic was created again.
+        The new position is the log start offset if that offset is within the rest of the split. Otherwise, or if the
+        topic was created again, it is the end of the split.
 
         Raises:
             DataLossError: `failOnDataLoss` is true.

@@ -1,4 +1,4 @@
-"""Bytes of all splits of one task from storage, by one read-ahead, and the fetcher that requests them."""
+"""Reader of the bytes of all splits of one task from storage, and choice of the fetcher that requests the bytes."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ class TaskStorage:
     def bytes_of(
         self, split: Split, on_fetch: Callable[[int, float], None]
     ) -> Generator[tuple[int, bytes], None, None]:
-        """Yield the bytes of one split in order, as pairs of a location's index in the split and its next bytes.
+        """Yield the bytes of one split in order, in pairs (index of the location in the split, bytes).
 
-        Splits must be read in the task's order. If splits before this one were not read, the read-ahead starts again.
+        Splits must be read in the task's order. If the caller has left out splits before `split`, the read-ahead starts
+        again at `split`.
 
         Args:
             on_fetch: called with the size in bytes and the duration in seconds of each request.
@@ -90,13 +91,14 @@ class TaskStorage:
 
 
 def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
-    """Return a fetcher for these locations.
+    """Return a fetcher for the segments of these locations.
 
-    It reads signed URLs if a location has one and the user has configured no fetcher class (KIP-1254); it renews a URL
-    at the broker. Else it is the fetcher from `fetcher_for`.
+    If a location has a signed URL, and the user has configured no fetcher class, the fetcher reads by signed URLs
+    (KIP-1254). When a URL is refused, it asks the broker for a new URL. Otherwise the result is the fetcher of
+    `fetcher_for`.
 
     Raises:
-        ConfigurationError: `fetcher_for` raises it.
+        ConfigurationError: the settings of the storage or of the fetcher class are wrong.
     """
     signed = {location.segment.segment_id: location for location in locations if location.signed_url is not None}
     if not signed or options.fetcher_class is not None:

@@ -1,8 +1,16 @@
-"""Arrow schema of Kafka records, equal to that of Spark's `kafka` source, and the buffers that the kernels fill.
+"""Arrow schema of Kafka records, with the columns of Spark's `kafka` source, and the buffers that kernels fill.
 
-Columns: key and value binary, topic string, partition int32, offset int64, timestamp in microseconds UTC, timestampType
-int32 (0 CreateTime, 1 LogAppendTime, -1 none), and on request headers list<struct<key: string, value: binary>>, null if
-a record has no headers.
+Columns:
+
+    key, value     binary
+    topic          string
+    partition      int32
+    offset         int64
+    timestamp      timestamp in microseconds, UTC
+    timestampType  int32    0 CreateTime, 1 LogAppendTime, -1 none
+    headers        list<struct<key: string, value: binary>>
+
+The column `headers` is present only on request, and is null if a record has no headers.
 """
 
 from __future__ import annotations
@@ -31,9 +39,9 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", HEADERS_TYPE)])
 
 
 def record_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:
-    """Return the schema of the Arrow batches that hold records, with all columns or only with those in `columns`.
+    """Return the schema of the Arrow batches that hold records, with all columns or only with the given `columns`.
 
-    The types and their order are those of Spark's `kafka` source, which Spark requires exactly.
+    Types and order are the same as in Spark's `kafka` source, because Spark accepts no others.
     """
     whole = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
     return whole if columns is None else pa.schema([whole.field(name) for name in columns])
@@ -51,7 +59,10 @@ def _ends(rows: int) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BytesBuffers:
-    """Arrow buffers of a binary or string column: ends of the values, bytes, validity bits, and the number of nulls.
+    """Arrow buffers of a binary or string column.
+
+    `ends` has the end position of each value in `values`, after a first 0. `values` has the bytes, `bits` the validity
+    bits, and `nulls` one element: the number of nulls.
 
     `allocate` makes buffers for `rows` values with at most `size` bytes in total. Buffers that are larger than needed
     take no more memory, because only pages that are written take memory.
@@ -80,7 +91,7 @@ class HeaderBuffers:
     """Arrow buffers of the column `headers`.
 
     `allocate` makes buffers for `rows` records with at most `max_headers` headers in total. All header keys together
-    may have `size` bytes, and all header values together may have `size` bytes.
+    have at most `size` bytes, and so have all header values together.
     """
 
     ends: np.ndarray[Any, Any]
@@ -125,7 +136,8 @@ class RecordBuffers:
     """Arrow buffers of all columns of Kafka records, except topic and partition.
 
     `allocate` makes buffers for `rows` records. The records take `size` bytes uncompressed, and their keys at most
-    `key_size` bytes. The argument `headers` is the maximum number of headers of all records; -1 leaves headers out.
+    `key_size` bytes. The argument `headers` is the maximum number of headers of all records together; -1 leaves headers
+    out.
     """
 
     offsets: np.ndarray[Any, Any]
@@ -175,8 +187,8 @@ class RecordBuffers:
         return pa.Array.from_buffers(SCHEMA.field(name).type, rows, [None, pa.py_buffer(numbers)])
 
 
-# These arrays are made from buffers, because pyarrow's functions that convert Python values import pandas, which takes
-# half a second.
+# The next functions make arrays from buffers, because pyarrow's functions that convert Python values import pandas,
+# which takes half a second.
 
 
 def repeated_text(text: str, rows: int) -> pa.Array:

@@ -74,7 +74,7 @@ class DecompressedRecords:
     """Buffer of about `size` bytes that holds the decompressed records of several batches, one batch after the other.
 
     The buffer is allocated when the first batch is appended. It grows, up to `limit` bytes, only for the first batch.
-    So no batch is copied into a larger buffer.
+    So no batch is copied into a larger buffer. `used` is the number of bytes that are filled.
     """
 
     def __init__(self, size: int, limit: Limit) -> None:

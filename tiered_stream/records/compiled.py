@@ -4,8 +4,11 @@ numba's built-in cache is keyed by the source file's folder. Code that is shippe
 each time, so every worker would compile again. This cache is keyed by everything that decides the machine code: the
 source, the versions of numba and Python, and the CPU.
 
-The cache is in the first of these folders that can be used: the package itself, if `tiered-stream warm` has put the
-cache there for a packed environment; the user's cache folder; a private folder under the temporary folder.
+The cache is in the first of these folders that can be used:
+
+1. the package itself, if `tiered-stream warm` has put the cache there for a packed environment
+2. the user's cache folder
+3. a private folder under the temporary folder
 """
 
 from __future__ import annotations
@@ -83,8 +86,8 @@ def _candidates(key: str) -> Iterator[Path]:
 def cache_folder(key: str) -> Path | None:
     """Return the cache folder for machine code with the key `key`.
 
-    This is the folder in the package, if it exists. Otherwise it is the first candidate that is private and writable,
-    or None if none is.
+    This is the folder in the package, if it exists. Otherwise it is a private and writable folder in the user's cache
+    folder or under the temporary folder. None: there is no such folder.
     """
     packaged = packaged_folder() / key
     if packaged.is_dir():
@@ -93,7 +96,7 @@ def cache_folder(key: str) -> Path | None:
 
 
 class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
-    """Locator by which numba's cache keeps the machine code of the modules `KERNELS` in `cache_folder`."""
+    """Class (numba: `_CacheLocator`) that makes numba keep the machine code of `KERNELS` in `cache_folder`."""
 
     def __init__(self, function: Callable[..., Any], key: str, folder: Path) -> None:
         self._function = function
@@ -121,15 +124,16 @@ class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
 def kernel(function: _Function) -> _Function:
     """Return `function` as compiled code that runs without the GIL.
 
-    Its first call compiles it or loads it from the cache.
+    The first call compiles the function, or loads its machine code from the cache.
     """
     return _compiled(function, forceinline=False)
 
 
 def inlined(function: _Function) -> _Function:
-    """Return `function` as compiled code, as `kernel` does, that is inlined into the compiled functions that call it.
+    """Return `function` as compiled code, like `kernel`, but inlined into each compiled function that calls it.
 
-    It is for small functions that are called for every value. In them, passing arrays would take most of the time.
+    Use this for small functions that are called for every value. Without inlining, most of their time would be spent on
+    passing arrays.
     """
     return _compiled(function, forceinline=True)
 

@@ -23,13 +23,15 @@ from tiered_stream.records.part_bounds import PartBounds
 MAX_ROWS = 16_384
 """Default maximum number of rows in one Arrow batch: a size that Spark's JVM handles well."""
 TARGET_BYTES = 7 << 20
-"""Uncompressed bytes of record batches that are decoded together as one unit. A larger batch is a unit of its own.
+"""Uncompressed size in bytes at which a unit ends. A unit is the record batches that are decoded together. A larger
+batch is a unit of its own.
 
 Larger units save no time, and two or three units are in a worker's memory at once. Two units of 7 MiB fit into the
-memory of a response of 16 MiB. With a target of 8 MiB only one would fit, because its last batch exceeds the target.
+memory of a response of 16 MiB. With a target of 8 MiB, only one unit would fit, because the last batch of a unit
+exceeds the target.
 """
 LISTED_BATCHES = 1 << 14
-"""Maximum number of batches that are listed at once. Each list has a fixed cost."""
+"""Maximum number of batches in one table of `scan_batches`. Each table has a fixed cost."""
 ONE_RECORD = bytes.fromhex(
     "0000000000000000" "0000003a" "ffffffff" "02" "c6fdac91" "0000" "00000000" "0000000000000000" "0000000000000000"
     "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
@@ -37,9 +39,13 @@ ONE_RECORD = bytes.fromhex(
 """Bytes of a record batch that has one record, at offset 0."""
 
 _FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
-"""Fraction of the records' bytes that is reserved for keys at first, and later the factor on the measured fraction."""
+"""Fraction of the records' bytes that is reserved for keys at first, and the factor by which later fractions exceed the
+measured fraction.
+"""
 _LEAST_KEY_BYTES = 1 << 20
-"""Minimum number of bytes reserved for keys: to save less is not worth another Arrow batch."""
+"""Minimum number of bytes reserved for keys. A smaller reserve saves little memory, but can lead to one more Arrow
+batch.
+"""
 
 Table = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -48,8 +54,8 @@ class RecordBatchDecoder:
     """Decoder of one partition's log to Arrow batches. `feed` takes the log's bytes, from the start of a batch on.
 
     The decoder drops records outside `[start_offset, end_offset)`, control records, and records of `aborted`
-    transactions. It checks the offsets of batches against `bounds`, unless these are None. `columns` are the columns of
-    the Arrow batches; None means all.
+    transactions. It checks the offsets of batches against `bounds`, unless these are None. `columns` are the names of
+    the columns in the Arrow batches; None: all columns.
     """
 
     def __init__(
@@ -108,7 +114,7 @@ class RecordBatchDecoder:
     def _bytes_missing(self, data: memoryview) -> int:
         """Return the number of bytes that the pending batch lacks, which may be more than `data` has.
 
-        Returns `len(data)` if the bytes so far do not state the batch's size, or if that size is invalid.
+        Returns `len(data)` if pending bytes and `data` do not have the batch's size yet, or if the size is invalid.
         """
         head = self._pending[: header.LENGTH_END] + bytes(data[: header.LENGTH_END])
         if len(head) < header.LENGTH_END:
@@ -195,7 +201,7 @@ class RecordBatchDecoder:
         """Locate the records of the first batches in `batches`; return the number of these batches.
 
         Compressed batches are decompressed into `unpacked`. The start and end of each batch's records are written into
-        the table `batches`. It stops when the located records have `TARGET_BYTES`, or when `unpacked` is full.
+        the table `batches`. Locating stops when the located records have `TARGET_BYTES`, or when `unpacked` is full.
         """
         located, missing = 0, TARGET_BYTES
         for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & header.CODEC_MASK != 0):
@@ -251,10 +257,11 @@ class RecordBatchDecoder:
         return len(places)
 
     def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: DecompressedRecords) -> int:
-        """Locate the messages of the first sets in `batches`, which are legacy message sets; return how many sets.
+        """Locate the messages of the first legacy message sets in `batches`; return the number of these sets.
 
         Compressed sets are decompressed into `unpacked`. The start and end of each set's messages are written into the
-        table `batches`. It stops after `TARGET_BYTES` of messages, or when `unpacked` has no room for the next set.
+        table `batches`. Locating stops after `TARGET_BYTES` of messages, or when `unpacked` has no room for the next
+        set.
         """
         total = 0
         for located, batch in enumerate(batches):
@@ -270,7 +277,7 @@ class RecordBatchDecoder:
         """Yield the next records of `batches` as Arrow batches, at most `UNIT_ROWS` records and `UNIT_BYTES` bytes.
 
         The number of headers is also limited (`UNIT_HEADERS`). The first record may exceed the limits. `self._state`
-        names the first record. Afterwards, it names the record after the last.
+        has the position of the first record, and afterwards the position of the record after the last one.
         """
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)

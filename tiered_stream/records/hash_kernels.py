@@ -79,7 +79,7 @@ def _merged(value: Any, lane: Any) -> Any:
 
 @kernel
 def _stripes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
-    """Return the hash state after all whole stripes of 32 bytes between `at` and `stop`. There must be at least one."""
+    """Return the hash state after all whole stripes of 32 bytes between `at` and `stop`. There must be a stripe."""
     one, two, three, four = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
     while stop - at >= 32:
         one, two = _round(one, load_uint64_le(data, at)), _round(two, load_uint64_le(data, at + 8))
@@ -135,7 +135,7 @@ def _hash_cell(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
-    """Return the hash of the integer 1 if the row's value is null, else of 0, and then of the value."""
+    """Hash the integer 1 if the row's value is null, otherwise 0, and then the value; return the hash."""
     _, _, _, bits, first_bit = column
     return _hash_cell(column, row, _hash_int(np.int64(_is_null(bits, first_bit + row)), seed))
 
@@ -159,10 +159,10 @@ def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def hash_rows(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any, columns: Int, hashes: Any) -> Int:
-    """Write a hash (int64) for each of `offsets` into `hashes`; return the number of rows that were hashed.
+    """Write the hash of each row (int64) into `hashes`; return the number of rows that were hashed.
 
     Hashing stops at a row whose data is not within the buffers. `columns` has a bit for each column that is hashed
-    after the offset. Before each key, value and header value, a 1 is hashed if it is null, else a 0.
+    after the offset. Before each key, value and header value, its null mark is hashed: 1 if it is null, otherwise 0.
     """
     for row in range(offsets.shape[0]):
         value = _hash_long(offsets[row], _SEED)

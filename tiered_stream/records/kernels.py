@@ -25,11 +25,12 @@ SMALLEST_BATCH = min(header.SMALLEST.values())
 
 # Columns of the table that `scan_batches` fills, which has a row for each batch with records to return.
 POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, MAGIC = range(9)
-# Columns with other values for a legacy message set: the lowest offset that it may hold (its own offset is that of its
-# last message), the number that is added to the offsets of its messages, and its timestamp.
+# Columns that have other values for a legacy message set: the lowest offset that the set may hold (the offset that it
+# states is the offset of its last message), the number to add to the offsets of its messages, and its timestamp.
 LOWEST_OFFSET, ADDED_OFFSET, SET_TIMESTAMP = LAST_OFFSET_DELTA, MAX_TIMESTAMP, BASE_TIMESTAMP
-# Where the records begin and end, and whether in `unpacked` or in the raw data. The caller fills these columns for
-# compressed batches and legacy message sets.
+# Columns with the positions at which the batch's records begin and end. UNPACKED is 1 if these are positions in
+# `unpacked`, and 0 if they are positions in the raw data. For compressed batches and legacy message sets, the caller
+# fills these columns.
 RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
 BATCH_COLUMNS = 12
 
@@ -50,8 +51,8 @@ ERROR_TEXTS = {
 
 # Indexes in `state` of the results that kernels return.
 ERROR, ERROR_POSITION, ERROR_VALUE, CONSUMED, NEXT_OFFSET = range(5)
-# Indexes in `state` of the next record: its batch, its first byte, and its index in the batch. USED is the number of
-# bytes of the records in the unit.
+# Indexes in `state` of the next record to decode: the index of its batch, the position of its first byte, and its index
+# in the batch. USED is the number of bytes of the unit's records so far.
 BATCH, AT, RECORD, USED = range(5, 9)
 STATE_SIZE = 9
 
@@ -191,9 +192,9 @@ def crc_is_right(data: Any, at: Int, end: Int) -> Any:
 
 @kernel
 def check_crcs(data: Any, batches: Any, state: Any) -> None:
-    """Check the CRC-32C of `batches`, which are all of magic 2. At the first wrong one, stop and set BAD_CRC.
+    """Check the CRC-32C of `batches`, which are all of magic 2, up to the first batch whose CRC-32C is wrong.
 
-    `state[ERROR]` becomes BAD_CRC, with the batch's position in `state[ERROR_POSITION]`, or OK.
+    `state[ERROR]` becomes OK; or BAD_CRC, with the wrong batch's position in `state[ERROR_POSITION]`.
     """
     state[ERROR] = OK
     for index in range(batches.shape[0]):
@@ -207,9 +208,10 @@ def check_crcs(data: Any, batches: Any, state: Any) -> None:
 def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: Int) -> Int:
     """Append the `size` bytes at `at` to a column as value `index`, or null if `size` is -1.
 
-    Returns the position after the bytes. If the bytes end after `stop`, `at` is negative or `size` is below -1, it
-    returns -1 and appends nothing. If the column has no room for the bytes, it returns NO_ROOM and appends nothing. A
-    column is Arrow's buffers: (ends, bytes, validity bits, [number of nulls]). `ends[index]` must be set.
+    Returns the position after the bytes. Appends nothing and returns -1 if the bytes end after `stop`, `at` is negative
+    or `size` is below -1. Appends nothing and returns NO_ROOM if the column has no room for the bytes.
+
+    A column is Arrow's buffers: (ends, bytes, validity bits, [number of nulls]). `ends[index]` must be set.
     """
     ends, values, bits, nulls = column
     if at < 0 or size < -1 or size > stop - at:
@@ -229,14 +231,14 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Read a varint length at `at`, and append the bytes after it; return the result of `append_bytes`."""
+    """Read a varint length at `at`, and append the bytes after the length; return the result of `append_bytes`."""
     size, at = varint(data, at, stop)
     return append_bytes(column, index, data, at, size, stop)
 
 
 @kernel
 def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append a record's headers; return the position after them, -1 if they do not fit into the record.
+    """Append a record's headers; return the position after the headers, or -1 if they do not fit into the record.
 
     A column of headers is (list ends, validity bits, [number of nulls], key column, value column).
     """
@@ -343,7 +345,7 @@ def _decode_set(
 ) -> Any:
     """Append a legacy set's messages with offsets in [start_offset, end_offset), as `_decode_batch` does for records.
 
-    `legacy.locate_messages` has checked their sizes.
+    `legacy.locate_messages` must have checked the sizes of the messages.
     """
     offsets, timestamps, timestamp_types, keys, values, headers = columns
     at = batch[RECORDS_START] if state[RECORD] == 0 else state[AT]
@@ -387,8 +389,9 @@ def decode_records(
 ) -> Int:  # fmt: skip
     """Write records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; return their number.
 
-    Decoding begins at the record that `state` names. `state[ERROR]` then is OK if all records are written, or MORE if a
-    unit is full or the next key has no room. Otherwise it is an error, and `state` has the position of the batch.
+    Decoding begins at the record that `state` names. Afterwards, `state[ERROR]` is OK if all records are written, or
+    MORE if a unit is full or the next key has no room. Any other value is an error, and `state` has the position of the
+    batch.
 
     `columns` is (offsets, timestamps in microseconds, timestamp types, keys, values, headers). On entry, all bits must
     be zero, and the first end of each column must be 0. Values and headers must have room for all records. If

@@ -42,7 +42,7 @@ def locate_messages(
     check_crc: bool,
     max_messages: Limit,
 ) -> bool:
-    """Write the positions of the messages of one set into `batch`, its row of the table.
+    """Check one set, and write the positions and the number of its messages into `batch`, the set's row in the table.
 
     `view` and `raw` are the log's bytes, as a memoryview and as an array. If the set is compressed, its messages are
     decompressed into `unpacked`. Returns False, without changing `batch`, if `unpacked` has no room for the messages.

@@ -1,4 +1,4 @@
-"""Allocation of arrays for decoded data."""
+"""Functions that make arrays for decoded data: new arrays, read-only views, and arrays without unused elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IDLE = 4
 
 
 def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> np.ndarray[Any, Any]:
-    """Return an uninitialized array of `rows` numbers, or of shape (`rows`, `columns`).
+    """Return an uninitialized array of type `kind` with `rows` elements, or with the shape (`rows`, `columns`).
 
     The memory is from Arrow's pool, which reuses freed memory (`heap_and_gc.share_heap_with_arrow`). With plain malloc,
     most arrays are so large that each one gets fresh pages, which the operating system clears first. In both cases,
@@ -24,7 +24,10 @@ def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> n
 
 
 def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a read-only view of an array. A kernel takes read-only arrays, and would be compiled again for others."""
+    """Return a read-only view of an array.
+
+    Kernels are compiled for read-only arrays, and would be compiled again for writable arrays.
+    """
     view = array.view()
     view.flags.writeable = False
     return view

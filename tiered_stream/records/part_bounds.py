@@ -18,8 +18,8 @@ class PartBounds:
     """Bounds for the offsets of the batches in a part of a segment. Methods raise CorruptDataError for other offsets.
 
     No batch may have an offset below `lowest` or above `highest`. The first batch must begin at offset `first` or
-    before it. The offset after the last batch must lie between `following[0]` and `following[1]`, both included. If
-    `first` or `following` is None, it is not checked.
+    before it. The offset after the last batch must lie between `following[0]` and `following[1]`, both included. A
+    bound that is None is not checked.
     """
 
     lowest: int

@@ -1,9 +1,9 @@
 """64-bit hashes of rows, computed from an Arrow batch, or by a Spark SQL expression that returns the same hashes.
 
 A row's hash is `xxhash64` over its offset and then the columns in `HASHED`, in this order. `xxhash64` skips nulls, so a
-key with a null value would have the hash of a null key with a value of the same bytes. To tell these rows apart,
-whether key and value are null is hashed, too. Null headers and an empty list of headers have the same hash, because
-they are the same in Kafka.
+key with a null value would have the hash of a null key with a value of the same bytes. So that these rows have
+different hashes, null marks of key and value are hashed, too. Null headers and an empty list of headers have the same
+hash, because they are the same in Kafka.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_HEADERS = ((_NO_ENDS, 0, _NO_ENDS, _NO_BYTES, 0), _NOTHING, _NOTHING)
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_ROWS = 131_072
-"""Maximum number of rows in an Arrow batch that callers read to hash it."""
+"""Maximum number of rows in an Arrow batch that is read only to be hashed."""
 
 
 def row_hash_sql(columns: Collection[str]) -> str:

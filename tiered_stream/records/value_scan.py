@@ -33,7 +33,7 @@ _LISTED_VALUES = 1 << 14
 def _is_wanted(data: Any, at: Int, stop: Int, topic_ids: Any) -> Any:
     """Return whether the value between `at` and `stop` may be about one of the topics `topic_ids`.
 
-    `topic_ids` are sorted, and each id is two int64.
+    `topic_ids` are sorted rows of two int64: the upper and the lower half of an id.
     """
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return True
@@ -62,7 +62,7 @@ def _is_wanted(data: Any, at: Int, stop: Int, topic_ids: Any) -> Any:
 
 @kernel
 def _short_varint(data: Any, at: Int, stop: Int) -> Any:
-    """Read a varint of at most five bytes; return its value and the position after it, -1 if it is invalid or too long.
+    """Read a varint of at most five bytes; return its value, and the position after it (-1: it is invalid or longer).
 
     If `at` is negative, the position is -1, too.
     """
@@ -72,7 +72,7 @@ def _short_varint(data: Any, at: Int, stop: Int) -> Any:
 
 @kernel
 def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count: Int) -> Int:
-    """Append the values of a batch that may be about the topics to `places`, which has `count` rows already.
+    """Append a row to `places`, which has `count` rows, for each value of a batch that may be about the topics.
 
     A row of `places` is (offset of the record, position of its value, size of its value). Returns the new number of
     rows, or -1 if the batch must be read by `read_values`.

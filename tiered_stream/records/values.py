@@ -1,7 +1,7 @@
-"""Reader of the offsets and values of records in an internal topic. It uses no kernels, and is for few small records.
+"""Reader of the offsets and values of records in an internal topic. Written without kernels, for few small records.
 
-Loading the kernels takes half a second in each process that plans a query. kafka-python parses the records of a batch
-once the batch is known to be whole, valid and within the limits.
+Loading the kernels would take half a second in each process that plans a query. The library kafka-python parses the
+records of a batch once the batch is known to be whole, valid and within the limits.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from tiered_stream.plan.pruning import EVERY, Numbers, Pruning
 _MICROSECOND = timedelta(microseconds=1)
 
 Bounds = tuple[int, int]
-"""Bounds of a value: the smallest whole number that is not below it, and the largest that is not above it."""
+"""Integers next to a value: the smallest integer that is not below the value, and the largest that is not above it."""
 
 
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
@@ -37,9 +37,9 @@ def pruning_of(filters: Iterable[Filter]) -> Pruning:
 
 
 def _pruning(pushed: Filter) -> Pruning:
-    """Return the values that one filter allows in the column that it is about.
+    """Return the topics, partitions, offsets or timestamps that one filter allows.
 
-    A filter on another column, or in an unknown form, allows everything.
+    A filter on another column, or of an unknown kind, allows everything.
     """
     match getattr(pushed, "attribute", None):
         case ("topic",):
@@ -54,7 +54,7 @@ def _pruning(pushed: Filter) -> Pruning:
 
 
 def _topics(pushed: Filter) -> frozenset[str] | None:
-    """Return the topics that a filter on `topic` allows; None: any topic, because its form is not known."""
+    """Return the topics that a filter on `topic` allows; None: any topic, because the filter is of an unknown kind."""
     match pushed:
         case EqualTo(value=str(topic)) | EqualNullSafe(value=str(topic)):
             return frozenset([topic])
@@ -64,12 +64,12 @@ def _topics(pushed: Filter) -> frozenset[str] | None:
 
 
 def _numbers(pushed: Filter, to_bounds: Callable[[Any], Bounds | None]) -> Numbers:
-    """Return the whole numbers that a filter allows; all numbers if its form is not known.
+    """Return the integers that a filter allows; all integers if the filter is of an unknown kind.
 
     Args:
         pushed: filter on a number or on a timestamp.
-        to_bounds: returns the bounds of a value in the filter; None: the value has another type, so all numbers are
-            allowed.
+        to_bounds: returns the integers next to a value of the filter. If it returns None, the value has an unexpected
+            type, and all integers are allowed.
     """
     if isinstance(pushed, In):
         value_bounds = [to_bounds(value) for value in pushed.value if value is not None]  # nothing equals null
@@ -98,7 +98,7 @@ def _whole_number(value: Any) -> Bounds | None:
 
 
 def _milliseconds(value: Any) -> Bounds | None:
-    """Return the bounds of a timestamp in milliseconds since 1970; Spark's timestamps have microseconds.
+    """Return the millisecond since 1970 at or after a timestamp in microseconds, and the millisecond at or before it.
 
     The result is None if the value is not a timestamp, or has no time zone and so is not an instant.
     """

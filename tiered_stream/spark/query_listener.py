@@ -26,17 +26,17 @@ class BatchReporter(Protocol):
     """Interface of the objects to which `QueryListener` reports finished micro-batches and ended queries."""
 
     def add(self, batch: MicroBatch) -> None:
-        """Handle a finished micro-batch."""
+        """Report a finished micro-batch. `batch` has its query, rows and counters."""
 
     def ended(self, query_id: str) -> None:
-        """Handle the end of the query with this id, of which no further micro-batch is reported."""
+        """Take note that the query `query_id` has ended. No later micro-batch of this query is reported."""
 
 
 class BatchLines:
     """Reporter that prints one line for each micro-batch with rows, as JSON or as text.
 
     Args:
-        json: True for JSON.
+        json: True: the lines are JSON; false: they are text.
         out: stream for the lines; None: standard error.
     """
 
@@ -55,10 +55,10 @@ class BatchLines:
 
 
 class QueryListener(StreamingQueryListener):
-    """Spark listener that passes each finished micro-batch to the reporters, with the counters of its tasks.
+    """Spark listener that passes each finished micro-batch to the reporters, with its tasks' counters.
 
-    The tasks have sent their counters to `receiver`. If a reporter raises an exception for a micro-batch, the exception
-    is logged.
+    Tasks send their counters to `receiver`. If a reporter raises an exception for a micro-batch, the exception is only
+    logged.
     """
 
     def __init__(self, receiver: MetricsReceiver, reporters: Sequence[BatchReporter]) -> None:
@@ -92,7 +92,7 @@ class QueryListener(StreamingQueryListener):
             log.warning("micro-batch %d of %s is not reported: %r", progress.batchId, query_id, error)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Pass the query's end to the reporters, so that they no longer show its figures."""
+        """Report the query's end to the reporters, so that they no longer show its figures."""
         self._ours.discard(str(event.id))
         for reporter in self._reporters:
             reporter.ended(str(event.id))

@@ -27,7 +27,7 @@ LINES = ("text", "json", "none")
 
 
 class QueryReports(AbstractContextManager["QueryReports"]):
-    """Handle of the running reports on a session's streaming queries; `close` stops them.
+    """Running reports on a session's streaming queries, which `report_queries` has started; `close` stops the reports.
 
     `port` is the port of `/metrics`, or None if `/metrics` is not served.
     """
@@ -53,8 +53,8 @@ def report_queries(
         lines: `text` or `json` prints a line on standard error for each micro-batch with rows; `none` prints no lines.
         prometheus: `host:port` at which `/metrics` is served; None: it is not served. If the port cannot be opened, the
             log has a warning.
-        otlp: `http://host:4318` of an OpenTelemetry collector; None: nothing is sent. If it cannot be reached, the log
-            has a warning.
+        otlp: `http://host:4318` of an OpenTelemetry collector; None: nothing is sent. If the collector cannot be
+            reached, the log has a warning.
 
     Raises:
         ConfigurationError: an argument is malformed.

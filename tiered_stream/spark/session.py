@@ -64,8 +64,8 @@ def refuse_connect(spark: SparkSession, operation: str) -> None:
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a Python source in the session: this program's Python plans it, and the tasks' Python reads it.
 
-    If the setting `TASKS_PYTHON` is not set, set it (see `tasks_python`). With Spark Connect, the server's Python does
-    both.
+    If the setting `TASKS_PYTHON` is not set, set it (see `tasks_python`). With Spark Connect, the server's Python plans
+    and reads.
     """
     if is_connect(spark):
         spark.dataSource.register(source)  # the server has one Python for planning and for tasks
@@ -88,10 +88,10 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 def start_pythons() -> None:
-    """Start the fork server before Spark starts, so that its imports run while Spark starts.
+    """Start the fork server before Spark starts, so that the server imports modules while Spark starts.
 
-    Without spark-submit, this function does nothing, because Spark's variables for its Pythons are not known yet.
-    `register_source` then starts the server.
+    Without spark-submit, this function does nothing, because the environment variables that Spark sets for Python are
+    not known yet. `register_source` then starts the server.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return
@@ -108,8 +108,8 @@ def start_pythons() -> None:
 def forgo_source_lookup(spark: SparkSession) -> None:
     """Make Spark skip the Python process in which it looks for installed Python sources.
 
-    Only a program that uses no other Python sources may call this; it then starts sooner. Registered sources work as
-    before (Spark: `DataSourceManager`). Errors of Spark's internal interface are ignored.
+    Only a program that needs no installed Python sources may call this. Its first query then starts sooner. Registered
+    sources work as before (Spark: `DataSourceManager`). Errors of Spark's internal interface are ignored.
     """
     jvm: Any = spark.sparkContext._jvm
     with suppress(Py4JError, TypeError):  # this is not Spark's public interface, and its failure costs only time
@@ -139,7 +139,7 @@ def _fork_program(spark: SparkSession) -> str | None:
 
 
 def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
-    """Return `environment` with the variables that Spark sets for each Python on the driver (`PythonWorkerFactory`).
+    """Return `environment` and the variables that Spark sets for each Python on the driver (`PythonWorkerFactory`).
 
     Args:
         path: value of PYTHONPATH.
@@ -176,7 +176,7 @@ def tasks_python(spark: SparkSession) -> str:
 
 
 def environment_folder(archive: str) -> str | None:
-    """Return the folder in a task's working directory into which Spark unpacks a packed environment.
+    """Return the folder in a task's working directory into which Spark unpacks the packed environment `archive`.
 
     The folder is the text after `#` in `archive`, or without it the archive's file name (Spark:
     `SparkContext.addArchive`). The result is None if the folder is not named `environment`, and the file name does not

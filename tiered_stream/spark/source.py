@@ -1,8 +1,8 @@
 """Data source `tiered_stream` for Spark, with its batch reader and its stream reader.
 
 This module only implements Spark's interfaces; other packages do the work. Planning runs in one Python process of the
-driver. Reading runs in the executors' workers, which get the pickled reader with its options. Each side imports its
-modules when it needs them, so that Spark's lookup of the source stays fast.
+driver. Reading runs in the executors' workers, which get the pickled reader with its options. Modules for planning and
+for reading are imported when they are needed, so that Spark's lookup of the source stays fast.
 """
 
 from __future__ import annotations
@@ -113,11 +113,12 @@ def register(spark: SparkSession) -> None:
     """Register `format("tiered_stream")` in the session; calling this again is harmless.
 
     The driver then plans with the Python that runs this program. Tasks use the Python of an environment that was packed
-    by `make dist` and shipped with `--archives`, else the Python that `PYSPARK_PYTHON` names. If
-    `spark.sql.execution.pyspark.python` is set, tasks use that Python.
+    by `make dist` and shipped with `--archives`. Without such an environment, tasks use the Python that
+    `PYSPARK_PYTHON` names. If `spark.sql.execution.pyspark.python` is set, tasks use that Python.
 
-    Without this call, Spark looks up sources itself, once per driver. That lookup fails for the driver's whole life if
-    its Python process takes longer than 10 s to start (Spark: `DataSourceManager`, `PythonWorkerFactory`).
+    Without this call, Spark looks up sources itself, once per driver. If the Python process for this lookup takes
+    longer than 10 s to start, the lookup fails for the driver's whole life (Spark: `DataSourceManager`,
+    `PythonWorkerFactory`).
     """
     from tiered_stream.spark.session import register_source
 
@@ -126,7 +127,7 @@ def register(spark: SparkSession) -> None:
 
 
 def report_address(spark: SparkSession) -> str:
-    """Return the address at which `report_queries` of this session receives metrics; empty if it was not called."""
+    """Return the address to which tasks send metrics for `report_queries`; empty if the session has no such reports."""
     return spark.conf.get(REPORT_TO, "") or ""
 
 
@@ -154,10 +155,10 @@ def _reporting_to(address: str) -> type[DataSource]:
 
 
 def _checked(schema: StructType, options: Options) -> Options:
-    """Return the options if `schema`, which Spark passes, is the source's own schema.
+    """Return `options` if `schema`, which Spark passes, is the source's own schema.
 
-    In a batch query, `schema` may also have only some of the source's columns. They become `columns` of the returned
-    options.
+    In a batch query, `schema` may also have only some of the source's columns. These columns become `columns` of the
+    returned options.
 
     Raises:
         ConfigurationError: the user has set another schema.
@@ -275,7 +276,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets.to_dict(initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        # Always a limit, so that Spark asks for all available data only if it ignores limits (`Trigger.Once`).
+        # There is always a limit, so that Spark asks for all available data only if it ignores limits (`Trigger.Once`).
         limit = self.options.max_offsets_per_trigger
         return ReadMaxRows(_NO_LIMIT if limit is None else limit)
 

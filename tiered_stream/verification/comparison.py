@@ -1,7 +1,8 @@
 """Comparison of topics with a Delta table by sums of row hashes, for the function `verify`.
 
-All records are read once, in tasks that return only sums for each bucket of 65,536 offsets. For a partition that
-differs, the row hashes of the first differing bucket are read, and then the first differing record.
+All records are read once, in tasks that return only sums for each bucket of 65,536 offsets. For a partition whose sums
+differ, the first differing bucket is read again, row by row. If the first differing record is in both, its columns are
+then compared.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ from tiered_stream.verification.sums_source import SOURCE
 from tiered_stream.verification.verify_report import ColumnDifference, Difference, Kind
 
 MAX_CONDITIONS = 200
-"""Maximum number of partitions in a filter that names the offset range of each partition, so that Delta can skip files.
+"""Maximum number of partitions for which a filter on a table names each partition's offset range, so that Delta can
+skip files.
 
-With more partitions, the filter has one offset range for all of them.
+With more partitions, the filter has one offset range for all partitions.
 """
 AT_ONCE = 32
 """Maximum number of partitions whose first differing buckets are read again in one Spark query."""
 
 OWN_NAMES = {name: name for name in ("topic", "partition", "offset", "timestamp")}
-"""Names of Kafka's columns in a table that names them as the source does."""
+"""Table column for each of Kafka's columns, for a table that names these columns as the source does."""
 _KEYS = list(SUMS[:3])
 _FIGURES = SUMS[3:]
 _ROW_KEYS = list(HASHES[:3])
@@ -44,7 +46,9 @@ _KIND = """CASE
     WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
 END"""
 _WINDOW = 64
-"""Number of bytes in each block of a value that is compared. The first block that differs is sent to the driver."""
+"""Size in bytes of the blocks in which two values are compared. Only the first block that differs is sent to the
+driver.
+"""
 _SHOWN = 24
 _TEXTS = {
     "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
@@ -56,7 +60,7 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class Sides:
-    """The topic and the table of a comparison, from which the methods build DataFrames of records, hashes or sums.
+    """The topics and the table that are compared. The methods build DataFrames of their records, row hashes or sums.
 
     `settings` are the options of the source. Only records with timestamps within `times` are compared; None: all
     records.
@@ -68,7 +72,7 @@ class Sides:
     times: TimeRange | None
 
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
-        """Return the rows that the Spark source named `source` gives for the topic's offset ranges.
+        """Return the rows that the Spark source named `source` gives for the topics' offset ranges `ranges`.
 
         Args:
             options: further options of the source.
@@ -78,9 +82,9 @@ class Sides:
         return self.spark.read.format(source).options(**batch_options).load()
 
     def topic_hashed(self, ranges: Ranges, *, by_row: bool) -> DataFrame:
-        """Return the topic's sums of row hashes by bucket; or one hash for each row if `by_row` is true.
+        """Return the topics' sums of row hashes by bucket, or one hash for each record if `by_row` is true.
 
-        Several rows of the result may have sums of the same bucket, which must be added up.
+        The columns are `SUMS` or `HASHES`. Several rows of sums may be of the same bucket; the caller must add them up.
         """
         hashing = Hashing(self.table.columns, self.times, by_row)
         return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
@@ -91,10 +95,11 @@ class Sides:
         return rows if self.times is None else rows.where(timestamps_within(self.times))
 
     def table_sums(self, scope: Scope) -> DataFrame:
-        """Return the table's sums of row hashes by bucket, with the bucket's `lowest` and `highest` offset.
+        """Return the table's sums of row hashes, one row for each bucket of each partition.
 
-        Rows outside of the scope's bounds are summed with null as their bucket. The sums have all of these rows only if
-        the scope's ranges depend on the table (`needs_table`).
+        The columns are `SUMS`, `lowest` and `highest`: the lowest and the highest offset in the bucket. Rows outside of
+        the scope's bounds are summed with null as their bucket. If the scope has a start and an end (`needs_table` is
+        false), only some of these rows are summed.
         """
         bounds = scope.table_bounds()
         condition = _within_topics(bounds) if scope.needs_table else within(bounds)
@@ -129,7 +134,7 @@ def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
     """Return an SQL condition that holds exactly for the rows whose offsets are within the bounds of their partitions.
 
     Args:
-        names: the table's names of Kafka's columns.
+        names: name of the table's column for each of Kafka's columns, by Kafka's name.
     """
     number, offset = (_identifier(names[name]) for name in ("partition", "offset"))
     topics: dict[str, list[str]] = {}
@@ -146,7 +151,7 @@ def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) ->
     """Return an SQL condition that holds for the rows whose timestamps are within `times`.
 
     Args:
-        names: the table's names of Kafka's columns.
+        names: name of the table's column for each of Kafka's columns, by Kafka's name.
     """
     timestamp = _identifier(names["timestamp"])
     end = "" if times.to_ms is None else f" AND {timestamp} < timestamp_millis({times.to_ms})"
@@ -173,9 +178,9 @@ def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
 
 
 def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
-    """Return each partition's range from the lowest to the highest offset in a table's `sums`.
+    """Return the range from the lowest to the highest offset (inclusive) of each partition in a table's `sums`.
 
-    Sums with null as their bucket are left out. A negative offset counts as 0.
+    `sums` are from `Sides.table_sums`. Rows with null as their bucket are left out. A negative offset counts as 0.
     """
     rows = sums.where("bucket IS NOT NULL").groupBy(*_KEYS[:2]).agg(sql.min("lowest"), sql.max("highest")).collect()
     return {_partition(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
@@ -187,7 +192,8 @@ class Compared:
 
     `topic_records` and `table_records` are numbers of compared records, and `table_outside` is the number of table rows
     outside of the scope. `differing` is the number of buckets that differ. `first` and `last` are the numbers of the
-    first and the last bucket that differ; None: no bucket differs.
+    first and the last bucket that differ (None: no bucket differs). A bucket's number is its first offset divided by
+    65,536.
     """
 
     topic_records: int = 0
@@ -199,16 +205,17 @@ class Compared:
 
     @property
     def differing_offsets(self) -> OffsetRange | None:
-        """Return the offset range from the first to the last bucket that differs, or None if no bucket differs."""
+        """Return the offsets from the first to the last bucket that differs, both whole; None: no bucket differs."""
         if self.first is None or self.last is None:
             return None
         return OffsetRange(max(0, self.first * BUCKET), max(0, (self.last + 1) * BUCKET))
 
 
 def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared]:
-    """Compare the topic's sums with the table's sums, and return the result by partition.
+    """Compare the topic's sums with the table's sums, and return the results by partition.
 
-    The result also has partitions of which only the topic or only the table has sums.
+    `topic` may have several rows for one bucket, and `table` has one. The results include partitions of which only the
+    topic or only the table has sums.
     """
     added = [sql.sum(name).alias(f"topic_{name}") for name in _FIGURES]
     joined = topic.groupBy(*_KEYS).agg(*added).join(table, _KEYS, "full_outer")
@@ -236,13 +243,13 @@ def first_differences(
 ) -> dict[TopicPartition, Difference]:
     """Return the first difference of each partition whose sums differ.
 
-    The first differing bucket of each partition is read again from topic and table. A partition is left out if topic
-    and table no longer differ there.
+    The first differing bucket of each partition is read again from topic and table. If they are now equal in this
+    bucket, the partition is not in the result.
 
     Args:
-        bounds: start and end offset of the table's rows, by partition.
+        bounds: start and end (exclusive) of the table's offsets to compare, by partition.
         sums: results of `compare`.
-        offsets: the topic's offset ranges.
+        offsets: the topics' offset ranges to compare.
     """
     firsts = {partition: compared.first * BUCKET for partition, compared in sums.items() if compared.first is not None}
     differences: dict[TopicPartition, Difference] = {}
@@ -258,11 +265,11 @@ def first_differences(
 
 
 def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
-    """Return the first difference of each partition, from row hashes.
+    """Compare row hashes by offset, and return the first difference of each partition that differs.
 
     Args:
-        topic: the topic's offset ranges whose rows are hashed.
-        table: start and end offset of the table's rows that are hashed, by partition.
+        topic: offset ranges that are read from the topics.
+        table: start and end (exclusive) of the offsets that are read from the table, by partition.
     """
     ours = _by_offset(sides.topic_hashed(topic, by_row=True), "topic_")
     hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
@@ -289,7 +296,7 @@ def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartit
 
 
 def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
-    """Return for each offset the number of its rows, and the least and greatest of their hashes.
+    """Return, for each offset of each partition, the number of its rows, and the least and greatest hash of these rows.
 
     The columns are `copies`, `least_hash` and `greatest_hash`, each with `prefix` before its name.
     """
@@ -303,10 +310,10 @@ def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
 def _column_differences(
     sides: Sides, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[ColumnDifference, ...]]:
-    """Return the columns that differ in one record of each partition, with both values.
+    """Compare one record of each partition by columns; return the columns that differ, with both values.
 
     Args:
-        offsets: the record's offset, by partition; topic and table have one row each of this offset.
+        offsets: the record's offset, by partition. The topic and the table each have one row with this offset.
     """
     columns = sides.table.columns
     ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
@@ -320,12 +327,16 @@ def _column_differences(
 
 
 def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
-    """Return the columns as bytes, each under its name with `prefix` before it; null and empty headers become null."""
+    """Return `rows` with `columns` as bytes, and `prefix` before their names. Null and empty headers become null."""
     return rows.selectExpr(*_ROW_KEYS, *(f"{_TEXTS[name]} AS {prefix}{name}" for name in columns))
 
 
 def _window(column: str) -> str:
-    """Return an SQL expression: null if topic and table have equal values, else sizes and the first differing block."""
+    """Return an SQL expression that compares a column's value in the topic with its value in the table.
+
+    The expression is null if the values are equal. Otherwise it is a struct of the first differing block, from both
+    values, and the sizes of both values in bytes.
+    """
     ours, theirs = f"topic_{column}", f"table_{column}"
     longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
     topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
@@ -351,11 +362,11 @@ def _time(text: bytes | None) -> str:
 
 
 def _bytes(window: bytes | None, size: int | None, start: int, same: int) -> str:
-    """Return a text for a value: the whole value up to 24 bytes, else at most 24 bytes from the first difference on.
+    """Return a text that shows a value: all of it if it has at most 24 bytes, or 24 bytes from the first difference on.
 
     Args:
         window: the block of the value in which the first difference is; None: the value is null.
-        size: size of the whole value.
+        size: size of the whole value in bytes.
         start: position of the block in the value.
         same: number of equal bytes at the beginning of the block.
     """

@@ -16,14 +16,14 @@ HASHING = "verify.hashing"
 SUMS = ("topic", "partition", "bucket", "records", "high", "low")
 """Columns of a row with the sums over one bucket of offsets (see `row_hash.bucket_sums`).
 
-Several tasks may return rows of the same bucket, which must be added up.
+Several tasks may return rows of the same bucket, whose sums the reader must add up.
 """
 HASHES = ("topic", "partition", "offset", "hash")
 
 
 @dataclass(frozen=True, slots=True)
 class Hashing:
-    """Choice of the rows and columns that tasks hash. A row hash covers the offset and `columns`.
+    """Selection of the rows and columns that tasks hash. A row hash covers the offset and `columns`.
 
     Only rows with timestamps within `times` are hashed; None: all rows. If `by_row` is true, tasks return a hash for
     each row instead of sums.
@@ -35,7 +35,7 @@ class Hashing:
 
     @property
     def result_columns(self) -> tuple[str, ...]:
-        """Return the names of the columns that tasks return; all but the first two are 64-bit integers."""
+        """Return the names of the columns that tasks return; all except `topic` and `partition` are 64-bit integers."""
         return HASHES if self.by_row else SUMS
 
     def to_json(self) -> str:

@@ -1,8 +1,8 @@
 """Scope of a comparison of a table with its topics: the table at one version, and the offset range of each partition.
 
 Without starting and ending options, a partition is compared from the table's lowest to its highest offset. With these
-options, all records between them must be in the table. Offsets below the log start offset are never compared, because
-the topic no longer has them.
+options, all records between start and end must be in the table. Offsets below the log start offset are never compared,
+because the topic no longer has them.
 """
 
 from __future__ import annotations
@@ -40,21 +40,23 @@ _FAIL_ON_DATA_LOSS = spark.FAIL_ON_DATA_LOSS.name
 _STREAM_OPTIONS = tuple(option.name for option in OPTIONS if option.queries is Queries.STREAMING)
 
 Bounds = Mapping[TopicPartition, tuple[int, int]]
-"""Start and end offset (exclusive) by partition. They may be negative, because a table may have any offsets."""
+"""Start offset and end offset (exclusive) of each partition. They may be negative, because a table may have any
+offsets.
+"""
 
 _NEEDED = ("topic", "partition", "offset")
 _TYPES: Mapping[str, type[DataType]] = {
     "partition": LongType, "offset": IntegerType, "key": StringType, "value": StringType,
 }  # fmt: skip
-"""Type that a table's column may have in place of the type of the source's column with the same name."""
+"""Other type that a table's column may have, by column name. Otherwise a column has the type of the source's column."""
 
 
 @dataclass(frozen=True)
 class VerifiedTable:
-    """Delta table at one `version`; `rows` has its columns under the source's names and with the source's types.
+    """Delta table at one `version`.
 
-    `columns` are the names in `HASHED` that the table has as columns. `rows` has these columns, and `topic`,
-    `partition` and `offset`.
+    `columns` are the names in `HASHED` for which the table has a column. `rows` are the table's rows, with these
+    columns and `topic`, `partition` and `offset`. The columns of `rows` have the source's names and types.
     """
 
     name: str
@@ -68,11 +70,12 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
 
     Args:
         table: a path (it has a slash in it), or a name in the catalog.
-        names: the table's names of Kafka's columns (see `record_columns`); a column without a name is not compared.
+        names: name of the table's column for each of Kafka's columns, by Kafka's name (see `record_columns`). A column
+            of Kafka's without a name is not compared.
 
     Raises:
-        ConfigurationError: there is no Delta table, its columns are not a record's columns, or the Spark session cannot
-            read Delta tables.
+        ConfigurationError: there is no Delta table, it lacks columns, a column has another type than the source's, or
+            the Spark session cannot read Delta tables.
         TableError: Spark cannot reach the table.
     """
     check_delta(spark)
@@ -110,13 +113,13 @@ def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]
 
 
 def _cast(table: str, name: str, table_type: DataType) -> DataType:
-    """Return the type to which the table's column is cast: the type of the source's column `name`.
+    """Check the type of a table's column, and return the type of the source's column `name`, for a cast.
 
-    The table may have key and value as text. Text becomes bytes without a change, because Spark keeps bytes in a text
-    even if they are not UTF-8.
+    The table may have keys and values as STRING, partitions as BIGINT, and offsets as INT. Texts become bytes without a
+    change, because Spark keeps bytes in a STRING even if they are not UTF-8.
 
     Raises:
-        ConfigurationError: the column has another type, whose values may differ from the record's.
+        ConfigurationError: `table_type` is another type, whose values may differ from the record's.
     """
     source_type = spark_schema(include_headers=True)[name].dataType
     allowed = (type(source_type), _TYPES.get(name, type(source_type)))
@@ -132,7 +135,7 @@ def _cast(table: str, name: str, table_type: DataType) -> DataType:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Offset ranges of the topics' logs, and the `requested` ranges within them.
+    """Offset ranges of a comparison, by partition: `logs` are the topics' offsets, and `requested` a part of them.
 
     The options' positions or the caller of `verify` choose the requested ranges. `has_start` and `has_end` are True if
     the options name a start and an end. Without a start or an end, the range to compare begins or ends at the table's
@@ -146,10 +149,13 @@ class Scope:
     assigned: bool
     """True if the option `assign` names the partitions, so that the topics' other partitions are ignored."""
     archive: bool
-    """True if the logs come from an archive, which may end at a lower offset than the table."""
+    """True if the logs come from an archive, which may end at a lower offset than the table does."""
 
     def table_bounds(self) -> Bounds:
-        """Return the start and end offset of the table's rows to compare, by partition."""
+        """Return start and end (exclusive) of the table's offsets to compare, by partition.
+
+        The end is `NO_END` if the options name no end and the logs are not from an archive.
+        """
         # The logs' ends were looked up after the table's version, so rows beyond them are in no log: they are extra.
         ends = self.has_end or self.archive
         return {
@@ -165,7 +171,7 @@ class Scope:
         """Return the offset ranges to compare, by partition.
 
         Args:
-            table: lowest to highest offset of each partition that the table has within `table_bounds`.
+            table: range from the lowest to the highest offset that the table has within `table_bounds`, by partition.
         """
         return {
             partition: self._compared(offsets, table.get(partition)) for partition, offsets in self.requested.items()
@@ -173,7 +179,7 @@ class Scope:
 
     def _compared(self, requested: OffsetRange, table: OffsetRange | None) -> OffsetRange:
         if table is None:
-            # The table has no row of the partition. If the options name a start, all rows are missing.
+            # The table has no row of the partition. If the options name a start, the table lacks all requested records.
             return requested if self.has_start else OffsetRange(requested.end, requested.end)
         start = requested.start if self.has_start else max(requested.start, min(table.start, requested.end))
         end = requested.end if self.has_end else max(start, min(table.end, requested.end))
@@ -181,12 +187,12 @@ class Scope:
 
 
 def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
-    """Look up the offset ranges to compare at the brokers or in the archive.
+    """Look up which offsets the topics have, at the brokers or in the archive; return the scope of the comparison.
 
     Args:
         settings: the options of the source.
-        ranges: the offset ranges to compare, limited to offsets that the logs still hold; None: use the options'
-            positions.
+        ranges: the requested offset ranges; offsets that the logs no longer hold are left out. None: the options'
+            positions choose the ranges.
 
     Raises:
         ConfigurationError: an option is wrong, or `ranges` names a partition that does not exist.
@@ -214,19 +220,19 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
 
 
 def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
-    """Return the options of a batch query that reads exactly these ranges, and fails if a record is lost.
+    """Return the options of a batch query that reads exactly `ranges`, and fails if a record is lost.
 
     Args:
-        settings: options whose positions, streaming options and `failOnDataLoss` are left out.
+        settings: options of the source. Their positions, options for streaming only, and `failOnDataLoss` are left out.
     """
     ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
     return without(settings, (*POSITIONS, *_STREAM_OPTIONS, _FAIL_ON_DATA_LOSS)) | starting_at(ranges) | ends
 
 
 def _start_has_moved(settings: Mapping[str, str]) -> bool:
-    """Return True if `startingOffsets` is `latest` or a group, whose offsets have moved since the stream began.
+    """Return True if `startingOffsets` is `latest` or a consumer group, because both move after the stream begins.
 
-    Then only the table shows where the stream began.
+    In this case, only the table shows where the stream began.
     """
     values = {name.lower(): value for name, value in settings.items()}
     start = values.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower()

@@ -1,7 +1,7 @@
 """Comparison of the storage with the brokers: tiered offsets are read from both, and their records are compared.
 
-Each split is read once from each, and its row hashes are added up in buckets of 65,536 offsets. If sums differ, the
-first differing bucket is read again row by row, and then the first differing record.
+Each split is read once from the storage and once from the brokers. Its row hashes are added up in buckets of 65,536
+offsets. If sums differ, the first differing bucket is read again row by row, and then the first differing record.
 
 Brokers have some of the offsets on their own disks, and fetch the other offsets from the storage. For the offsets from
 the storage, the comparison checks this package's reading against the brokers' reading, indexes and leader epochs.
@@ -43,21 +43,24 @@ _UNREADABLE = (
     errors.CorruptDataError,
     errors.UnsupportedDataError,
 )
-"""Errors by which one segment cannot be read, while other segments may be readable."""
+"""Errors that mean that one segment cannot be read, while other segments may be readable."""
 _FATAL = (errors.StorageBucketNotFoundError, errors.DataLimitError)
 """Subclasses of `_UNREADABLE` that concern all segments, so that the comparison stops."""
 _SHOWN = 60
 
 Sums = dict[int, tuple[int, int, int]]
-"""Number of rows and the two sums of their hashes, by the bucket's number (see `row_hash.bucket_sums`)."""
+"""Number of rows, and the sums of the upper and of the lower 32 bits of their hashes, by bucket number."""
 
 
 def compare_storage(options: Options) -> StorageReport:
-    """Compare storage and brokers, for the tiered offsets among the offsets that the options of a batch query choose.
+    """Compare storage and brokers at the tiered offsets of a batch query with these options; return a report.
 
     Raises:
-        ConfigurationError: there are no brokers, or no locator names tiered segments; or as `plan_batch`.
+        ConfigurationError: the options name an archive, no locator finds tiered segments, or the offset range is
+            malformed.
         StorageError: the storage as a whole cannot be read.
+        DataLimitError: data exceeds a limit that an option sets.
+        DataLossError: the brokers lack records that their logs should have.
         BrokerError: the brokers cannot be reached, or do not serve records that they have.
     """
     if options.locator is LocatorName.ARCHIVE:
@@ -78,7 +81,11 @@ def compare_storage(options: Options) -> StorageReport:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """Result of comparing the `offsets` of one split: the number of the broker's records, and the first difference."""
+    """Result of comparing the `offsets` of one split.
+
+    `records` is the number of the broker's records in the split. `differing_buckets` is the number of buckets of 65,536
+    offsets that differ. `first` is the first difference; None: none, or none when the bucket was read again.
+    """
 
     offsets: OffsetRange
     records: int = 0
@@ -94,7 +101,10 @@ class _Comparison:
         self._reader = BrokerOffsetReader(open_client(options.kafka), options.isolation_level)
 
     def partitions(self, source: LogSource, locator: Locator) -> Iterator[PartitionComparison]:
-        """Compare all partitions one after another, and yield their results; splits are compared in parallel."""
+        """Compare one partition after another, and yield the results.
+
+        The splits of a partition are compared in parallel.
+        """
         ranges, topic_ids = batch_offsets(self._options, source)
         local = self._reader.earliest_local(ranges)
         executor = ThreadPoolExecutor(usable_cores(), thread_name_prefix="compare")
@@ -110,8 +120,8 @@ class _Comparison:
     def _compared(self, split: Split | _Compared) -> list[_Compared]:
         """Compare a split and return the results; the list is empty if retention has deleted the whole split.
 
-        If retention has deleted only its first offsets, the rest is compared. If segments cannot be read, there is one
-        result for each segment. A result (`_Compared`) in place of a split is returned as it is.
+        If retention has deleted only the first offsets of the split, the rest is compared. If segments cannot be read,
+        there is one result for each segment. A result (`_Compared`) in place of a split is returned as it is.
         """
         if isinstance(split, _Compared):
             return [split]
@@ -139,7 +149,7 @@ class _Comparison:
         return [result for part in parts for result in self._compared(part)]
 
     def _compare(self, split: Split) -> _Compared:
-        """Compare a split, read once by its locations in the storage, and once without locations from the broker."""
+        """Read a split from its locations in the storage, and again from the broker; compare both."""
         ours, theirs = self._sums(split), self._broker_sums(replace(split, locations=()))
         differing = sorted(bucket for bucket in ours.keys() | theirs.keys() if ours.get(bucket) != theirs.get(bucket))
         records = sum(count for count, _, _ in theirs.values())
@@ -155,7 +165,7 @@ class _Comparison:
             ) from error
 
     def _sums(self, split: Split) -> Sums:
-        """Read a split, and return the numbers and sums of its row hashes by bucket."""
+        """Read a split, and return the number of its rows and the sums of their hashes, by bucket."""
         bucket_totals: Sums = {}
         for offsets, hashes in self._hashed(split):
             for bucket, *sums in zip(*(column.tolist() for column in bucket_sums(offsets, hashes)), strict=True):
@@ -181,7 +191,7 @@ class _Comparison:
         return StorageDifference(offset, kind, detail, segment)
 
     def _rows(self, split: Split) -> tuple[Numbers, Numbers]:
-        """Read a split and return its rows' offsets and hashes."""
+        """Read a split, and return two arrays: the offsets of its rows, and the hashes of its rows."""
         parts = list(self._hashed(split)) or [(np.empty(0, np.int64), np.empty(0, np.int64))]
         offsets, hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
         return offsets, hashes
@@ -205,7 +215,7 @@ class _Comparison:
 
 
 def part_of(split: Split, offsets: OffsetRange) -> Split:
-    """Return the split and its locations, limited to the offset range."""
+    """Return a copy of the split that has only the offsets and the locations within `offsets`."""
     common = split.offsets.intersect(offsets)
     return replace(split, offsets=common, locations=tuple(within(split.locations, common)))
 
@@ -213,8 +223,8 @@ def part_of(split: Split, offsets: OffsetRange) -> Split:
 def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbers]) -> tuple[int, Kind] | None:
     """Return the first offset at which storage (`ours`) and brokers (`theirs`) differ, and the kind of difference.
 
-    The result is None if both are equal. Each argument is a pair of arrays: the rows' offsets in ascending order, and
-    the rows' hashes.
+    The result is None if storage and brokers are equal. Each argument is a pair of arrays: the rows' offsets in
+    ascending order, and the rows' hashes.
     """
     common = min(len(ours[0]), len(theirs[0]))
     same = (ours[0][:common] == theirs[0][:common]) & (ours[1][:common] == theirs[1][:common])
@@ -239,9 +249,10 @@ def _unreadable(start: int, error: errors.TieredStreamError) -> _Compared:
 def _planned(
     partition: TopicPartition, offsets: OffsetRange, plan: Callable[[PartitionRanges], list[Split]], locator: Locator
 ) -> Iterator[Split | _Compared]:
-    """Yield the splits that are read from storage, and an unreadable result for each segment that cannot be planned.
+    """Plan `offsets`; yield splits with locations in the storage, and a result for each segment that cannot be planned.
 
-    If planning fails, the two halves of the offsets are planned separately, until one segment is left.
+    If `plan` fails, the two halves of the offsets are planned separately, and so on, until one segment is left. The
+    result then reports this segment as unreadable.
     """
     try:
         yield from [split for split in plan({partition: offsets}) if split.locations]
@@ -275,7 +286,7 @@ def _partition_result(
 
 
 def _joined(ranges: list[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Return the ranges with adjacent ones joined into one."""
+    """Return the ascending `ranges`, with adjacent ranges joined into one range."""
     joined: list[OffsetRange] = []
     for offsets in ranges:
         if joined and joined[-1].end == offsets.start:

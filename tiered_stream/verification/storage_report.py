@@ -51,9 +51,10 @@ class PartitionComparison:
     """Result of comparing one partition.
 
     `asked` are the requested offsets, and `compared` the tiered offsets among them. `on_disk` is the number of compared
-    offsets that the broker has on its own disk; it fetches the other offsets from the storage. `records` is the number
-    of the broker's records. `differing_buckets` is the number of buckets of 65,536 offsets that differ, and `first` is
-    the first difference (None: none).
+    offsets that the broker has on its own disk; the broker fetches the other offsets from the storage. `records` is the
+    number of the broker's records at the compared offsets. `differing_buckets` is the number of buckets of 65,536
+    offsets that differ, and `first` is the first difference. It is None if the partition is equal, or if nothing
+    differed when the bucket was read again.
     """
 
     partition: TopicPartition

@@ -16,16 +16,19 @@ from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, num
 from tiered_stream.verification.hashing import Hashing
 
 MAX_WAITING = 65_536
-"""Minimum number of sums in a batch for the JVM, except the last. In a log with many gaps, a sum is over few rows."""
+"""Number of rows of sums at which a task sends an Arrow batch to the JVM. Only the last batch may have fewer rows.
+
+In a log with many gaps, a bucket has few records, so a split has many sums.
+"""
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
-    """Read a split and yield batches with the columns `hashing.result_columns`; then send the counters of reading.
+    """Read a split, and yield Arrow batches with the columns `hashing.result_columns`; then send the reading counters.
 
     A row of a batch has the sums of row hashes of one bucket of offsets, or the hash of one record.
 
     Raises:
-        TieredStreamError: the split cannot be read (see `read.read_split`).
+        TieredStreamError: the split cannot be read (see `read_split`).
     """
     reader, partition = SplitReader(split, options, BATCH_ROWS), split.topic_partition
     batches = within_times(reader.batches(), hashing.times)
@@ -40,9 +43,9 @@ def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[p
 
 
 def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:
-    """Join tuples of columns into few tuples of at least `MAX_WAITING` rows, because each batch costs a transfer.
+    """Join tuples of columns into fewer tuples with at least `MAX_WAITING` rows, because each tuple costs a transfer.
 
-    Only the last tuple may have fewer rows.
+    All columns of a tuple have the same number of rows. Only the last tuple may have fewer than `MAX_WAITING` rows.
     """
     waiting: list[tuple[Numbers, ...]] = []
     size = 0

@@ -21,7 +21,7 @@ SOURCE = "tiered_stream_sums"
 
 
 class SumsDataSource(DataSource):
-    """Spark data source that returns sums of row hashes or row hashes; only `comparison.py` uses it."""
+    """Spark data source that returns sums of row hashes, or one hash for each row; only `comparison.py` uses it."""
 
     @classmethod
     def name(cls) -> str:

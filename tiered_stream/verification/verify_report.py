@@ -25,7 +25,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnDifference:
-    """Value of one column of a record in the topic and in the table, which differ; both are shortened for display."""
+    """Column in which a record in the topic differs from the same record in the table.
+
+    `topic` and `table` are texts of the two values, shortened for display.
+    """
 
     column: str
     topic: str
@@ -65,9 +68,9 @@ class PartitionReport:
 
     `log` are the offsets that the topic has now, and `offsets` the compared offsets among them. `topic_records` and
     `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
-    `offsets`. `differing` is the range from the first to the last bucket of 65,536 offsets that differs; None: none
-    differs. `first` is the first difference. It is None if the partition is equal, or if nothing differed when the rows
-    were read again.
+    `offsets`. `differing` is the range from the first to the last bucket of 65,536 offsets that differs; None: no
+    bucket differs. `first` is the first difference; `first` is None if the partition is equal, or if the rows were
+    equal when they were read again.
     """
 
     partition: TopicPartition
@@ -113,10 +116,11 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Result of comparing a table, at `version`, with its topics.
+    """Result of comparing one `version` of a table with its topics.
 
-    `columns` were compared in addition to the offset, and `left_out` were not, because the table does not have them.
-    `not_read` has the partitions of which only the table has rows, each with the number of rows.
+    `columns` are the columns that were compared in addition to the offset. `left_out` are columns of the topics that
+    were not compared, because the table does not have them. `not_read` has the partitions of which only the table has
+    rows, each with the number of these rows.
     """
 
     table: str

@@ -46,7 +46,8 @@ def verify(
         options: options of `format("tiered_stream")`, as the ingest had them. `ingest.kafkaColumns` and the formats of
             keys and values define which of the table's columns hold the record; other `ingest.*` settings are ignored.
             All records between starting and ending options must be in the table. Without these options, a partition is
-            compared from the table's lowest to its highest offset. `startingOffsets=latest` counts as not given.
+            compared from the table's lowest to its highest offset. `startingOffsets` counts as not given if it is
+            `latest` or names a consumer group.
         table: a path (it has a slash in it), or a name in the catalog.
         ranges: the offset ranges to compare, in place of the options' positions.
         times: compare only records with timestamps in this range; None: all records.
@@ -99,7 +100,7 @@ def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
 
 
 def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
-    """Return the names of the table's columns that hold a record's key, value and so on, by Kafka's names.
+    """Return the names of the table's columns that hold a record's key, value and so on, by Kafka's column name.
 
     Raises:
         ConfigurationError: the settings of two topics name different columns.
@@ -116,7 +117,7 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
-    """Compare the topics' sums with the table's sums; return results and the topics' offset ranges by partition."""
+    """Compare the topics' sums with the table's sums; return results and compared offset ranges, by partition."""
     table = sides.table_sums(scope)
     if scope.needs_table:
         table.persist()  # the few sums are needed twice, but the table is read only once

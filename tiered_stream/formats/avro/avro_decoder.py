@@ -1,4 +1,4 @@
-"""Decoder of Avro values (datums without a header) to a column that is equal to that of Spark's `from_avro`."""
+"""Decoder of Avro values (datums without a header) to the column that Spark's `from_avro` would return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, SlicesDe
 class AvroReader(SlicesDecoder):
     """Decoder of values that were written with the schema `writer`, to a column with the type of the schema `reader`.
 
-    The constructor raises the errors of `AvroDecoder`.
+    Raises:
+        ConfigurationError: values of `writer` cannot be read as values of `reader`.
+        UnsupportedDataError: no column can have the type of `reader`.
     """
 
     def __init__(self, writer: AvroType, reader: AvroType) -> None:

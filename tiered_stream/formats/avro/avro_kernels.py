@@ -1,8 +1,8 @@
 """Compiled half of the Avro decoder, which runs a program (`avro_program.py`) to read values into columns.
 
-A value must end where its bytes end. Every length and count is checked against the available bytes before it is used.
-List items that take no bytes, such as nulls, are counted and limited. A kernel that returns a position returns a
-negated error code in its place if it fails.
+A value must end at the end of its bytes. Every length and count is checked against the available bytes before it is
+used. List items that take no bytes, such as nulls, are counted and limited. If a kernel that returns a position fails,
+it returns a negated error code in place of the position.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from tiered_stream.records.compiled import Int, inlined, kernel
 
 # Operations that read a number or bytes. STRUCT and NULL read no bytes: they write a struct or a null.
 BOOL, LONG, NUMBER, FLOAT, DOUBLE, BYTES, FIXED, DECIMAL, ENUM, STRUCT, NULL = range(11)
-# Operations that decide what comes next: LIST starts a list, NEXT follows an item, UNION reads a branch, JUMP continues
-# elsewhere, FAIL rejects a branch that cannot be read, DEFAULT continues with the bytes of a default, RESUME returns
-# to the value's bytes after that, DONE ends the value.
+# Operations that decide which operation runs next: LIST starts a list, NEXT follows an item, UNION reads a branch's
+# number, JUMP continues at another operation, FAIL rejects a branch that cannot be read, DEFAULT continues with the
+# bytes of a default, RESUME returns to the value's bytes after the default, DONE ends the value.
 LIST, NEXT, UNION, JUMP, FAIL, DEFAULT, RESUME, DONE = range(11, 19)
 
 # Columns of the operations. A, B and C mean, by operation:
 #   LONG          A: whether an int is written. B: factor.
 #   NUMBER        A: whether an int is written. B: whether the column is of floats.
-#   BYTES         A: whether it is text.
+#   BYTES         A: whether the bytes are text.
 #   FIXED         A: size.
 #   DECIMAL       A: precision. B: size, or -1 if the length is written before the bytes.
 #   ENUM, UNION   A: position in the table. B: number of entries.
 #   LIST          A: operation after the list. B: whether each item takes bytes. C: node of a map's keys, or -1.
 #   JUMP          A: operation to continue with.
 #   FAIL          A: index of the error text in `AvroProgram.mismatches`.
-#   DEFAULT       A: position of its bytes in the texts. B: their number.
+#   DEFAULT       A: position of the default's bytes in the texts. B: number of these bytes.
 OPERATION, NODE, A, B, C = range(5)
 
-# Columns of the stack, which has a row for each list that is being read: the list's LIST operation, the items that are
-# left in the block, the block's end (-1: not stated), and the first slot of a map's keys.
+# Columns of the stack, which has a row for each list that is being read: the index of the list's LIST operation, the
+# number of items that are left in the block, the block's end (-1: not stated), and the first slot of a map's keys.
 AT, LEFT, BLOCK_END, FIRST = range(4)
 STACK_COLUMNS = 4
 
-# The first two are negated results of `unsigned_varint`. FULL: the columns have no room.
+# Error codes. The first two are negated results of `unsigned_varint`. FULL means that the columns have no room.
 END_OF_VALUE, BAD_NUMBER, BAD_BOOL, BAD_SIZE, BAD_COUNT, BAD_BLOCK, BAD_BRANCH, BAD_SYMBOL, BAD_TEXT = range(1, 10)
 BAD_DECIMAL, BAD_TIMESTAMP, DUPLICATE_KEY, TRAILING, MISMATCH, FULL = range(10, 16)
 ERROR_TEXTS = {
@@ -85,14 +85,14 @@ MAX_EMPTY_ITEMS = 1 << 16
 
 @inlined
 def _varint(data: Any, at: Int, stop: Int) -> Any:
-    """Read a zigzag varint of at most 64 bits; return its value and the position after it, or a negated error."""
+    """Read a zigzag varint of at most 64 bits; return its value and the position after it, or a negated error code."""
     value, at = unsigned_varint(data, at, stop)
     return from_zigzag(value), at
 
 
 @inlined
 def _integer(data: Any, at: Int, stop: Int, is_int: Int) -> Any:
-    """Read an int (if `is_int`) or a long; return its value and the position after it, or a negated error."""
+    """Read an int (if `is_int`) or a long; return its value and the position after it, or a negated error code."""
     start = at
     value, at = _varint(data, at, stop)
     if is_int and at >= 0 and (at - start > 5 or value != np.int64(np.int32(value))):
@@ -115,7 +115,7 @@ def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
-    """Append a float, a double, or an integer for a column of floats or doubles; return the position after it."""
+    """Append the float, double or integer at `at` to a floating-point column; return the position after the number."""
     kind, node, value = operation[OPERATION], operation[NODE], 0.0
     if kind == NUMBER:
         number, at = _integer(data, at, stop, operation[A])
@@ -133,7 +133,7 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
-    """Return the start and the end of the `size` bytes at `at`, or a negated error in place of both.
+    """Return the start and the end of the `size` bytes at `at`, or a negated error code in place of both.
 
     If `size` is -1, the number of bytes is read first, at `at`.
     """
@@ -248,7 +248,7 @@ def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: Any, stack: Any, key_table: Any) -> Any:
-    """Run operation `index`: LIST begins a list, and NEXT continues it after an item.
+    """Run operation `index`: LIST begins a list, and NEXT continues a list after an item.
 
     Returns the position after the bytes that were read, and the index of the next operation. The stack's first row has
     the number of open lists, and the number of the value's list items without any bytes so far.
@@ -280,7 +280,7 @@ def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: A
 
 @inlined
 def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
-    """Read the number of a union's branch; return the position after it and the branch's first operation (an index)."""
+    """Read the number of a union's branch; return the next position, and the index of the branch's first operation."""
     branch, at = _integer(data, at, stop, 0)
     if at < 0:
         return at, np.int64(0)
@@ -320,9 +320,9 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
 
 @kernel
 def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, key_table: Any) -> Int:
-    """Read one value by the program; return 0, NO_ROOM or an error.
+    """Read one value by the program; return 0, NO_ROOM or a number for the error.
 
-    The error is the error code plus 256 times the index of the operation that failed.
+    The number is the error code plus 256 times the index of the operation that failed.
     """
     operations, table, texts, _ = program
     source, end, resume_at = data, stop, at

@@ -1,9 +1,9 @@
 """Compiler of the program by which a kernel reads Avro values of one schema as values of another schema.
 
-(Avro specification 1.12, "Schema Resolution".) A program is a table of operations, in the order in which the bytes are
-written. Each operation writes a node of a column, or no node (-1) if the reader's schema lacks the field. After the
-fields of a record come the defaults of fields that the writer's schema lacks. Columns are filled independently of each
-other, so the order of the reader's fields does not matter.
+(Avro specification 1.12, "Schema Resolution".) A program is a table of operations, in the order of the bytes that they
+read. Each operation writes a node of a column, or no node (-1) if the reader's schema lacks the field. After the fields
+of a record come the defaults of fields that the writer's schema lacks. Columns are filled independently of each other,
+so the order of the reader's fields does not matter.
 
 The compiler, not the kernel, finds a writer's type that cannot be read as the reader's type. In a branch of a union,
 this is an error of the values that have this branch. Elsewhere, it is an error of the whole schema.
@@ -43,13 +43,13 @@ from tiered_stream.formats.columns.column_builder import ColumnBuilder
 _MAX_OPERATIONS = 100_000
 """Maximum number of operations that are emitted for one program.
 
-Operations that are emitted and then discarded count, because a union's branch may be tried many times.
+Operations that are emitted and then discarded count, too, because a branch of a union may be tried many times.
 """
 
 _SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
 _NULL = Primitive("null")
 _POWERS = np.array([divmod(10**digits, 1 << 64) for digits in range(39)], np.uint64)
-"""Powers of ten, as upper and lower 64 bits."""
+"""Powers of ten from 1 to 10**38, each as its upper and lower 64 bits."""
 
 
 class _MismatchError(Exception):
@@ -57,7 +57,7 @@ class _MismatchError(Exception):
 
 
 class AvroProgram:
-    """Program that reads values of one schema into the columns of another.
+    """Program by which a kernel reads values of one schema into columns of another schema.
 
     `paths` has the field path of each operation. `mismatches` has an error text for each branch of a union that cannot
     be read.
@@ -271,7 +271,7 @@ def _encoded(kind: AvroType, value: Any, path: str) -> bytes:
     content: bytes | None = None
     match kind, value:
         case Union(), _:
-            # The default is of the first branch that it fits. Since Avro 1.12 it may fit any branch.
+            # The default belongs to the first branch whose type it has. Since Avro 1.12, this can be any branch.
             for number, branch in enumerate(kind.branches):
                 with suppress(_MismatchError):
                     return _varint(number) + _encoded(branch, value, path)
@@ -352,9 +352,9 @@ def _candidates(writer: AvroType, branches: Sequence[AvroType]) -> list[int]:
 
 
 def _factor(writer: Primitive, reader: Primitive) -> int:
-    """Return the factor by which a written number becomes the column's number.
+    """Return the factor by which a written number is multiplied to get the column's number.
 
-    It is 1000 for a timestamp in milliseconds, because columns have microseconds. Otherwise it is 1.
+    The factor is 1000 for a timestamp in milliseconds, because columns have microseconds. Otherwise it is 1.
     """
     return 1000 if reader.logical is not None and str(writer.logical or reader.logical).endswith("millis") else 1
 
@@ -369,7 +369,7 @@ def _check_logical(writer: Primitive | Fixed, reader: Primitive | Fixed, path: s
 
 
 def _takes_bytes(node: AvroType) -> bool:
-    """Return whether each value of a type takes at least one byte."""
+    """Return whether each value of the type `node` takes at least one byte."""
     match node:
         case Primitive("null"):
             return False

@@ -1,6 +1,7 @@
 """Parser of Avro schemas (Avro specification 1.12, "Schema Declaration"), from JSON to a checked tree of types.
 
-The tree has no cycles, and its size is limited: a named type that is used twice is one object, but counts twice.
+The tree has no cycles, and its size is limited: a named type that is used twice is one object in the tree, but counts
+as two types.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ NUMBERS = {"int": ("date",), "long": tuple(f"{local}timestamp-{unit}" for local 
                                            for unit in ("millis", "micros"))}  # fmt: skip
 """Logical types of numbers that Spark knows, by Avro type.
 
-Spark ignores all others, as the Avro specification requires.
+Spark ignores all other logical types, as the Avro specification requires.
 """
 NO_DEFAULT = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """Logical type `decimal`."""
+    """Logical type `decimal`: numbers of at most `precision` digits, `scale` of them after the decimal point."""
 
     precision: int
     scale: int
@@ -36,7 +37,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """Primitive type. `kind` is one of `PRIMITIVES`, and `logical` is the logical type, None if there is none."""
+    """Primitive type. `kind` is one of `PRIMITIVES`, and `logical` is its logical type (None: it has none)."""
 
     kind: str
     logical: str | Decimal | None = None
@@ -59,7 +60,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Fixed(Named):
-    """Type of values that have `size` bytes."""
+    """Type of values that have `size` bytes. `logical` is the decimal type of the values (None: they are bytes)."""
 
     size: int
     logical: Decimal | None
@@ -85,28 +86,28 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record(Named):
-    """Type of values that have fields, in the order in which they are written."""
+    """Type of values that consist of `fields`, in the order in which the fields are written."""
 
     fields: tuple[Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Type of lists with any number of items."""
+    """Type of lists with any number of items, which have the type `items`."""
 
     items: AvroType
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Type of maps whose keys are strings."""
+    """Type of maps from strings to values of the type `values`."""
 
     values: AvroType
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Type of values that belong to one of several branches."""
+    """Type of values that have any one of several types, the `branches`."""
 
     branches: tuple[AvroType, ...]
 
@@ -116,7 +117,7 @@ class Union:
 
     @property
     def values(self) -> tuple[AvroType, ...]:
-        """Return the branches that are not null."""
+        """Return the branches that are not the type null."""
         return tuple(branch for branch in self.branches if branch != Primitive("null"))
 
 
@@ -173,8 +174,8 @@ def children(node: AvroType) -> Iterator[AvroType]:
 def field_sources(reader: Record, writer: Record) -> dict[str, str]:
     """Return the names of the writer's fields from which the reader's fields are read, by the reader's field names.
 
-    A reader's field is read from the writer's field with its name, or else from a field whose name is one of its
-    aliases. A reader's field for which the writer has neither is left out.
+    A field of the reader is read from the writer's field with the same name, or otherwise from a writer's field whose
+    name is an alias of the reader's field. Fields of the reader without a source are left out.
     """
     left = {field.name for field in writer.fields}
     sources = {field.name: field.name for field in reader.fields if field.name in left}
@@ -316,7 +317,7 @@ def _last(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether a type or a field may have the name, which is without a namespace.
+    """Return whether a type or a field may have this name, which has no namespace in it.
 
     As in other Avro readers, hyphens are allowed, and namespaces are not checked.
     """

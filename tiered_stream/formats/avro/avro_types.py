@@ -25,7 +25,7 @@ _WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "d
 
 
 def arrow_type(node: AvroType) -> pa.DataType:
-    """Return the Arrow type of a column for values of a schema."""
+    """Return the Arrow type of a column for values of the Avro type `node`."""
     match node:
         case Primitive(logical=Decimal() as decimal) | Fixed(logical=Decimal() as decimal):
             return pa.decimal128(decimal.precision, decimal.scale)

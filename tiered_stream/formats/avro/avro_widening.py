@@ -44,7 +44,7 @@ def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroT
 
 
 def with_column_numbers(reader: AvroType, column: pa.DataType | None) -> AvroType:
-    """Return the reader's schema with the number types that are wider in `column`, the type of the table's column.
+    """Return the reader's schema with the wider number types that `column`, the type of the table's column, has.
 
     If `column` is None, the schema is returned unchanged.
     """

@@ -19,8 +19,8 @@ _MAX_MAP_KEYS = 1 << 20
 def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
     """Return the array that `has_duplicate_key` takes as `key_table`.
 
-    It has space for a hash table, which takes memory only when it is used, and a random seed as the last number. If
-    `maps` is False, it has only the seed.
+    The array has space for a hash table, which takes memory only when it is used, and a random seed as its last number.
+    If `maps` is False, the array has only the seed.
     """
     room = allocate((2 * _MAX_MAP_KEYS if maps else 0) + 1, np.int64)
     # A secret seed keeps senders from choosing keys that collide in the hash table.
@@ -32,7 +32,7 @@ def key_hash_table(maps: bool) -> np.ndarray[Any, Any]:
 def character_end(data: Any, at: Int, stop: Int) -> Int:
     """Return the position after the UTF-8 sequence of two to four bytes at `at` (Unicode, table 3-7).
 
-    Returns -1 if the bytes before `stop` are not such a sequence.
+    Returns -1 if the bytes from `at` to `stop` do not begin with a valid sequence.
     """
     first = data[at]
     size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4

@@ -1,4 +1,4 @@
-"""Values in the form that the kernels take: one array of bytes, and where each value begins and ends in it."""
+"""Values in the form that the kernels take: one array of bytes, and the start and end of each value in this array."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ByteSlices:
         return ByteSlices(self.data, (self.starts + sizes).astype(np.int32), self.stops, self.valid)
 
     def only(self, rows: Array) -> ByteSlices:
-        """Return the values with null in place of each value whose flag in `rows` is 0."""
+        """Return the values with null in place of each value whose entry in `rows` (0 or 1 for each value) is 0."""
         return ByteSlices(self.data, self.starts, self.stops, (self.valid * rows).astype(np.uint8))
 
     def value(self, row: int) -> bytes:

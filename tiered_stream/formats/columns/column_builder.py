@@ -1,4 +1,4 @@
-"""Builder of columns that kernels write: it makes the table of nodes, allocates memory, and converts it to Arrow."""
+"""Builder of the columns that kernels write. It makes the node table, and allocates memory that Arrow takes over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Columns = tuple[np.ndarray[Any, Any], ...]
 MAX_MEMORY = 1 << 30
 """Maximum number of bytes in columns that are written at once. A row that needs more by itself becomes null."""
 TOO_LARGE = "the value takes too much memory"
-"""Reason of a row that needs more than `MAX_MEMORY` by itself."""
+"""Reason that is reported for a value whose row needs more than `MAX_MEMORY` by itself."""
 _MAX_SLOTS = 2**31 - 2  # Arrow's offsets are int32
 
 _SLOT_SIZES = {
@@ -85,7 +85,7 @@ def _node_table(nodes: list[tuple[pa.Field, int, int]]) -> np.ndarray[Any, Any]:
 class ColumnBuilder:
     """Builder of columns of the type `kind`, one column for each batch of values.
 
-    It estimates the memory for a batch from the memory that earlier batches took.
+    The builder estimates the memory for a batch from the memory that earlier batches took.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -96,7 +96,7 @@ class ColumnBuilder:
         kinds = self._table[:, kernels.KIND]
         self._slot_sizes = np.array([_SLOT_SIZES[int(slot_kind)] for slot_kind in kinds], np.int64)
         self._has_ends = (kinds == kernels.BYTES) | (kinds == kernels.LIST)
-        # Slots and bytes that a row takes. All bytes, and slots below lists, are guesses.
+        # Slots and bytes that a row takes in each node. All bytes, and the slots of nodes below lists, are guesses.
         self._slots = np.where(_is_below_list(self._table), 4.0, 1.0)
         self._bytes = np.where(kinds == kernels.BYTES, 24.0, 0.0)
         self._is_guess = self._slots > 1
@@ -108,9 +108,9 @@ class ColumnBuilder:
     def build(self, rows: int, write: Callable[[Columns, int], int]) -> tuple[pa.Array, list[int]]:
         """Return a column of `rows` rows, and the indexes of the rows that need too much memory (`MAX_MEMORY`).
 
-        `write(columns, row)` appends rows, from the index `row` on, until all are appended or the next one has no room.
-        It returns the index after the last appended row. It is called again, with empty columns, for the remaining
-        rows. A row that needs more than `MAX_MEMORY` by itself becomes null.
+        `write(columns, row)` appends rows, from the index `row` on, until all rows are appended or the next row has no
+        room. It returns the index after the last appended row, and is called again, with empty columns, for the
+        remaining rows. A row that needs more than `MAX_MEMORY` by itself becomes null.
         """
         built, too_large, row = [], [], 0
         while row < rows:
@@ -136,8 +136,9 @@ class ColumnBuilder:
         """Decode values by the compiled function `kernel` of a format, such as Avro; return column, errors and reasons.
 
         Args:
-            kernel: called as `kernel(slices, program, row, columns, room, errors)`. It appends rows as `write` of
-                `build` does. If it cannot decode a row's value, it makes the row null and sets its entry in `errors`.
+            kernel: called as `kernel(slices, program, row, columns, room, errors)`. It appends rows from the index
+                `row` on, until the columns have no room, and returns the index after the last appended row. A value
+                that it cannot decode becomes null, and gets a number in `errors`.
             program: the schema, as the arrays from which the kernel reads it; passed on unchanged.
             room: arrays that the kernel uses as working memory; passed on unchanged.
 
@@ -239,7 +240,7 @@ class ColumnBuilder:
         return pa.Array.from_buffers(kind, slots, buffers, nulls, children=below)
 
     def children(self, node: int) -> Iterator[int]:
-        """Yield the nodes directly below a node. A list has one child."""
+        """Yield the nodes directly below the node `node`. A list has one node below it."""
         child, end = node + 1, self.fields[node][2]
         while child < end:
             yield child

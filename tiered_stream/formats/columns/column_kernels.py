@@ -55,7 +55,7 @@ def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
 
 @inlined
 def append_long(columns: Any, node: Int, value: Int) -> Any:
-    """Append an integer, a date in days, or a timestamp in its unit. The caller must compare it with LOW and HIGH."""
+    """Append an integer, a date in days, or a timestamp in its unit. `value` must be within LOW and HIGH."""
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -129,7 +129,8 @@ def append_list(columns: Any, node: Int) -> Any:
 def append_null(columns: Any, node: Int) -> Any:
     """Append a null to a node and, if the node is a struct, to its children, at any depth.
 
-    The child of a list gets no slot. No element may have been appended to it since the list's last slot.
+    The child of a list gets no slot. The caller must not have appended an element to this child since the list's last
+    slot.
     """
     nodes, valid, ints, longs = columns
     at, end = node, nodes[node, END]

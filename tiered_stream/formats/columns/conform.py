@@ -30,7 +30,7 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def conform(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Return the column with the type `kind`, and a boolean for each row: True if a value in it does not fit `kind`.
+    """Return the column with the type `kind`, and a boolean for each row: True if one of its values does not fit.
 
     None in place of the booleans means that all values fit. Values that do not fit become null. Fields that `kind` does
     not have are left out. Fields that the column does not have are null.

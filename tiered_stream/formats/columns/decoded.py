@@ -20,7 +20,7 @@ _MAX_AT_ONCE = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Values as a column, with a slot for each value, in the values' order.
+    """Result of decoding: a column that has one slot for each value, in the order of the values.
 
     A slot is null if the value was null or could not be decoded. For a value that could not be decoded, `reasons` has
     the reason by slot, in one line of at most 200 characters that never contains the whole value.
@@ -31,7 +31,7 @@ class Decoded:
 
 
 class ValueDecoder(ABC):
-    """Decoder of values in one format to a column. One thread uses it, for any number of batches."""
+    """Decoder of values in one format to a column. Only one thread may use a decoder, for any number of batches."""
 
     kind: pa.DataType
     """Type of `Decoded.column`. If schemas grow, the column of a batch may have more fields."""

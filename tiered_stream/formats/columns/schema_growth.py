@@ -11,7 +11,7 @@ _GROWN = b"grown"
 
 
 def mark_grown(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with metadata that says: the table may lack some of its columns, or have narrower types."""
+    """Return the schema with metadata that says: the table may lack columns of the schema, or have narrower types."""
     return schema.with_metadata({_GROWN: b""})
 
 

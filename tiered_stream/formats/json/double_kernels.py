@@ -17,7 +17,7 @@ _LOWEST, _HIGHEST = -342, 308
 
 
 def _power_of_five(exponent: int) -> int:
-    """Return the highest 128 bits of `5**exponent`. For a negative exponent, they are rounded up."""
+    """Return the highest 128 bits of `5**exponent`. For a negative exponent, these bits are rounded up."""
     power: int = 5 ** abs(exponent)
     if exponent < 0:
         bits = (power - 1).bit_length()

@@ -1,7 +1,8 @@
 """Compiled half of the JSON decoder, which writes the documents whose meaning is certain into columns.
 
 A document is read once, without recursion: `stack` has a row for each open container. A key is first compared with the
-key that the last document had at this place (`plan[..., FOLLOWS]`). If they are equal, no other key is compared.
+field whose key followed the same key in an earlier document (`plan[..., FOLLOWS]`). If this field has the key, no other
+field is compared.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
 FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, LIMIT = range(8)
 PLAN_COLUMNS = 8
 
-# Columns of `stack`: the container's node (-1: no column holds it), the field of its last key, the number of its keys
-# that have a field, and the byte that closes it.
+# Columns of `stack`: the container's node (-1: no column holds the container), the field of the container's last key,
+# the number of its keys that have a field, and the byte that closes the container.
 NODE, PREVIOUS, FOUND, CLOSING = range(4)
 STACK_SHAPE = (MAX_NESTING, 4)
 
@@ -135,7 +136,7 @@ def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: In
 
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append the value at `at`, which is not a container, to `node`; return the position after it, DOUBTFUL or FULL."""
+    """Append the value at `at`, which is not a container, to `node`; return the next position, DOUBTFUL or FULL."""
     byte, result = data[at], DOUBTFUL
     if byte == 34:
         end = string_end(data, at + 1, stop)
@@ -160,7 +161,7 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
     """Return the field of the key at `at`, -1 if no field has this name, and the position after the key.
 
     `top` is the row of the object in `stack`, in which the field becomes the object's last field. The position is
-    DOUBTFUL if the key is malformed or escaped, or if the document had it before.
+    DOUBTFUL if the key is malformed or escaped, or if the object had this key before.
     """
     nodes, node, previous = columns[0], top[NODE], top[PREVIOUS]
     field, size = plan[previous, FOLLOWS], np.int64(0)
@@ -179,7 +180,7 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
             return np.int64(-1), at + size
         plan[previous, FOLLOWS] = field
     if nodes[field, SLOTS] >= nodes[node, SLOTS]:
-        return field, np.int64(DOUBTFUL)  # the document had this key before
+        return field, np.int64(DOUBTFUL)  # the object had this key before
     top[PREVIOUS] = field
     top[FOUND] += 1
     return field, at + size
@@ -187,7 +188,7 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 
 @inlined
 def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
-    """Return the node of a container's next value, -1 if no column holds it, and the position of the value.
+    """Return the node of a container's next value (-1: no column holds the value), and the position of the value.
 
     `top` is the row of the container in `stack`. In an object or a map, the key at `at` is read first; a map's key is
     also appended. The position is DOUBTFUL if the key is not certain, and FULL if there is no room for the key.

@@ -40,7 +40,7 @@ def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = N
 
 
 def json_schema_title(text: str) -> str:
-    """Return the schema's title, which Confluent's clients use as the record's name, or '' if it has none.
+    """Return the schema's title, which Confluent's clients use as the record's name, or '' if there is none.
 
     Raises ConfigurationError if the text is not JSON.
     """
@@ -163,8 +163,8 @@ class _Reader:
     def _common_kind(self, kinds: list[pa.DataType]) -> pa.DataType:
         """Return the type of a column for values that have any of the types `kinds`.
 
-        Null types do not count; if there are no others, the result is null. Integer and number become double. Any other
-        different types become a string.
+        Null types do not count; if there are no other types, the result is null. Integer and number become double. Any
+        other different types become a string.
         """
         different = set(kinds) - {pa.null()}
         if not different:
@@ -207,7 +207,7 @@ class _Reader:
 
 
 def _id_of(document: Any) -> str:
-    """Return the `$id` by which other schemas refer to a document, without its fragment, or '' if it has none."""
+    """Return the `$id` by which other schemas refer to a document, without a fragment; '': there is no `$id`."""
     address = document.get("$id", "") if isinstance(document, dict) else ""
     return address.partition("#")[0] if isinstance(address, str) else ""
 

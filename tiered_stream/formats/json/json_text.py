@@ -1,4 +1,4 @@
-"""Parser of JSON text to Python values that keep the text of numbers, and writer of JSON text as Jackson writes it."""
+"""Parser of JSON text to Python values that keep the text of numbers, and writer of JSON text in Jackson's form."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Kernels that read strings, numbers, dates and timestamps in JSON text, or skip values.
 
 A function takes the bytes `data`, a position `at`, and the end `stop` of the text. Most functions return the position
-after the text that they have read. They return DOUBTFUL (-1) if the meaning of the text is not certain; `exact_json.py`
-then decodes the whole value.
+after the text that they have read, or DOUBTFUL (-1) if the meaning of the text is not certain. `exact_json.py` then
+decodes the whole document.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def string_end(data: Any, at: Int, stop: Int) -> Int:
 def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -> Any:
     """Return whether the bytes at `at` equal the `size` bytes of `text` at `text_at`.
 
-    At least 8 more bytes must follow these bytes in `text`.
+    In `text`, at least 8 more bytes must follow the compared bytes.
     """
     if size > stop - at:
         return False
@@ -144,7 +144,7 @@ def read_number(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _two(data: Any, at: Int) -> Int:
-    """Return the number that the two bytes at `at` write in decimal, or -10000 if they are not digits."""
+    """Return the number that the two bytes at `at` write in decimal, or -10000 if a byte is not a digit."""
     tens, ones = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
     return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else np.int64(-10000)
 
@@ -187,10 +187,10 @@ def _read_zone(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> Any:
-    """Return the microseconds since 1970 of the timestamp `data[at:stop]`, and whether they are certain.
+    """Return the microseconds since 1970 of the timestamp `data[at:stop]`, and whether this result is certain.
 
-    They are certain if the text is `YYYY-MM-DD[T ]HH:MM:SS[.f][zone]`. In addition, `zoned` must be True for a text
-    with a zone, and `unzoned` for a text without one.
+    The result is certain if the text is `YYYY-MM-DD[T ]HH:MM:SS[.f][zone]`. In addition, `zoned` must be True for a
+    text with a zone, and `unzoned` for a text without one.
     """
     days, at = read_date(data, at, stop)
     if at < 0 or stop - at < 9 or (data[at] != 84 and data[at] != 32) or data[at + 3] != 58 or data[at + 6] != 58:

@@ -1,7 +1,7 @@
 """Decoder of JSON documents that widens the type of an integer column if a document has a number that does not fit.
 
-The type is widened only as far as the document needs, and only if the document then decodes. So garbage changes no
-type. Later documents are decoded to the wider type.
+The type is widened only as far as the document needs, and only if the document then decodes. So a malformed document
+changes no type. Later documents are decoded to the wider type.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _LONGS = range(-(1 << 63), 1 << 63)
 
 
 class WideningJsonDecoder(SlicesDecoder):
-    """Decoder of JSON documents to a type whose integer columns become wider if a document needs it.
+    """Decoder of JSON documents to a type whose integer columns become wider if a document's number does not fit.
 
-    The constructor raises ConfigurationError as `JsonDecoder` does.
+    Raises:
+        ConfigurationError: JSON cannot be read into `kind`, or the zone is unknown.
     """
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:

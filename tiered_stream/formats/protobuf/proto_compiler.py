@@ -58,7 +58,7 @@ def compiled_file(path: Path) -> bytes:
     folder = path.parent.resolve()
     descriptor_set = _compiled(folder, [path.name])
     for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file:
-        # The compiler itself refuses a name that leads out of the folder, but it follows a link.
+        # The compiler refuses a file name that leads out of the folder, but it follows a symbolic link.
         if not Path(folder, file.name).resolve().is_relative_to(folder):
             raise ConfigurationError(f"{path} imports {file.name[:100]}, which lies outside its folder {folder}")
     return descriptor_set

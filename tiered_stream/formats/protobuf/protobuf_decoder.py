@@ -1,7 +1,7 @@
-"""Decoder of protobuf messages to a column that is equal to that of Spark's `from_protobuf`.
+"""Decoder of protobuf messages to the column that Spark's `from_protobuf` would return.
 
-Compiled code (`protobuf_kernels.py`) decodes messages in the usual form. Google's library decodes all other values in
-Python, one by one, and decides whether they are messages. `protobuf_kernels.py` lists these values.
+Compiled code (`protobuf_kernels.py`, which lists the exceptions) decodes messages in the usual form. Google's library
+decodes all other values in Python, one by one, and decides whether these are messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Convert = Callable[[Any], Any]
 
 
 class ProtobufDecoder(SlicesDecoder):
-    """Decoder of values that are messages of one type."""
+    """Decoder of values that are all messages of one protobuf type."""
 
     def __init__(self, descriptor_set: bytes, message: str) -> None:
         """Prepare to decode messages with the full name `message`.
@@ -66,8 +66,8 @@ class ProtobufDecoder(SlicesDecoder):
     def _exact_row(self, content: bytes) -> Any:
         """Decode the message `content` by Google's library; return its row as a dict.
 
-        Raises CorruptDataError, whose text is the reason, if `content` is not such a message, lacks a required field,
-        or has a time that does not fit into microseconds.
+        Raises CorruptDataError, whose text is the reason, if `content` is not a message of this type, lacks a required
+        field, or has a time that does not fit into microseconds.
         """
         try:
             message = self._class.FromString(content)
@@ -87,9 +87,9 @@ def _struct_of(message: Descriptor, kind: pa.StructType) -> _Convert:
 def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
     """Return a function that returns the column value of `field` in a message.
 
-    The value of a field that was not written is the default that the schema states, or else None. A field without
-    presence counts as not written if it has the default value of its type. A repeated field that was not written is an
-    empty list.
+    The value of a field that was not written is the default that the schema states, or None if the schema states no
+    default. A field without presence counts as not written if it has the default value of its type. A repeated field
+    that was not written is an empty list.
     """
     get = attrgetter(field.name)
     if is_map(field):

@@ -1,11 +1,16 @@
 """Compiled half of the protobuf decoder, which writes messages from their bytes into columns.
 
-A message's fields come in any order, and the last value of a field counts. So a message is scanned once, to mark where
-each field's value is, and is then written field by field. The values of a repeated field are found by a second scan.
+A message's fields come in any order, and the last value of a field counts. So a message is scanned once, to mark the
+position of each field's value, and is then written field by field. The values of a repeated field are found by a second
+scan.
 
-Some values are left to Google's library, one by one, and are called "not plain": malformed bytes, groups, a message in
-several pieces, enum numbers without a name, a map with a duplicate key, texts that are not UTF-8, defaults, required
-fields.
+Values that are "not plain" are left to Google's library, one by one. Among these are:
+
+- malformed bytes, and texts that are not UTF-8
+- groups, and a message in several pieces
+- enum numbers without a name
+- a map with a duplicate key
+- a missing field that is required or has a default
 """
 
 from __future__ import annotations
@@ -40,23 +45,24 @@ from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 
 # Codecs, by which a field's value is read.
 INT32, INT64, SINT32, SINT64, BOOL, ENUM, FIXED32, FIXED64, FLOAT, DOUBLE, TEXT, BYTES, TIME, MESSAGE, EMPTY = range(15)
-# How often a field occurs. ENTRY: a field of a map's entry, which must occur, while unknown fields must not.
+# How often a field occurs. ENTRY is a field of a map's entry: the field must occur, and the entry must not have unknown
+# fields.
 ONCE, ENTRY, REPEATED, MAP = range(4)
 
 # Columns of the fields. The fields of a message follow each other, sorted by number.
-#   MISSING   what a missing field gives: null, or a message that is not plain
-#   A, B      for an enum, place of its numbers in the table, and how many there are; for a map, A: codec of its keys
-#   SIZE      bytes of a number of fixed size, else 0
+#   MISSING   result if the field is missing: it becomes null, or the message is not plain
+#   A, B      for an enum, first row and number of rows of its numbers in the table; for a map, A: codec of its keys
+#   SIZE      bytes of a number of fixed size, otherwise 0
 NUMBER, CODEC, WIRE, NODE, OCCURRENCE, ONEOF, PRESENCE, MISSING, MESSAGE_INDEX, A, B, SIZE = range(12)
 FIELD_COLUMNS = 12
 MISSING_NULL, MISSING_NOT_PLAIN = range(2)
 # Columns of the messages: first field, field after the last, and the node of the message's struct.
 FIRST, LAST, STRUCT_NODE = range(3)
-# Columns of the marks, which have a row for each field: where its value begins and ends.
+# Columns of the marks, which have a row for each field: the positions at which its value begins and ends.
 AT, STOP = range(2)
 MARK_COLUMNS = 2
-# Columns of the stack, which has a row for each message that is being written. CURSOR: where the search for the next
-# message of a repeated field begins.
+# Columns of the stack, which has a row for each message that is being written. CURSOR is the position at which the
+# search for the next message of a repeated field begins.
 MESSAGE_OF, BEGIN, END, FIELD, CURSOR, LIST_FIRST = range(6)
 STACK_COLUMNS = 6
 
@@ -114,7 +120,8 @@ def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int
     """Write the start and the end of a field's value into `marks`.
 
     Return false if the message must be left to Google's library. For a repeated field, `begin` is the position of a
-    tag, and only the first one is written. `first` and `last` are the bounds of the message's fields in `fields`.
+    tag, and only the position of the first tag is written. `first` and `last` are the bounds of the message's fields in
+    `fields`.
     """
     row = fields[field]
     if wire != row[WIRE] and not (wire == SIZED and row[OCCURRENCE] == REPEATED and row[CODEC] < TEXT):
@@ -230,7 +237,7 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
 def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
     """Append a number, a boolean, or the name of an enum's number; return DONE, NOT_PLAIN or NO_ROOM.
 
-    Zero and false become null if the field has no presence.
+    Zero, also as an enum's number, and false become null if the field has no presence.
     """
     codec, node = row[CODEC], row[NODE]
     bits = np.uint64(0)
@@ -282,7 +289,7 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
 def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
     """Append the list of all values of a repeated field; return DONE, NOT_PLAIN or NO_ROOM.
 
-    `at` is the position of the field's first tag, -1 if the message lacks the field. The list is then empty.
+    `at` is the position of the field's first tag. If the message lacks the field, `at` is -1 and the list is empty.
     """
     while 0 <= at < stop:
         number, wire, begin, end = _tag(data, at, stop)

@@ -43,7 +43,7 @@ def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> tuple[Table
 
 
 def symbols(enum: EnumDescriptor) -> dict[int, str]:
-    """Return the names of an enum by their numbers. If a number has several names, the first one counts, as in Java."""
+    """Return the names of an enum by their numbers. If a number has several names, the first counts, as in Java."""
     return {value.number: value.name for value in reversed(enum.values)}
 
 

@@ -1,4 +1,4 @@
-"""Column types of protobuf messages, equal to those of Spark's `from_protobuf` (`protobuf.utils.SchemaConverters`).
+"""Column types of protobuf messages, equal to the types of Spark's `from_protobuf` (`protobuf.utils.SchemaConverters`).
 
 Unsigned numbers have the column types of signed numbers, and enums are strings. `Timestamp` becomes a timestamp and
 `Duration` a duration. A message without fields has no column. Recursive messages and groups are refused.
@@ -107,9 +107,9 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def time_type(message: Descriptor) -> pa.DataType | None:
-    """Return the type of a `Timestamp` or `Duration`, None for another message.
+    """Return the column type of a message that is a `Timestamp` or a `Duration`, or None for another message.
 
-    As in Spark, the message's name and its fields decide.
+    As in Spark, the message must have one of these names, and exactly the fields `seconds` and `nanos`.
     """
     fields = [field.name for field in message.fields]
     return _TIMES.get(message.name) if fields == ["seconds", "nanos"] else None

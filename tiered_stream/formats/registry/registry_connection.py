@@ -1,4 +1,4 @@
-"""HTTP client of a schema registry. It sends a GET request to the registry's servers in turn, until one serves it.
+"""HTTP client of a schema registry. It sends a request to the registry's servers in turn, until one returns the object.
 
 The client uses TLS and a password if the settings have them.
 """
@@ -27,7 +27,9 @@ from tiered_stream.timed_http import read_response, timed_pools, untrusted_certi
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
-"""Number of rounds in which every server is asked, and the first wait between rounds in seconds; waits double."""
+"""Number of rounds in which every server is asked, and the first wait between rounds in seconds; each wait is twice as
+long as the one before.
+"""
 _MAX_BYTES = 8 << 20
 _RETRIABLE = {408, 425, 429, *range(500, 600)} - {501, 505}
 """HTTP statuses after which the same request may succeed."""
@@ -43,8 +45,8 @@ _PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificat
 class RegistrySettings:
     """Addresses and login of a schema registry.
 
-    `properties` have the names that Confluent's Python client gives them; files are PEM. `urls` are the addresses in
-    the property `url`, where commas separate them. `parse` checks the properties.
+    `properties` have the names that they have in Confluent's Python client. Files are in PEM format. `urls` are the
+    addresses in the property `url`, where commas separate them. `parse` checks the properties.
     """
 
     urls: tuple[str, ...]

@@ -1,6 +1,7 @@
 """Decoder of Avro values that name their schema in a registry (`schema_ids.py`), to a column of one schema.
 
-A value's content is an Avro datum. Values of one schema are decoded together, and then put back in their order.
+A value's content is an Avro datum. Values of one schema are decoded together. The results are then put back in the
+order of the values.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class RegistryDecoder(NamingDecoder[AvroType]):
 
         `referenced` are texts of schemas whose named types `reader` uses. `header` is the name of the record header
         that names schemas. With `evolution`, `kind` gets the fields that only a writer's schema has, and with
-        `Evolution.WIDEN` also wider number types. `column` is the type of the table's column; the reader's number types
-        are widened to it.
+        `Evolution.WIDEN` also wider number types. `column` is the type of the table's column. Number types of `reader`
+        become as wide as in `column`.
 
         Raises:
             ConfigurationError: the settings or a schema are invalid.
@@ -92,7 +93,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
     def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroReader | str:
-        """Return the decoder of values that name the schema `number`, or the reason why they cannot be decoded.
+        """Return the decoder of values that name the schema `number`, or the reason why these values cannot be decoded.
 
         `number` is from `named.numbers`. Values without a schema, such as nulls, have the number `NONE`.
         """

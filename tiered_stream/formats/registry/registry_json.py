@@ -37,7 +37,7 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         must have; '' accepts any title. With `evolution`, `kind` gets the fields that only a document's schema has, and
         with `Evolution.WIDEN` also wider number types. `header` is the name of the record header that names schemas.
 
-        Raises ConfigurationError if the settings are invalid, or in the cases of `JsonDecoder`.
+        Raises ConfigurationError if the settings are invalid, JSON cannot be read into `kind`, or `zone` is unknown.
         """
         super().__init__(settings, header, "JSON", self._parsed)
         self.kind, self._base = kind, kind

@@ -1,9 +1,10 @@
 """Decoder of protobuf values that name their schema in a registry (`schema_ids.py`).
 
-After the schema's id or GUID come the indexes of the message: their number, and then the indexes, each a zigzag varint.
-The first index is the message's place in its file, the next the place of a message that is nested in it, and so on. A
-single zero stands for the first message. A message names its fields by number, so all messages are read by one schema.
-The writer's schema only shows whether the value is the wanted message.
+After the schema's id or GUID come the number of the message's indexes, and then the indexes, as zigzag varints. The
+first index is the position of a message in the schema's file. The next index is the position of a message that is
+nested in the first message, and so on. A single zero stands for the first message of the file. A message names its
+fields by number, so all messages are read by one schema. The writer's schema only shows whether the value is the wanted
+message.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
 
         `header` is the name of the record header that names schemas.
 
-        Raises ConfigurationError if the settings are invalid, or in the cases of `ProtobufDecoder`.
+        Raises ConfigurationError if the settings or the descriptor set are invalid, the set lacks the message, or no
+        column can have the message's type.
         """
         super().__init__(settings, header, "PROTOBUF", _parsed)
         self._decoder = ProtobufDecoder(descriptor_set, message)
@@ -88,7 +90,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
             messages.reasons.update(dict.fromkeys(rows.tolist(), reason[:REASON_SIZE]))
 
     def _mismatch(self, messages: _NamedMessages, number: int, indexes: Indexes | None) -> str | None:
-        """Return None if the message `indexes` of the schema `number` is the wanted message, else the reason why not.
+        """Return None if the message `indexes` of the schema `number` is the wanted message, otherwise the reason.
 
         `indexes` is None if the value does not name its message.
         """
@@ -107,18 +109,18 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
 
 @dataclass(frozen=True, slots=True)
 class _NamedMessages:
-    """State of one batch while its values are checked: the schemas that they name, and sizes and reasons so far."""
+    """State of one batch while its values are checked: the schemas that values name, and sizes and reasons so far."""
 
     named: NamedSchemas
     writers: Mapping[int, dict[Indexes, str] | str]
     sizes: Rows
-    """Number of bytes in front of each message."""
+    """Number of bytes in front of the message in each value."""
     reasons: dict[int, str]
-    """Reasons of values that are not rows, by row."""
+    """Reason why a value does not become a row, by the index of the value."""
 
 
 def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:
-    """Return a boolean for each value: True if a zero byte follows its id, which stands for the first message.
+    """Return a boolean for each value: True if a zero byte, for the first message, follows its id.
 
     `prefixed` has a boolean for each value: True if the value has an id in front.
     """
@@ -170,5 +172,5 @@ def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
 
 
 def registered_descriptors(schema: RegisteredSchema) -> bytes:
-    """Return the descriptor set of a registered schema. Raises ConfigurationError if it cannot be compiled."""
+    """Return the descriptor set of a registered schema. Raises ConfigurationError if compiling fails."""
     return compiled_proto({**dict(schema.references), _FILE: schema.text})

@@ -59,7 +59,10 @@ class NamedSchemas:
 
 
 class SchemaIds:
-    """Reader of the ids and GUIDs by which values name their schemas. A GUID keeps its number within one reader."""
+    """Reader of the ids and GUIDs by which values name their schemas. It gives each GUID a number.
+
+    A reader remembers the numbers of 10,000 GUIDs. A GUID that it has forgotten gets a new number.
+    """
 
     def __init__(self, header: str) -> None:
         """Set the name of the record header that names schemas."""
@@ -108,7 +111,7 @@ class SchemaIds:
 
 
 def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yield each different key, in ascending order, with the indexes in `keys` at which it stands."""
+    """Yield each different key, in ascending order, with the indexes in `keys` at which the key occurs."""
     different, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
     yield from zip(different.tolist(), groups, strict=False)  # without keys there is one empty group

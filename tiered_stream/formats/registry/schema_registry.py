@@ -62,7 +62,7 @@ class SchemaRegistry:
                 request.
             SchemaRegistryError: the registry cannot be reached, or refuses the request (see `RegistryConnection.get`).
         """
-        # The text is the same each time, because it is the reason in dead letters.
+        # The error has the same text each time, because dead letters have this text as their reason.
         unknown = UnknownSchemaError(f"the schema registry has no schema {schema_id}")
         with self._lock:
             if schema_id in self._unknown:
@@ -78,7 +78,7 @@ class SchemaRegistry:
     def latest(self, subject: str) -> RegisteredSchema:
         """Return the newest schema of a subject. Each call sends a request, because a newer schema may exist.
 
-        Raises UnknownSchemaError if the registry has no such subject, and the other errors of `by_id`.
+        Raises UnknownSchemaError if the registry has no such subject, and SchemaRegistryError as `by_id` does.
         """
         return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest")
 
@@ -133,6 +133,6 @@ _registries: PerProcess[SchemaRegistry] = PerProcess()
 def schema_registry(settings: RegistrySettings) -> SchemaRegistry:
     """Return the registry client for the settings, which all callers in this process share.
 
-    Raises ConfigurationError as `RegistryConnection` does.
+    Raises ConfigurationError if the TLS files of the settings cannot be used.
     """
     return _registries.get(settings, lambda: SchemaRegistry(settings))

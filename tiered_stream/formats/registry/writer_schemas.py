@@ -22,7 +22,9 @@ T = TypeVar("T")
 
 _CACHED_SCHEMAS = 100
 _MAX_UNKNOWN = 1000
-"""Maximum number of unknown schemas that are requested for one batch, so that garbage does not cause many requests."""
+"""Maximum number of unknown schemas that are requested for one batch, so that malformed values do not cause many
+requests.
+"""
 _NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_UNKNOWN} others that its batch has"
 
 
@@ -43,8 +45,8 @@ class WriterSchemas(Generic[T]):
     def of(self, named: NamedSchemas) -> dict[int, T | str]:
         """Return the schemas that the values of a batch name, by number.
 
-        If a schema is unknown or cannot be used, the result has the reason, a text, in its place. Schemas that many
-        values name are requested first.
+        If a schema is unknown or cannot be used, the result has the reason, a text, in place of the schema. Schemas
+        that many values name are requested first.
 
         Raises:
             SchemaRegistryError: the registry cannot be reached, or refuses a request. An unknown schema is no error.
@@ -78,20 +80,24 @@ class WriterSchemas(Generic[T]):
 
 
 class NamingDecoder(ValueDecoder, Generic[T]):
-    """Decoder of values that name their schemas in a registry. One thread uses it, for any number of batches."""
+    """Decoder of values that name their schemas in a registry. Only one thread may use it, for many batches."""
 
     def __init__(
         self, settings: RegistrySettings, header: str, kind: str, parse: Callable[[RegisteredSchema], T | str]
     ) -> None:
         """Prepare to decode values that name schemas, in the record header `header` or in front of the value.
 
-        `kind` and `parse` are as in `WriterSchemas`. Raises ConfigurationError if the registry's settings are invalid.
+        `kind` is the schema type that every schema must have: AVRO, PROTOBUF or JSON. `parse` parses a registered
+        schema, or returns the reason why the schema cannot be used (see `WriterSchemas`). Raises ConfigurationError if
+        the registry's settings are invalid.
         """
         self._ids = SchemaIds(header)
         self._writers = WriterSchemas(schema_registry(settings), kind, parse)
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
-        """Decode values as `ValueDecoder.decode` does.
+        """Decode `values`. A value that cannot be decoded becomes null and gets a reason.
+
+        `headers` are the headers of the values' records, which may name the values' schemas.
 
         Raises:
             SchemaRegistryError: the registry cannot be reached, or refuses a request. For an unknown schema, the value

@@ -2,7 +2,7 @@
 
 A writer needs a row's offset, timestamp and topic, even if the table has no columns for them. A field that holds a
 Kafka column has Kafka's name of the column in its metadata. A Kafka column that the table lacks is hidden: the rows
-have it, but it is not written.
+have the column, but it is not written to the table.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ FieldPath = tuple[str, ...]
 """
 ELEMENT, MAP_KEY, MAP_VALUE = "element", "key", "value"
 Checked = tuple[pa.Array, pa.BooleanArray]
-"""Array after a check, which may have replaced values, and a boolean for each value: True if it breaks the rule."""
+"""Array after a check, which may have replaced values, and a boolean for each value: True if the value breaks the rule.
+"""
 ColumnCheck = Callable[[pa.Array], Checked]
 
 
@@ -24,8 +25,8 @@ def check_within(column: pa.Array, path: FieldPath, check: ColumnCheck) -> Check
     """Apply `check` to the values at `path` within `column`; return the new column, and a boolean for each row.
 
     `path` begins below the column. The boolean is True if `check` returned True for any of the row's values; values
-    within a null struct, list or map do not count. The new column has the values that `check` returned. It is `column`
-    itself if `check` returned the array that it was given.
+    within a null struct, list or map do not count. The new column has the values that `check` returned. If `check`
+    returned its argument itself, `column` itself is returned.
     """
     if not path:
         return check(column)
@@ -57,7 +58,7 @@ def _check_items(column: pa.ListArray | pa.MapArray, path: FieldPath, check: Col
 
 
 def kind_at(kind: pa.DataType, path: FieldPath) -> pa.DataType | None:
-    """Return the type that `path` leads to within `kind`, or None if there is no such field."""
+    """Return the type that `path` leads to within `kind`, or None if `kind` has no such path."""
     for step in path:
         if pa.types.is_struct(kind):
             at = kind.get_field_index(step)

@@ -1,8 +1,8 @@
 """Rules of a table for values at any depth: `NOT NULL`, and the lengths of `VARCHAR(n)` and `CHAR(n)`.
 
 A length counts characters (code points). As in Delta (`CharVarcharConstraint`), a text that is too long is refused,
-even if the last characters are blanks. A text of `CHAR(n)` is padded with blanks to n characters. Spark also pads it,
-when it reads the table and when it runs an UPDATE.
+even if the last characters are blanks. A text of `CHAR(n)` is padded with blanks to n characters. Spark also pads texts
+of `CHAR(n)` when it reads the table, and when it runs an UPDATE.
 """
 
 from __future__ import annotations

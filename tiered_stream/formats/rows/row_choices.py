@@ -1,4 +1,4 @@
-"""Values of the options for a table's rows. This module does not import Arrow, so that option parsing need not."""
+"""Values of the options for a table's rows. This module does not import Arrow, so option parsing needs no Arrow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SubjectNames(StrEnum):
 
 
 class OnDecodeError(StrEnum):
-    """Treatment of a record that does not decode (`ingest.onDecodeError`)."""
+    """Treatment of a record that does not decode (`ingest.onDecodeError`): error, dead letter, or null."""
 
     FAIL = "fail"
     DEAD_LETTER = "deadLetter"

@@ -1,4 +1,4 @@
-"""Format of a table's rows. The driver resolves it once from options and schemas. Tasks receive it as JSON."""
+"""Format of a table's rows. The driver makes the format once, from options and schemas. Tasks receive it as JSON."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ DEAD_LETTER_SCHEMA = pa.schema(
 )
 """Columns of a dead letter.
 
-Kafka's record comes first, then the reason why it is not a row, and the part of it that failed: `key`, `value` or
-`row`. `redrive` is null except while a redrive brings the record into its table. `target` is the folder (a URI) of the
-table that the record was for. `query` and `batch` are the application transaction that commits the rows of the record's
-micro-batch to this table. Dead letters that earlier versions wrote have null in `target`, `query` and `batch`.
+Kafka's record comes first, then the reason why it is not a row, and the part of the record that failed: `key`, `value`
+or `row`. `redrive` is null except while a redrive brings the record into its table. `target` is the folder (a URI) of
+the table that the record was for. `query` and `batch` are the application transaction that commits the rows of the
+record's micro-batch to this table. Dead letters that earlier versions wrote have null in `target`, `query` and `batch`.
 """
 
 
@@ -51,8 +51,9 @@ class PartFormat:
     title of the wanted JSON Schema.
 
     If `registered` is True, each value names its writer's schema in a registry. `schema` is then the schema from an
-    option, or else the newest schema of `subject`; it is '' until the registry has returned that schema. `kind` is the
-    type of the keys or values in the table. It is None in binary format, and as long as the type is not resolved.
+    option or, without this option, the newest schema of `subject`. In the second case, `schema` is '' until the
+    registry has returned the newest schema. `kind` is the type of the keys or values in the table. It is None in binary
+    format, and as long as the type is not resolved.
     """
 
     format: Format = Format.BINARY
@@ -86,8 +87,8 @@ class PartFormat:
 class Source:
     """Source of one column of a row.
 
-    If `kafka` is not '', the source is this column of Kafka's record. Otherwise it is the decoded `part`, which is
-    `key` or `value`: the field with the index `field`, or the whole part if `field` is None.
+    If `kafka` is not '', the source is the column of Kafka's record with this name. Otherwise it is the decoded `part`,
+    which is `key` or `value`: the field with the index `field`, or the whole part if `field` is None.
     """
 
     part: str = ""
@@ -97,7 +98,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """Format of the rows of one table."""
+    """Format of the rows of one table: columns, decoding of keys and values, table rules, and treatment of failures."""
 
     kafka_columns: tuple[tuple[str, str], ...]
     """Kafka's columns that the table gets, each as (Kafka's name, name in the table)."""
@@ -122,8 +123,8 @@ class RowFormat:
     def is_plain(self) -> bool:
         """Return whether rows are unchanged Kafka records.
 
-        They have all of Kafka's columns, except perhaps `headers`, under Kafka's names. There is no decoding, no user's
-        function and no table rule.
+        Such rows have all of Kafka's columns, except perhaps `headers`, under Kafka's names. There is no decoding, no
+        user's function and no table rule.
         """
         renamed = any(name != own for name, own in self.kafka_columns)
         complete = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}

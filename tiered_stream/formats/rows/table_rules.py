@@ -35,7 +35,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _LARGEST_CERTAIN = {pa.float32(): float(1 << 24), pa.float64(): sys.float_info.max}
 """Largest number with which a floating-point column may be compared, by the column's type.
 
-Spark compares a float with a whole number as floats, so the number has to be exact as a float.
+Spark converts a whole number to a float to compare it with a float, so the float must have the number's exact value.
 """
 _DEEPEST = 50
 _LONGEST = 10_000
@@ -62,7 +62,7 @@ NO_RULES = TableRules()
 
 
 class UncertainCheckError(ValueError):
-    """Error of a rule that is not certain to have the same meaning here as in Spark."""
+    """Error of a table rule that may have another meaning here than in Spark."""
 
 
 def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
@@ -110,8 +110,8 @@ class RowRules:
     """Checker of rows with the columns of `schema` against the rules of their table.
 
     The constructor raises UncertainCheckError if `parse_check` does not accept a CHECK constraint, or if a column of
-    `schema` lacks a nested field that a rule names. It ignores nested rules and text limits of columns that are not in
-    `schema`.
+    `schema` lacks a nested field that a rule names. Nested rules and text limits of columns that are not in `schema`
+    are ignored.
     """
 
     def __init__(self, rules: TableRules, schema: pa.Schema) -> None:
@@ -128,7 +128,7 @@ class RowRules:
         """Check the rows of `batch`; return the rows, and by row index the reason of each row that breaks a rule.
 
         The returned rows include rows that break a rule. Their `CHAR(n)` texts are padded, which happens before CHECK
-        constraints are evaluated. A row that breaks several rules has the reason of one.
+        constraints are evaluated. A row that breaks several rules has the reason of one of them.
         """
         reasons: dict[int, str] = {}
         too_long: dict[str, pa.BooleanArray] = {}
@@ -175,7 +175,8 @@ def parse_check(text: str, schema: pa.Schema) -> _Check:
 class _Parser:
     """Recursive descent parser of a CHECK constraint.
 
-    A method that returns a `_Check` consumes the tokens of one condition, and returns a function that evaluates it.
+    A method that returns a `_Check` consumes the tokens of one condition, and returns a function that evaluates the
+    condition.
     """
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
