@@ -43,11 +43,11 @@ class VisibleSegments(tuple[VisibleSegment, ...]):
 
     @cached_property
     def located(self) -> dict[bool, list[tuple[SegmentLocation, int | None] | None]]:
-        """Cache of locators: by whether the isolation is read_committed, a pair for each segment.
+        """Cache that locators fill: by isolation (True: read_committed), a list with a pair or None for each segment.
 
-        The pair has the segment's location, and the offset at which the tiered segments end, or a gap begins, while
-        transactions of the location may be undecided. That offset is None if all transactions are decided. An entry is
-        None until a locator sets it.
+        A pair has the segment's location and an offset. The offset is the one at which the tiered segments end, or a
+        gap between them begins, while transactions of the location may be undecided. It is None if all transactions are
+        decided. An entry of the list is None until a locator has set it.
         """
         return {committed: [None] * len(self) for committed in (False, True)}
 

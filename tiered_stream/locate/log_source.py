@@ -91,7 +91,7 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
     """Return the locator of KIP-1248 if it can be used; None if it cannot, and `remote.log.locator` is `auto`.
 
-    It can be used if the brokers support KIP-1248, and sign locations or a storage is configured.
+    It can be used if the brokers support KIP-1248, and also sign locations or the options name a storage.
 
     Raises:
         ConfigurationError: `remote.log.locator` is `broker`, and this locator cannot be used.
@@ -130,7 +130,7 @@ def _can_follow(options: Options, client: BrokerClient) -> bool:
     """Return whether a storage is configured and the user may read `__remote_log_metadata`; if not, log the reason.
 
     Raises:
-        BrokerError: the brokers do not report whether the user may read it.
+        BrokerError: the brokers do not report whether the user may read the topic.
     """
     if not _has_fetcher(options):
         log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")

@@ -8,7 +8,7 @@ from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
 
 
 class PreferLocal(WrappedLocator):
-    """Locator that returns the locations of another locator only up to the start of the leader's local log.
+    """Locator that returns another locator's locations only for offsets before the start of the leader's local log.
 
     Args:
         locator: the other locator.

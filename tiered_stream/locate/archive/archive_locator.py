@@ -15,7 +15,7 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 
 class ArchiveLocator(SegmentMetadataLocator):
-    """Locator by the manifests in the bucket; the newest segment of each partition gives the lineage.
+    """Locator that knows segments from the bucket's manifests, and each lineage from the partition's newest segment.
 
     It locates the segments as of the last listing of `archive`. `ArchiveOffsetReader.latest` lists the archive again.
     `close` closes neither the archive nor the fetcher.

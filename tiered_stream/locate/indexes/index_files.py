@@ -37,7 +37,10 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeIndex:
-    """`timestamps` (ms) and absolute `offsets` of one segment's time index, parallel and ascending."""
+    """Time index of one segment: parallel arrays of `timestamps` (ms), which ascend, and absolute `offsets`.
+
+    The offsets never descend. `base_offset` is the first offset of the segment.
+    """
 
     base_offset: int
     timestamps: Int64s
@@ -55,7 +58,7 @@ class TimeIndex:
 
 @dataclass(frozen=True, slots=True)
 class TransactionIndexEntry:
-    """Aborted transaction, and the partition's last stable offset once it was aborted (Kafka: `AbortedTxn`)."""
+    """Aborted transaction, and the last stable offset when its abort marker was written (Kafka: `AbortedTxn`)."""
 
     transaction: AbortedTransaction
     last_stable_offset: int

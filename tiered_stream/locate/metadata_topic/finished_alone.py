@@ -1,8 +1,8 @@
 """Segments of which the metadata topic only says that their copy is finished, completed from the storage.
 
 With KIP-1266 the topic is compacted, and one update with a segment's key may be all that is left of the segment. An
-update does not contain the segment's start, size and leader epochs. If the storage keeps them (Aiven's manifests do),
-one request for each segment reads them, once.
+update does not contain the segment's start, size and leader epochs. If the storage keeps these fields (Aiven's
+manifests do), they are read once, by one request for each segment.
 """
 
 from __future__ import annotations
@@ -116,9 +116,12 @@ class FinishedAloneSegments:
 def _identified(
     partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
 ) -> RemoteLogSegment | None:
-    """Return a segment that has the fields from which the keys of its objects follow; its size is 0.
+    """Return the segment with the fields that determine its objects' keys: partition, ids and offsets. Its size is 0.
 
-    Return None if its start or end offset is unknown.
+    Return None if the start or end offset of the segment is unknown, or the start lies after the end.
+
+    Args:
+        starts: log start offsets, by partition, for a segment without a known segment before it.
     """
     update, before = finished.update, finished.end_before
     start = starts.get(partition.topic_partition) if before is None else before + 1

@@ -42,7 +42,7 @@ _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
 The limits are tried in this order, because most topics have small batches.
 """
 _RECENT_SECONDS = 60.0
-"""Seconds for which `locate` may use the segments that `segments` has returned.
+"""Maximum age in seconds of the segments that `segments` has returned, up to which `locate` uses them again.
 
 Spark writes the offsets to its checkpoint between the two calls.
 """
@@ -119,7 +119,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return self.visible_of(partitions)
 
     def views(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
-        """Return the tiered part of each partition, as it is now.
+        """Return by partition its tiered part (`View`), as of now.
 
         A partition has a fault if its leader or its metadata partition cannot be reached, or one of its metadata
         records cannot be read.
@@ -176,7 +176,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _completed(
         self, tables: Mapping[TopicIdPartition, SegmentTable]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
-        """Return by partition the segments of which only an update is known, completed from the storage's metadata."""
+        """Return by partition the segments of which the topic has only an update, completed from the storage."""
         alone = {partition: updates for partition, table in tables.items() if (updates := table.alone(partition))}
         if not alone:
             return {}

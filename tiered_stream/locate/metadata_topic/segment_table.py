@@ -36,16 +36,16 @@ class FinishedAlone:
 @dataclass(slots=True)
 class _PartitionState:
     finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
-    """Segments whose copy is finished, and whose deletion has not begun."""
+    """Segments whose copy is finished, and whose deletion has not begun, by segment id."""
     unreadable: dict[UUID, TrackedSegment] = field(default_factory=dict)
-    """Segments that are being copied or deleted."""
+    """Segments that are being copied or deleted, with the states of their copies, by segment id."""
     alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
-    """Updates that mark a segment's copy as finished, of segments of which nothing else is known."""
+    """Updates that say that a segment's copy is finished, by segment id. Nothing more is known of these segments."""
     deleted: bool = False
 
 
 class SegmentTable:
-    """Table of the segments of every partition that the records name.
+    """Table of segments and their states, for every partition that the applied metadata records name.
 
     A segment whose deletion has started never becomes readable again, and is removed when its deletion is finished. An
     update of an unknown segment is kept only if it says that the copy is finished. Compaction (KIP-1266) or retention
@@ -108,7 +108,10 @@ class SegmentTable:
 
 
 def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:
-    """Return the largest of the ascending `ends` below the update's end offset, or None if there is none."""
+    """Return the largest of the ascending `ends` that is below the end offset of `update`.
+
+    Return None if no end is below it, or `update` does not have the end offset.
+    """
     at = 0 if update.end_offset is None else bisect_left(ends, update.end_offset)
     return ends[at - 1] if at else None
 

@@ -1,8 +1,9 @@
 """State of one topic as one partition of the metadata topic records it.
 
-If a record cannot be read, the partition that it names is unknown. If it names no partition, the topics whose ids it
-holds are unknown. If it holds no id, it is skipped, because no topic can be identified. That loses no data: a segment
-that is not known to be finished is read from the brokers, and so is a deleted segment if it is missing in the storage.
+If a record cannot be read, the segments of the partition that it names count as unknown. If the record names no
+partition, the segments of all topics whose ids it holds count as unknown. If it holds no id, it is skipped, because no
+topic can be identified. A skipped record loses no data: a segment that is not known to be finished is read from the
+brokers. A segment whose deletion was skipped is also read from the brokers, because it is missing in the storage.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SUMMARY_OFFSET = 0
 class TopicState:
     """State of one topic: the `table` of its segments, and the records that could not be read.
 
-    All records below the offset `position` are included.
+    The state includes all records of the metadata partition below the offset `position`.
     """
 
     position: int
