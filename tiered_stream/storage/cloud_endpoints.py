@@ -35,7 +35,7 @@ def azure_place(options: StorageOptions) -> AzurePlace:
     Raises:
         ConfigurationError: no account is named, or the connection string is malformed.
     """
-    # urlsplit takes the container before `@` for a user's name, so the pair is taken apart here.
+    # urlsplit would take the container before `@` for a user's name, so container and host are separated here.
     container, at, host = urlsplit(options.uri or "").netloc.rpartition("@")
     if not at:
         container, host = host, ""
@@ -54,7 +54,7 @@ def azure_place(options: StorageOptions) -> AzurePlace:
 
 
 def google_endpoint(options: StorageOptions) -> str:
-    """Return the URL of Google's storage service, or the URL in `remote.storage.gcs.endpoint.url`."""
+    """Return the URL in `remote.storage.gcs.endpoint.url`; if the option is not set, Google's storage service."""
     return options.gcs_endpoint_url or _GOOGLE
 
 

@@ -1,4 +1,4 @@
-"""Object store over a bucket in Google Cloud Storage or a container in Azure Blob Storage, by means of obstore.
+"""Object store over an S3 bucket, a Google Cloud Storage bucket or an Azure Blob Storage container, by obstore.
 
 obstore (Rust: the crate `object_store`) signs, connects and receives. It checks that a response has the requested
 range, and does not hold Python's global lock while it waits. This module makes the attempts, keeps the time limits, and
@@ -49,12 +49,12 @@ _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _NO_LENGTH = "Content-Length Header missing"
 _FIRST_WAIT = 0.1
-"""Seconds before the second attempt.
+"""Seconds to wait before the second attempt, at most.
 
-They are doubled for each further attempt, and shortened at random by up to half.
+The wait is twice as long before each further attempt. Each wait is shortened at random by up to half.
 """
 _SMALLEST_SHARE = 8
-"""Divisor of the whole request's time limit; the quotient is the shortest time limit of an attempt."""
+"""Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
 
 
 class FailureKind(Enum):
@@ -71,7 +71,8 @@ class FailureKind(Enum):
 class Failure:
     """Failure of one attempt of a request.
 
-    `status` is the HTTP status, and `code` the service's own error code in an XML body; 0 and empty if there is none.
+    `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
+    in an XML body; empty: the response has none.
     """
 
     kind: FailureKind
@@ -109,7 +110,7 @@ class Failure:
 
 
 class Service(Protocol):
-    """Part of a store that differs between the services: it opens clients, and builds errors."""
+    """Interface of one cloud service for one bucket or container: it opens obstore's clients, and builds errors."""
 
     uri: str
     """Name of the bucket or container in messages, such as `gs://bucket`."""
@@ -128,7 +129,7 @@ class Service(Protocol):
         """
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
-        """Return the error for a response that another attempt would not change.
+        """Return the error for a response with an error status, if another attempt would get the same response.
 
         Args:
             name: full name of the object.
@@ -167,7 +168,7 @@ def refusal(
 
 
 def client_options(timeouts: RequestTimeouts, seconds: float, url: str) -> ClientConfig:
-    """Return the options of a client for `url` whose attempts take at most `seconds` each."""
+    """Return obstore's options of a client for `url` whose attempts take at most `seconds` each."""
     return {
         "allow_http": urlsplit(url).scheme == "http",
         "connect_timeout": timedelta(milliseconds=timeouts.connect_ms),
@@ -211,7 +212,7 @@ class CloudStore(ObjectStore):
         try:
             data = self._send(key, lambda client: self._range(client, key, extent))
         except _UnfitAnswerError as error:
-            if (size := self.size(key)) < extent.end:  # services answer in several ways to a range behind the end
+            if (size := self.size(key)) < extent.end:  # services respond differently to a range after the end
                 raise too_short(self.describe(key), extent, size) from None
             raise StorageError(str(error)) from None
         if len(data) != len(extent):
@@ -238,21 +239,21 @@ class CloudStore(ObjectStore):
         data = next(chunks, b"")
         if len(data) > size or next(chunks, None) is not None:
             raise StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
-        # A buffer of obstore's, as good as bytes for all readers: a copy would cost as much as to receive it.
+        # This is obstore's buffer, which readers use like bytes. A copy would cost as much CPU as receiving the body.
         return data
 
     def size(self, key: str) -> int:
         return self._send(key, lambda client: obstore.head(client, self._root + key)["size"])
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        # obstore lists folders, so the first key with the prefix is found by its place in the order of keys.
+        # obstore lists only whole folders. So the listing starts after a key that sorts just before the prefix.
         folder = self._root + prefix[: prefix.rfind("/") + 1]
         offset = self._root + (after if after >= prefix else _just_before(prefix))
         pages: Iterator[Sequence[ObjectMeta]] | None = None
 
         def next_page(client: Client) -> Sequence[ObjectMeta] | None:
             nonlocal pages
-            # After an error obstore's list is at its end, so that the rest needs a new one.
+            # After an error, obstore's iterator is at its end, so a new iterator lists the rest of the keys.
             current, pages = pages or iter(obstore.list(client, folder or None, offset=offset or None)), None
             page = next(current, None)
             pages = current
@@ -279,10 +280,11 @@ class CloudStore(ObjectStore):
         return self._busy
 
     def _client(self, seconds: float) -> Client:
-        """Return a client whose attempts take at most `seconds`.
+        """Return a client whose attempts take at most `seconds`, from the cache or newly connected.
 
-        Clients are kept by their time limits: the whole time limit of a request, and its half, quarter and eighth. If
-        `seconds` is less than an eighth, the client with an eighth is returned.
+        There are clients with four time limits: the time limit of a whole request, and half, a quarter and an eighth of
+        it. The client with the longest limit of at most `seconds` is returned. If `seconds` is less than an eighth, it
+        is the client with an eighth.
         """
         limit = self._seconds
         while limit > seconds and limit > self._seconds / _SMALLEST_SHARE:
@@ -354,12 +356,9 @@ class CloudStore(ObjectStore):
 
 
 class _UnfitAnswerError(StorageError):
-    """Error of a response that is not the requested bytes."""
+    """Error for a response with status 416, or a response that obstore does not accept."""
 
 
 def _just_before(text: str) -> str:
-    """Return a text that is less than `text`, and greater than all keys that are less than `text`.
-
-    Return an empty text if `text` is empty.
-    """
+    """Return a text that sorts before `text`, and after all keys that sort before `text`; empty if `text` is empty."""
     return text and text[:-1] + chr(ord(text[-1]) - 1) + "\U0010ffff"

@@ -49,13 +49,14 @@ def read_ahead(
     Requests for the next part are sent while a part is still read, so small segments are read as fast as large ones.
     `window` chooses the number of requests in flight, which is at most `options.in_flight`.
 
-    The limit `options.memory_bytes` is for the bytes of requests in flight, of responses that wait, and of the response
-    that was yielded last, until the consumer asks for the next one. One request is always allowed. Closing the iterator
-    cancels requests that have not begun or that wait for `pace`; the others end within the storage's timeouts.
+    The limit `options.memory_bytes` covers the bytes of requests in flight and of responses that wait. It also covers
+    the response that was yielded last, until the consumer asks for the next one. One request is always allowed. Closing
+    the iterator cancels requests that have not begun or that wait for `pace`; the others end within the storage's
+    timeouts.
 
     Args:
-        on_fetch: called in the consumer's thread with the bytes and seconds of each request.
-        pace: called in the request's thread before the request is sent.
+        on_fetch: called in the consumer's thread for each response, with its number of bytes and the request's seconds.
+        pace: called in the request's thread before the request is sent; it waits until the bytes may be read.
         may_stop: the consumer may stop after a few rows. So few bytes are requested at first.
         window: speeds that earlier calls measured; this call adds its own. None: a new window.
         now: clock in seconds.
@@ -95,7 +96,7 @@ def read_ahead(
 
 
 class _BytesAhead:
-    """Counter of the bytes that were requested and that the consumer has not released, with their limit."""
+    """Counter of the bytes that were requested and that the consumer has not released; it limits further requests."""
 
     def __init__(self, options: FetchOptions, window: RequestWindow, may_stop: bool) -> None:
         self._options = options
@@ -124,7 +125,10 @@ class _BytesAhead:
 
     @property
     def _goes_on(self) -> bool:
-        """True if the consumer may not stop early, or has released almost all bytes of its first requests."""
+        """True if the number of requests is no longer limited because the consumer may stop early.
+
+        It is true if the consumer was not said to stop early, or has released the bytes of almost all first requests.
+        """
         return self._released >= self._before_pause - self._options.request_bytes
 
 
@@ -173,8 +177,8 @@ def _with_ranges(
 def _joined(ranges: Sequence[ByteRange], max_bytes: Callable[[], int]) -> Iterator[ByteRange]:
     """Yield `ranges`, with adjacent ranges joined to ranges of at most `max_bytes()` bytes.
 
-    `max_bytes` is called when the next range is needed. If at most half of that size is left at the end, it is joined
-    to the last range.
+    `max_bytes` is called when the next range is needed. If the bytes that are left at the end are at most half of
+    `max_bytes()`, they are joined to the last range.
     """
     upcoming = deque(ranges)
     while upcoming:

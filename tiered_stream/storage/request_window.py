@@ -34,9 +34,9 @@ class RequestWindow:
     """Number of requests to have ahead of the decoder of their responses (at least 1), and their size in bytes.
 
     A storage that is slow to send the first byte, or slow on each connection, needs many requests at once. A quick
-    storage needs few, and the memory has a better use. The time of a request is estimated from the fastest recent
-    request: if more requests are in flight than the storage has bandwidth for, all requests become slower, and more
-    requests would not help.
+    storage needs few requests, and fewer requests use less memory. The time of a request is estimated from the fastest
+    recent request: if more requests are in flight than the storage has bandwidth for, all requests become slower, and
+    more requests would not help.
 
     The usual size of a request is `options.request_bytes`. Each request costs the same CPU whatever its size, so
     requests have twice that size where few are needed. If memory cannot hold the requests that are needed, requests of

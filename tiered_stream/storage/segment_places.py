@@ -131,8 +131,8 @@ def _below_uri(storage: StorageOptions, place: Place) -> Place:
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
     """Return an explanation of a missing object of the segment by wrong settings; None if the settings may be right.
 
-    They may be right if they lead to other objects of the segment's topic, because then only this object was deleted.
-    They may also be right if the storage cannot be listed and the segment is in no other place.
+    The settings may be right if they lead to other objects of the segment's topic, because then only this object was
+    deleted. The settings may also be right if the storage cannot be listed and the segment's log is found nowhere else.
     """
     try:
         with closing(open_store(storage)) as store:
@@ -143,9 +143,9 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
 
 
 def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Search for the segment's log in places other than the configured one, and return where it is.
+    """Search for the segment's log under other settings (`Place`) than the configured ones, and return where it is.
 
-    Return None if the log is in no such place, or the storage cannot be listed.
+    Return None if the log is not found, or the storage cannot be listed.
     """
     with ExitStack() as stack, suppress(StorageError):
         stores: dict[str, ObjectStore] = {}

@@ -207,9 +207,6 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
 
 
 def main_path(segment: RemoteLogSegment) -> str:
-    """Return the part that the keys of the segment's objects have in common, without prefix and suffix.
-
-    (Aiven: `ObjectKeyFactory`.)
-    """
+    """Return the key of the segment's objects without prefix and suffix (Aiven: `ObjectKeyFactory`)."""
     folder = f"{segment.topic_partition.topic}-{uuid_to_text(segment.topic_id)}/{segment.topic_partition.partition}"
     return f"{folder}/{segment.base_offset:020d}-{uuid_to_text(segment.segment_id)}"

@@ -2,7 +2,7 @@
 
 A gateway or broker names signed locations, and an executor that follows a signed location is inside the user's network.
 So a signed location must lead to a host of the configured storage, or to a host that the user lists. The host's name
-must not resolve to an address at which only the executor itself, or its cloud's metadata service, answers.
+must not resolve to an address that belongs to the executor itself, its network link, or its cloud's metadata service.
 """
 
 from __future__ import annotations
@@ -185,7 +185,10 @@ def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address |
 
 
 def _is_special(ip: IPv4Address | IPv6Address) -> bool:
-    """Return whether only this machine, its network link, or its cloud's metadata service answers at the address."""
+    """Return whether the address belongs to this machine itself, its network link, or its cloud's metadata service.
+
+    Multicast and reserved addresses are special, too.
+    """
     return (
         ip.is_loopback
         or ip.is_link_local
