@@ -212,7 +212,7 @@ class CloudStore(ObjectStore):
         try:
             data = self._send(key, lambda client: self._range(client, key, extent))
         except _UnfitAnswerError as error:
-            if (size := self.size(key)) < extent.end:  # services respond differently to a range after the end
+            if (size := self.size(key)) < extent.end:  # services differ in their responses to such a range
                 raise too_short(self.describe(key), extent, size) from None
             raise StorageError(str(error)) from None
         if len(data) != len(extent):
@@ -280,7 +280,7 @@ class CloudStore(ObjectStore):
         return self._busy
 
     def _client(self, seconds: float) -> Client:
-        """Return a client whose attempts take at most `seconds`, from the cache or newly connected.
+        """Return a client for an attempt that should take at most `seconds`, from the cache or newly connected.
 
         There are clients with four time limits: the time limit of a whole request, and half, a quarter and an eighth of
         it. The client with the longest limit of at most `seconds` is returned. If `seconds` is less than an eighth, it

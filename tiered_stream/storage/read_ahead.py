@@ -125,9 +125,10 @@ class _BytesAhead:
 
     @property
     def _goes_on(self) -> bool:
-        """True if the number of requests is no longer limited because the consumer may stop early.
+        """True if requests are no longer kept few because the consumer may stop early.
 
-        It is true if the consumer was not said to stop early, or has released the bytes of almost all first requests.
+        It is always true if `may_stop` is false. Otherwise it becomes true once the consumer has released almost all
+        bytes of the first requests.
         """
         return self._released >= self._before_pause - self._options.request_bytes
 

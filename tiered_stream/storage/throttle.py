@@ -62,7 +62,7 @@ class TokenBucket:
         self._at = now()
 
     def take(self, size: int, given_up: threading.Event | None = None, /) -> bool:
-        """Take `size` bytes from the bucket's balance, wait until the balance before that is paid up, and return True.
+        """Take `size` bytes from the bucket's balance, and return True; wait if earlier calls have overdrawn it.
 
         Return False, and take no bytes, if the event `given_up` is set while the call waits.
         """

@@ -2,7 +2,8 @@
 
 A gateway or broker names signed locations, and an executor that follows a signed location is inside the user's network.
 So a signed location must lead to a host of the configured storage, or to a host that the user lists. The host's name
-must not resolve to an address that belongs to the executor itself, its network link, or its cloud's metadata service.
+must not resolve to an address that leads only to the executor itself, its network link, or its cloud's metadata
+service.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address |
 
 
 def _is_special(ip: IPv4Address | IPv6Address) -> bool:
-    """Return whether the address belongs to this machine itself, its network link, or its cloud's metadata service.
+    """Return whether the address leads only to this machine, its network link, or its cloud's metadata service.
 
     Multicast and reserved addresses are special, too.
     """
