@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = None) -> list[Split]:
-    """Return the splits of a batch query; `earliest` and `latest` mean the current offsets.
+    """Return the splits of a batch query; `earliest` and `latest` in the options mean the current log starts and ends.
 
     Segments that `pruning` excludes are in no split, and a log line says how many there are.
 

@@ -74,9 +74,9 @@ class FirstBatch:
     def is_empty(self, *, only_one: bool) -> bool:
         """Return whether the first batch is planned empty, only to store its start in the offset log.
 
-        It is if a partition starts at its log end. It also is if the start of a partition may move and other batches
-        follow. A partition that starts at offset 0 counts as not moving: its start was 0, even if the log start moves
-        later.
+        It is planned empty if a partition starts at its log end. It is also planned empty if the start of a partition
+        may move, and other batches follow. A partition that starts at offset 0 counts as not moving: its start was 0,
+        even if the log start moves later.
 
         Args:
             only_one: no other batch follows (`Trigger.Once`).
@@ -88,7 +88,7 @@ class FirstBatch:
     def is_repeated(self, start: PartitionOffsets, end: PartitionOffsets) -> bool:
         """Return whether the micro-batch from `start` to `end` is the first one, and was planned in an earlier run.
 
-        The first such call keeps `end`; later calls return False for any other end.
+        The first call for such a micro-batch keeps `end`. Later calls return False for any other end.
         """
         if self._planned or start != self.initial.offsets:
             return False

@@ -48,13 +48,13 @@ class GroupFollower:
                 self._report(error)
 
     def settle(self) -> None:
-        """Wait until the newest offsets are committed; each commit has a deadline."""
+        """Wait until the commit of the newest offsets has succeeded or failed; each commit has a deadline."""
         while self._commit is not None:
             wait([self._commit])
             self.follow(self._newest)
 
     def _report(self, error: BaseException | None) -> None:
-        """Log the first of consecutive failed commits; `error` is None after a commit that did not fail."""
+        """Log a warning for the first of consecutive failed commits; `error` is None if the commit succeeded."""
         if error is not None and not self._warned:
             log.warning(
                 "the query's offsets are not committed to the consumer group %s, and lag tools do not see how far it "

@@ -89,7 +89,7 @@ def within_log(
 
 
 def check_topic_ids(known: Mapping[str, UUID], now: Mapping[str, UUID], data_loss: DataLossPolicy) -> None:
-    """Check that no topic was deleted and created again, because its records are other ones then.
+    """Check that no topic was deleted and created again, because the new topic has other records at the same offsets.
 
     Args:
         known: topic ids from earlier look-ups or from the options, by topic.

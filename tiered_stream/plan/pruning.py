@@ -16,7 +16,7 @@ from tiered_stream.options.positions import TimeRange
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _OLDEST_MS = -(_INT64_MAX // 1000)
-"""Timestamp in ms below which no record can be, because 64 bits hold microseconds."""
+"""Lowest possible timestamp in ms, because Spark holds timestamps as 64-bit numbers of microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ class Pruning:
 class NeededSegments:
     """Filter (`SegmentFilter`) of the segments that may have rows at or after a timestamp and at certain offsets.
 
-    It keeps the sizes of the segments that it has seen. With `look_inside`, the caller of the filter also skips the
-    first batches of a needed segment by its time index.
+    The filter keeps the sizes of the segments for which it was called. With `look_inside`, the caller of the filter
+    also skips the first batches of a needed segment by its time index.
 
     Args:
         from_timestamp: timestamp in ms; 0: segments of all timestamps are needed.

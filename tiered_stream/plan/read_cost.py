@@ -1,6 +1,7 @@
 """Estimate of the cost of a read before anything is read: splits, segments, bytes, GETs, time and money.
 
-The figures are sums over the splits of the real planner, so a run then fetches the same bytes with the same GETs.
+The figures are sums over the splits that the planner of a query returns. So a query fetches the same bytes with the
+same GETs.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ def total_costs(
 ) -> tuple[Cost, ...]:
     """Add each split's cost to its partition's entry in `costs`, and return the entries sorted by partition.
 
-    At the start, the `skipped` of a partition must be the number of all its offsets.
+    In each entry, `skipped` must be the number of all its offsets before the call. If offsets are not tiered yet, and
+    the topic has a copy lag, the lag is added to the `broker_reason`.
     """
     segments: set[UUID] = set()
     for split in splits:
@@ -150,7 +152,7 @@ def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
 
 
 def _broker_reason(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
-    """Return why `split`, which has no locations, is read from the brokers.
+    """Return, as text, why `split`, which has no locations, is read from the brokers.
 
     `end_offset` is the end of the partition's whole range.
     """
