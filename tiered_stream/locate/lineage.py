@@ -23,7 +23,8 @@ Lineage = Mapping[int, int]
 """The leader epochs of a log, with the end offset (exclusive) of each epoch.
 
 The end is the next epoch's start, and `END_OF_LOG` for the last epoch. An epoch has one leader, so all replicas agree
-where it starts, and only its end distinguishes a lost history from the log.
+at which offset it starts. Records of an epoch at or after its end are not part of the log, although a replica may have
+copied them.
 """
 
 
@@ -77,8 +78,8 @@ def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log
     """Return the segments whose records belong to the current log, each with the offsets of these records.
 
     A record belongs to the log if its leader epoch is in `lineage`, and its offset is below the epoch's end and not
-    below `log_start_offset`. The result has each tiered offset of the log once, and as few entries as possible. It does
-    not depend on the order of `segments`.
+    below `log_start_offset`. The result has each tiered offset of the log once, and as few entries as possible. The
+    result does not depend on the order of `segments`.
     """
     parts = [part for segment in segments for part in _in_lineage(segment, lineage, log_start_offset)]
     return VisibleSegments(_disjoint(parts))

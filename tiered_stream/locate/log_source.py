@@ -91,7 +91,8 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
     """Return the locator of KIP-1248 if it can be used; None if it cannot, and `remote.log.locator` is `auto`.
 
-    It can be used if the brokers support KIP-1248, and also sign locations or the options name a storage.
+    It can be used if the brokers support KIP-1248. In addition, the brokers must sign locations, or the options must
+    name a storage.
 
     Raises:
         ConfigurationError: `remote.log.locator` is `broker`, and this locator cannot be used.

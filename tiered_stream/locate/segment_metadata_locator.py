@@ -302,7 +302,7 @@ class SegmentMetadataLocator(Locator):
         if needed is not every_segment:
             return [self._whole_location(visible, at, offsets, needed) for at in parts]
         located = visible.located[self.committed][parts.start : parts.stop]
-        ends = {0, len(parts) - 1} if len(parts) else set()  # only these segments may be wanted in part
+        ends = {0, len(parts) - 1} if len(parts) else set()  # only the first and the last segment may be cut
         for index in ends.union(index for index, pair in enumerate(located) if pair is None):
             located[index] = self._whole_location(visible, parts[index], offsets, needed)
         return located
@@ -332,7 +332,7 @@ class SegmentMetadataLocator(Locator):
         return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
 
     def _location_of(self, visible: VisibleSegments, at: int, offsets: OffsetRange) -> SegmentLocation:
-        """Return the location of the wanted offsets of the segment `visible[at]`, without aborted transactions."""
+        """Return the location of `offsets`, as far as `visible[at]` has them, without aborted transactions."""
         part = visible[at]
         location = self._positions.location(part.segment, offsets.intersect(part.offsets))
         if location.bytes.end == part.segment.size and _overlaps_next(visible, at):

@@ -25,10 +25,7 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _MAX_OTHERS = 3
 _MAX_SAMPLES = 64
-"""Approximate maximum number of locations whose kinds of segments one call of `CheckedStorage.locate` looks at.
-
-`CheckedStorage._checked` describes the two kinds.
-"""
+"""Approximate maximum number of locations in the sample that `CheckedStorage._check_new` takes."""
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _MAX_SHOWN_TOPICS = 10
 _INT64_MAX = (1 << 63) - 1
-_REQUEST_BYTES = 1 << 20  # usually enough: the record is less than one index interval (4 KiB) away
+_REQUEST_BYTES = 1 << 20  # usually enough: the record is in the first index interval (4 KiB)
 
 
 class ArchiveOffsetReader(OffsetReader):
@@ -106,7 +106,7 @@ class ArchiveOffsetReader(OffsetReader):
         self._archive.close()
 
     def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
-        """Return the partition's first offset at or after `timestamp` (ms); None if no record below its end fits.
+        """Return the partition's first offset at or after `timestamp` (ms); None: no such record below its end.
 
         The timestamps EARLIEST and LATEST give the partition's start and end.
         """
@@ -127,7 +127,7 @@ class ArchiveOffsetReader(OffsetReader):
         return archived.last_stable_offset if committed else archived.end_offset
 
     def _archived(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """Return the partitions as of the last listing of the archive.
+        """Return each partition's contents (`ArchivedPartition`), as of the last listing of the archive.
 
         Raises:
             UnknownTopicError: a partition has no segments.
@@ -140,7 +140,7 @@ class ArchiveOffsetReader(OffsetReader):
 
 
 def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int, limits: Limits) -> int | None:
-    """Return the offset of the segment's first visible record at or after `timestamp` (ms); None if no record fits.
+    """Return the offset of the segment's first visible record at or after `timestamp` (ms); None: no such record.
 
     Records of aborted and open transactions are included, but transaction markers are not (Kafka:
     `LogSegment.findOffsetByTimestamp`).

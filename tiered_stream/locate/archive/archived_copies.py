@@ -103,7 +103,7 @@ class CopyListing:
         for start in [f"{topic}-" for topic in topics] if len(topics) <= _MAX_LISTED_ALONE else [""]:
             for copy, missing in self.copies(start):
                 topic = copy.topic
-                # The same copy may be below two prefixes.
+                # Copies with the same path may be below two prefixes.
                 if topic in copies and start in ("", f"{topic}-") and copy.path not in finished:
                     copies[topic][copy] = missing
                     if not missing:

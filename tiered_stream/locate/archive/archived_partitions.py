@@ -68,9 +68,10 @@ _Segments = tuple[RemoteLogSegment, ...]
 
 @dataclass(frozen=True)
 class _Topic:
-    """Topic in the archive: its segments by finished copy, and its incomplete copies.
+    """Topic in the archive: its segments, and the copies of segments that lack objects.
 
-    Each incomplete copy has the suffixes of its missing objects.
+    `segments` has the segment of each finished copy. `incomplete` has the suffixes of the missing objects of each other
+    copy.
     """
 
     topic_id: UUID
@@ -146,7 +147,7 @@ class Archive:
     def check_prefix(self) -> None:
         """Check by one manifest that the configured key prefix is not only the beginning of the real key prefix.
 
-        If it is, the rest of the real prefix looks like a part of topic names. An archive without manifests is not
+        Otherwise the rest of the real prefix would look like a part of topic names. An archive without manifests is not
         checked.
 
         Raises:
@@ -222,9 +223,9 @@ class Archive:
         return {partition: self._known[partition][1] for partition in segments}
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
-        """Return the full names of missing objects, of segment copies with a base offset in `offsets`.
+        """Return the full names of objects that copies of the partition's segments lack, as of the last listing.
 
-        They are missing as of the last listing.
+        Only segments with a base offset in `offsets` are considered.
         """
         topic = self._topics.get(partition.topic)
         return [

@@ -85,7 +85,7 @@ def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionI
     """Parse the bytes of the transaction index of a segment that begins at `base_offset`; entries keep their order.
 
     Raises:
-        CorruptDataError: entries are cut short, out of order, or end below the segment.
+        CorruptDataError: entries are cut short or out of order, or a transaction ended before the segment begins.
         UnsupportedDataError: the version of an entry is not 0.
     """
     entries = read_entries(data, _TRANSACTION_ENTRY, "transaction index")

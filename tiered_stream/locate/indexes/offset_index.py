@@ -171,7 +171,7 @@ class SegmentPositions:
         )
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """Cut `location` where batches begin into parts of about `target_bytes` bytes.
+        """Cut `location` where batches begin into parts of about `target_bytes` bytes, and return the parts.
 
         Together, the parts have exactly the location's offsets. Adjacent parts share the bytes of one interval of the
         offset index. A location of at most `target_bytes` bytes stays whole.
@@ -222,7 +222,10 @@ def _location(segment: RemoteLogSegment, offsets: OffsetRange, index: OffsetInde
 
 
 def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int]) -> list[SegmentLocation]:
-    """Cut `location` at the ascending offsets `starts` inside it; the parts' bytes lie within the location's bytes."""
+    """Cut `location` at the ascending offsets `starts` inside it, and return the parts.
+
+    The byte ranges of the parts lie within the byte range of the location.
+    """
     whole, parts = location.bytes, []
     for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
         part = _location(location.segment, OffsetRange(start, end), index)

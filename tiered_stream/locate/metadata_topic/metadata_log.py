@@ -79,7 +79,7 @@ def check_readable(client: BrokerClient) -> None:
     _, number = min((metadata.leader_id < 0, number) for number, metadata in partitions.items())
     first = TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)
     end = BrokerOffsetReader(client, _ISOLATION).latest([first])[first]
-    with suppress(OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
+    with suppress(OffsetOutOfRangeError):  # this also proves that the user may READ; a new leader's log may end earlier
         fetch_records(client, first, end, isolation=_ISOLATION, max_bytes=1, max_wait_ms=0)
 
 
@@ -133,7 +133,8 @@ class MetadataLog:
 
     Args:
         patience_ms: maximum time in ms to wait for a metadata partition that does not respond.
-        snapshots: snapshots from which reading starts, and which are written after reading.
+        snapshots: snapshots from which reading starts, and which are written after reading. None: reading starts at the
+            start of the log, and nothing is written.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class MetadataLog:
         return answer
 
     def _caught_up(self, part: _LogPart) -> Future[_LogState]:
-        """Return a future of the metadata partition's state; the future is done when `part` is read."""
+        """Return a future of the metadata partition's state; the future is done when all records of `part` are read."""
         state = self._logs.get(part.key)
         if state is None or not state.is_read(part, beyond=False):
             return self._readers.submit(self._catch_up, part)
@@ -309,7 +310,7 @@ class MetadataLog:
 
 
 def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:
-    """Apply the fetched records below `end`, and return the offset from which to fetch the next records."""
+    """Apply the fetched records below `end` to `state`, and return the offset from which to fetch the next records."""
     next_offset = 0
     with naming(log_partition):
         for batch_end, values in _values(fetched.records, state.topics, scans=scans):

@@ -102,7 +102,7 @@ class SnapshotKey:
     partition: int
 
     def digest(self, data: bytes) -> bytes:
-        """Return the digest of this metadata partition's identity together with `data`."""
+        """Return the BLAKE2b digest (32 bytes) of this metadata partition's identity together with `data`."""
         named = repr((self.cluster_id, self.metadata_topic_id.hex, self.partition_count, self.partition))
         return blake2b(len(named).to_bytes(4, "big") + named.encode() + data, digest_size=_DIGEST_BYTES).digest()
 
@@ -156,7 +156,7 @@ class MetadataSnapshots:
     def _delete_oldest(self) -> None:
         """Delete the files that were written longest ago, until the rest have at most `MAX_FOLDER_BYTES` together."""
         room = MAX_FOLDER_BYTES
-        with suppress(OSError):  # another process may tidy up too
+        with suppress(OSError):  # another process may delete files, too
             ours = [Path(entry.path) for entry in os.scandir(self._folder) if entry.name.endswith(_SUFFIX)]
             for path in sorted(ours, key=lambda path: path.stat().st_mtime, reverse=True):
                 room -= path.stat().st_size
