@@ -125,7 +125,7 @@ class Service(Protocol):
     def learns_from(self, failure: Failure) -> bool:
         """Return whether the request may succeed with a new client after `failure`.
 
-        The service may have learned something from the failure, such as the bucket's region.
+        It may succeed if the failure has shown that clients need other settings, such as another region of the bucket.
         """
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
@@ -233,7 +233,7 @@ class CloudStore(ObjectStore):
         """Return the body of a response.
 
         Raises:
-            StorageError: the body has more than `size` bytes, because a service can send more than its headers say.
+            StorageError: the body has more than `size` bytes. A service can send more than its headers say.
         """
         chunks = iter(answer.stream(min_chunk_size=size))
         data = next(chunks, b"")

@@ -47,7 +47,7 @@ SNAPSHOTS = frozenset((IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH))
 class RemoteStorageFetcher(ABC):
     """Reader of segments and indexes in remote storage (KIP-1254 `RemoteStorageFetcher`, KAFKA-15805 `fetchIndexes`).
 
-    Many threads may use one fetcher. It raises only `tiered_stream.errors.StorageError`, `CorruptDataError` and
+    Many threads may use one fetcher. Its methods raise only `tiered_stream.errors.StorageError`, `CorruptDataError` and
     `UnsupportedDataError`, with messages that name the object.
     """
 
@@ -127,7 +127,7 @@ class RemoteStorageFetcher(ABC):
         """Close connections and end threads. It is also called when no reference to the fetcher is left."""
 
     def __del__(self) -> None:
-        with suppress(Exception):  # of a subclass, whose `__init__` may have failed
+        with suppress(Exception):  # raised by a subclass's `close` if its `__init__` failed
             self.close()
 
 

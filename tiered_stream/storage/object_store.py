@@ -28,8 +28,8 @@ The same number is the maximum of `remote.fetch.requests.in.flight`.
 class ObjectStore(ABC):
     """Reader of the objects under one root: a bucket, a prefix in a bucket, or a folder.
 
-    Keys are relative to the root, with parts divided by `/`. Many threads may use one store. Every method raises
-    `StorageError`, in its subclasses: `StorageObjectNotFoundError` (no such bucket or object), `StorageAccessError`
+    Keys are relative to the root, with parts divided by `/`. Many threads may use one store. Every method raises one of
+    the subclasses of `StorageError`: `StorageObjectNotFoundError` (no such bucket or object), `StorageAccessError`
     (credentials), `StorageUnavailableError` (out of reach after all retries, with two subclasses for timeouts).
     """
 

@@ -1,4 +1,4 @@
-"""Opening of the fetcher that the options name."""
+"""Functions that open the fetcher that the options name."""
 
 from __future__ import annotations
 

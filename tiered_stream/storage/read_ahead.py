@@ -29,7 +29,7 @@ When the consumer has released all but one of their responses, more requests are
 _LAYOUTS_AHEAD = 2
 """Number of parts whose byte ranges are determined before the parts' requests are needed.
 
-A layout may have to read a manifest first.
+To determine them, the fetcher of a layout may have to read a manifest.
 """
 
 
@@ -158,7 +158,7 @@ def _with_ranges(
 ) -> Iterator[tuple[Part, Iterator[ByteRange]]]:
     """Yield each part with an iterator over the byte ranges of its requests.
 
-    The layouts of `_LAYOUTS_AHEAD` further parts are read at the same time in `pool`.
+    The byte ranges of `_LAYOUTS_AHEAD` further parts are determined ahead in `pool`, because that may need a manifest.
 
     Args:
         max_bytes: returns the maximum number of bytes of the next request.

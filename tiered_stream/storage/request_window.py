@@ -15,12 +15,12 @@ from tiered_stream.process.shared import PerProcess
 FIRST_REQUESTS = 8
 """Number of requests in flight before anything is known of storage and decoder."""
 _SPARE_REQUESTS = 3
-"""Number of requests in addition to the needed ones.
+"""Number of requests in addition to the number that keeps the decoder busy.
 
 Two of their responses wait for the decoder, because speeds vary. The third request is the next one.
 """
 _SPARE_LARGE_REQUESTS = 2
-"""Number of requests in addition to the needed ones, for requests of twice the usual size.
+"""Number of requests in addition to the number that keeps the decoder busy, if requests have twice the usual size.
 
 It is lower than `_SPARE_REQUESTS`, because each waiting response uses twice the memory.
 """

@@ -118,9 +118,9 @@ def segment_places(storage: StorageOptions) -> list[Place]:
 
 
 def _below_uri(storage: StorageOptions, place: Place) -> Place:
-    """Return `place`, expressed with the URI in the settings if its key prefix begins with that URI's path.
+    """Return `place` with the settings' URI instead of the bucket's URI, if its key prefix begins with that URI's path.
 
-    Any other place is returned unchanged.
+    The path is then removed from the key prefix. Any other place is returned unchanged.
     """
     path = _path_in_bucket(storage)
     if place.layout == StorageLayout.LOCAL or not path or not place.key_prefix.startswith(path):
@@ -129,7 +129,7 @@ def _below_uri(storage: StorageOptions, place: Place) -> Place:
 
 
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Return an explanation of a missing object of the segment by wrong settings; None if the settings may be right.
+    """Return how wrong settings explain a missing object of `segment`; None if the settings may be right.
 
     The settings may be right if they lead to other objects of the segment's topic, because then only this object was
     deleted. The settings may also be right if the storage cannot be listed and the segment's log is found nowhere else.

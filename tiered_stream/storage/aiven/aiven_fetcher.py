@@ -183,7 +183,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return log[byte_range.start - log_start : byte_range.end - log_start].tobytes()
 
     def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: Buffer) -> None:
-        """Decrypt and decompress the chunk `data` into the buffer `log`, which it must fill.
+        """Decrypt and decompress the chunk `data` into the buffer `log`; the result must fill the buffer exactly.
 
         Raises:
             CorruptDataError: the chunk is malformed, or has another size than `log`.

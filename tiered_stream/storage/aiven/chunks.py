@@ -107,7 +107,7 @@ def fixed_sizes(count: int, size: int, final_size: int) -> npt.NDArray[np.int64]
 
 
 def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
-    """Return the transformed sizes of all chunks from the packed list (see the module).
+    """Return the transformed sizes of all chunks in bytes, from the packed list that the module's docstring describes.
 
     Raises:
         ValueError: `packed` does not have that form.
@@ -130,5 +130,5 @@ def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
 
 
 def positions(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the positions of chunks with these `sizes`, followed by their total size, in bytes."""
+    """Return the byte positions at which chunks with these `sizes` begin, followed by the chunks' total size."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))

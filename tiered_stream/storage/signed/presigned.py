@@ -35,7 +35,7 @@ from tiered_stream.storage.signed.signed_connections import BUSY, open_connectio
 from tiered_stream.storage.signed.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
 
 _MAX_DIGITS = 19  # of a Content-Length
-_REFUSED = (400, 401, 403)  # S3 answers 400 to temporary credentials that have expired
+_REFUSED = (400, 401, 403)  # S3 responds 400 to temporary credentials that have expired
 
 
 class _RefusedError(Exception):

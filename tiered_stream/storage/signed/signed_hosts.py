@@ -129,7 +129,7 @@ class SignedHosts:
         name = _AWS.fullmatch(url.host)
         if name is None or not self.aws_bucket:
             return name is not None
-        # These hosts serve the buckets of all customers.
+        # These hosts serve the buckets of all customers, so the path must begin with the bucket.
         return name["bucket"] is None and url.path.startswith(f"/{self.aws_bucket}/")
 
     def _named_addresses(self) -> Iterator[IPv4Address | IPv6Address]:
