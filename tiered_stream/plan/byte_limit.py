@@ -114,7 +114,7 @@ class _EndInside:
         """Return the request by which a locator finds the exact end; None if the span is not tiered."""
         if self.span.segment is None:
             return None
-        # Not the whole segment, because a small share would lead to very many parts.
+        # Do not request the whole segment, because brokers would cut it into very many parts for a small share.
         end = self.estimated_end(max(2 * self.share, 2 * _MAX_BATCH_BYTES))
         return SegmentShare(self.span.segment, OffsetRange(self.span.offsets.start, end), self.share)
 
@@ -157,7 +157,7 @@ def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> 
 
 
 def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Span]:
-    """Yield the spans of `offsets`, which is not empty, in offset order.
+    """Yield the spans (`_Span`) that `offsets`, which is not empty, consists of, in offset order.
 
     Offsets that are not tiered are assumed to have the average size of the offsets in `segments`.
     """
@@ -181,7 +181,7 @@ def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator
 
 
 def _bytes_of(part: int, whole: int, size: int) -> int:
-    """Return the size of `part` offsets if `whole` offsets have `size` bytes together; at least 1 byte."""
+    """Return the size in bytes of `part` offsets if `whole` offsets have `size` bytes together; at least 1."""
     return max(1, -(-part * size // whole))
 
 

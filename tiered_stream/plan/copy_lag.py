@@ -77,7 +77,8 @@ def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLa
 def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:
     """Return the bound (ms or bytes) that the value `lag` of a copy lag setting means; negative: there is no bound.
 
-    The value -1 stands for the topic's local retention, and that may stand for its retention.
+    The value -1 stands for the topic's local retention. The local retention may in turn stand for the topic's
+    retention.
 
     Args:
         unit: end of the settings' names: `ms` or `bytes`.

@@ -1,9 +1,9 @@
 """A stream's first micro-batch, whose start Spark does not store.
 
 For a Python source, Spark stores the ends of micro-batches, but not the initial offsets. After a crash it asks for the
-initial offsets again, to repeat the first batch. By then they may have moved, partitions may have been added, or a
-timestamp may no longer have a match. So a first batch whose start might not be found again is planned empty: its end is
-the start, and the offset log stores it. (Spark's `kafka` source stores the start in its own file:
+initial offsets again, to repeat the first batch. By then the initial offsets may have moved, partitions may have been
+added, or a timestamp may no longer have a match. So a first batch whose start might not be found again is planned
+empty: its end is the start, and the offset log stores it. (Spark's `kafka` source stores the start in its own file:
 `KafkaSourceInitialOffsetWriter`.)
 """
 
@@ -122,7 +122,7 @@ class FirstBatch:
         """
         for partition, start in sorted(self.start_of(end).items()):
             log_start = earliest.get(partition, start)
-            # An empty batch ends where the log began then. If the log begins later now, its start is not known.
+            # An empty batch ended at the log start of that time. If the log start has moved, the batch's start is unknown.
             known = partition in self.initial.explicit or start == end[partition] == log_start
             if not known and 0 < start <= log_start:
                 data_loss.report(

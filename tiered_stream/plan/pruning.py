@@ -96,7 +96,7 @@ class Pruning:
         return TimeRange(max(first, _OLDEST_MS), None if last == _INT64_MAX else last + 1)
 
     def ranges(self, ranges: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
-        """Return the ranges of the partitions that may hold matching rows, cut to the first and last of `offsets`.
+        """Return the ranges of the partitions that may hold matching rows, cut to the first and last of `self.offsets`.
 
         Ranges that are then empty are left out.
         """

@@ -323,7 +323,7 @@ def _splits_of_parts(split: Split, parts: Sequence[SegmentLocation], target: int
 def _joined_locations(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[SegmentLocation]]:
     """Yield groups of adjacent locations that have about `target` bytes together.
 
-    Adjacent parts of one segment are merged in a group.
+    Adjacent parts of one segment become one location in a group.
     """
     joined: list[SegmentLocation] = []
     size = 0

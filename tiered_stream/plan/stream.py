@@ -75,8 +75,8 @@ class StreamPlanner:
     def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
         """Return the end of the micro-batch from `start`, or `start` itself if there is nothing to read yet.
 
-        If `start` is an initial start that may not be found again, `start` itself is returned once, so that an empty
-        batch stores it (`plan.first_batch`).
+        If `start` is an initial start that could move before it is looked up again, `start` itself is returned once, so
+        that an empty batch stores it (`plan.first_batch`).
 
         Args:
             limited: the options with limits `…PerTrigger` apply. If not, no other batch follows this one.
