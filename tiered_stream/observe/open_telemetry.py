@@ -41,7 +41,7 @@ _SERVICE = "tiered_stream"
 _SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
 """Maximum number of series of a metric. The lag has one series for each partition, and the SDK's default is 2,000."""
 _MAX_ENDED = 1_000
-"""Maximum number of ended queries whose sums are kept. A query with a kept sum continues it if it starts again."""
+"""Maximum number of ended queries whose sums are kept. If such a query starts again, its sums continue."""
 
 _Observer = Callable[[CallbackOptions], Iterable[Observation]]
 

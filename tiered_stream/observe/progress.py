@@ -56,7 +56,7 @@ def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> Mi
     """
     observed = progress.observedMetrics.get(OBSERVATION)
     cost, rows, rate = counted, progress.numInputRows, progress.processedRowsPerSecond
-    if observed is not None:  # Spark itself sees only files
+    if observed is not None:  # direct lane, in which Spark's own numbers count files
         cost = ReadMetrics(**{name: type(zero)(observed[name] or 0) for name, zero in asdict(ReadMetrics()).items()})
         rows, rate = cost.records, cost.records * 1000 / max(1, progress.durationMs.get("triggerExecution", 0))
     return MicroBatch(
