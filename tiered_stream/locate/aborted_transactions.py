@@ -27,7 +27,7 @@ class AbortedSearch:
     """Result of a search for aborted transactions.
 
     `transactions` are sorted. `seam` is None if all transactions are decided. Otherwise it is the offset at which the
-    tiered segments end, or a gap between them begins, while transactions are undecided.
+    search had to end, because the tiered segments end there, or a gap between them begins.
     """
 
     transactions: tuple[AbortedTransaction, ...]

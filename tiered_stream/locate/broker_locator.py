@@ -1,4 +1,4 @@
-"""Locator of KIP-1248: the broker that leads a partition reports where the partition's segments are."""
+"""Locator by KIP-1248: the broker that leads a partition reports where the partition's segments are in the storage."""
 
 from __future__ import annotations
 

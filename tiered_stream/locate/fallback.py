@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MAX_OTHERS = 4
-"""Maximum number of other segments whose index is requested to find out whether the credentials are valid."""
+"""Maximum number of other segments whose index is requested after a refusal, to check the credentials."""
 _MAX_UNREACHABLE = 16
 """Number of failures to reach the storage after which the storage is not asked for any further segment.
 

@@ -53,14 +53,14 @@ class VisibleSegments(tuple[VisibleSegment, ...]):
         return {committed: [None] * len(self) for committed in (False, True)}
 
     def next_stop(self, at: int) -> int:
-        """Return the first index, from `at` on, of a segment that may have a transaction index or precedes a gap.
+        """Return the first index, from `at` on, of a segment that may have a transaction index, or that a gap follows.
 
         The end of the last segment counts as a gap.
         """
         return self._stops[at]
 
     def ends_at(self, at: int) -> bool:
-        """Return whether offsets are missing after the segment at the index `at`, or it is the last segment."""
+        """Return whether a gap in the offsets follows the segment at the index `at`, or no segment follows."""
         return at + 1 == len(self) or self[at + 1].offsets.start != self[at].offsets.end
 
     @cached_property
@@ -123,10 +123,10 @@ def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: i
 
 
 def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
-    """Sort the list `parts`, and yield its entries cut so that they are disjoint, in offset order.
+    """Yield the entries of `parts` in offset order, cut so that no two entries have the same offset.
 
-    At each offset, the entry with the highest end is chosen. If several have that end, the one with the highest start
-    is chosen.
+    At each offset, the entry with the highest end is chosen. If several entries have that end, the entry with the
+    highest start is chosen. The list `parts` is sorted in place.
     """
     parts.sort(key=lambda part: part.offsets.start)
     candidates: list[tuple[int, int, int, int]] = []  # (-end, -start, segment id, index in parts)

@@ -1,4 +1,4 @@
-"""Offset reader and locator of a query, opened as the options say."""
+"""Functions that open the offset reader and the locator of a query, as the options say."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class LogSource:
 
 
 def open_log_source(options: Options) -> LogSource:
-    """Open the offset reader and the locator that the options `remote.log.locator` and `remote.prefer` name.
+    """Open the offset reader and the locator of a query, which `remote.log.locator` and `remote.prefer` choose.
 
     Raises:
         ConfigurationError: the storage or the brokers are configured wrongly.
-        BrokerError: the brokers do not respond as needed.
+        BrokerError: the brokers do not respond, or respond with an error.
     """
     if options.locator is LocatorName.ARCHIVE:
         return _open_archive(options)

@@ -1,4 +1,4 @@
-"""`remote.prefer=local`: offsets that the broker still has on its own disk are read from the broker (KIP-1248)."""
+"""Locator for `remote.prefer=local`: brokers serve the offsets that they still have on their own disks (KIP-1248)."""
 
 from __future__ import annotations
 

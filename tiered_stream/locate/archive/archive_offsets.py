@@ -1,4 +1,4 @@
-"""Offset reader for an archive: the offsets at which its partitions begin and end, without a broker."""
+"""Offset reader for an archive: it finds the offsets at which partitions begin and end, without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listing of the copies of segments in an Aiven bucket, and of the missing objects of copies that are not finished.
+"""Listing of copies of segments in an Aiven bucket, with the missing objects of copies that are not finished.
 
 The plugin uploads a segment's manifest last. So a copy is finished if it has a manifest, a log and indexes.
 """
@@ -41,9 +41,9 @@ Suffixes = frozenset[str]
 
 
 class SegmentCopy(NamedTuple):
-    """Copy of a segment in the bucket.
+    """Copy of a segment in the bucket, identified by the keys of its objects.
 
-    `prefix` is the key prefix of its objects. `path` is the rest of their keys, without the suffix.
+    `prefix` is the key prefix. `path` is the rest of the keys, without the objects' suffixes such as `.log`.
     """
 
     prefix: str

@@ -1,4 +1,4 @@
-"""Segments of which the metadata topic only says that their copy is finished, completed from the storage.
+"""Segments of which the metadata topic has only an update that their copy is finished, completed from the storage.
 
 With KIP-1266 the topic is compacted, and one update with a segment's key may be all that is left of the segment. An
 update does not contain the segment's start, size and leader epochs. If the storage keeps these fields (Aiven's
@@ -27,8 +27,8 @@ _MAX_SHOWN_OFFSETS = 3
 class FinishedAloneSegments:
     """Reader that completes, from the storage, segments of which the metadata topic has only an update.
 
-    It logs how many segments the storage has no metadata of. Many threads may use it, but only one thread at a time per
-    partition.
+    It logs for each partition the number of segments whose metadata the storage does not have. Many threads may use it,
+    but only one thread at a time per partition.
 
     Args:
         executor: threads that send the requests.
@@ -73,8 +73,8 @@ class FinishedAloneSegments:
     ) -> RemoteLogSegment | None:
         """Return the segment `finished` with the metadata that the storage keeps of it; the result is cached.
 
-        Return None if the keys of its objects are unknown, or the storage has no valid metadata of it. With
-        `falls_back`, also return None if the storage fails.
+        Return None if the keys of the segment's objects are unknown, or the storage has no valid metadata of the
+        segment. With `falls_back`, also return None if the storage fails; this result is not cached.
 
         Raises:
             StorageError: the storage fails, and `falls_back` is false.

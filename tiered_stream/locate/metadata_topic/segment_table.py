@@ -25,8 +25,8 @@ TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 class FinishedAlone:
     """Segment of which only an update is known, which says that the segment's copy is finished.
 
-    `end_before` is the last offset of the known segment before it, or None if there is none. Brokers copy segments
-    without gaps, so this segment begins after `end_before`.
+    `end_before` is the end offset (inclusive) of the known segment before this segment; None: no segment before it is
+    known. Brokers copy segments without gaps, so this segment begins after `end_before`.
     """
 
     update: SegmentMetadataUpdate
@@ -83,12 +83,12 @@ class SegmentTable:
             yield from state.alone.values()
 
     def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
-        """Return the segments whose copy is finished and whose deletion has not begun, in no order."""
+        """Return the partition's segments whose copy is finished and whose deletion has not begun, in no order."""
         state = self._partitions.get(partition)
         return tuple(state.finished.values()) if state else ()
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
-        """Return the segments of which only an update is known, sorted by end offset; unknown ends come first."""
+        """Return the partition's segments with only an update, sorted by end offset; unknown end offsets come first."""
         state = self._partitions.get(partition)
         if state is None or not state.alone:
             return ()
@@ -98,7 +98,7 @@ class SegmentTable:
         return tuple(sorted(finished, key=lambda alone: (alone.update.end_offset or -1, alone.update.segment_id)))
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
-        """Return all segments that may have objects in the storage, with their states, in no order."""
+        """Return all segments of the partition that may have objects in the storage, with their states, in no order."""
         state = self._partitions.get(partition)
         if state is None:
             return ()
