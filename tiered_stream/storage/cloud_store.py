@@ -58,7 +58,7 @@ _SMALLEST_SHARE = 8
 
 
 class FailureKind(Enum):
-    """Kind of failure of a request; the values are texts for messages."""
+    """Kind of failure of an attempt of a request; the values are texts for messages."""
 
     STATUS = "refused by the service"
     TIMEOUT = "timed out"
@@ -147,7 +147,7 @@ class Service(Protocol):
 def refusal(
     failure: Failure, name: str, *, endpoint: str, container: str, missing_code: str, credentials_hint: str
 ) -> StorageError:
-    """Return the error for a refused request of the object `name`, for `Service.refused`.
+    """Return the error for a refused request of the object `name`, for implementations of `Service.refused`.
 
     Args:
         endpoint: URL of the service.
@@ -325,11 +325,11 @@ class CloudStore(ObjectStore):
         raise AssertionError("the last attempt has returned or raised")
 
     def _error(self, failure: Failure, key: str, seconds: float, is_over: bool, listing: bool) -> Exception:
-        """Return the error to raise for `failure`, the last failure of a request.
+        """Return the error to raise after `failure`, the failure of a request's last attempt.
 
         Args:
-            seconds: duration of the last attempt.
-            is_over: the whole time limit of the request is over.
+            seconds: duration of the last attempt in seconds.
+            is_over: the time limit of the whole request is over.
         """
         name, timeouts = self.describe(key), self._timeouts
         if failure.kind is FailureKind.STATUS:

@@ -62,7 +62,7 @@ class RemoteStorageFetcher(ABC):
         """Return the log's bytes from `start` (inclusive) to `end` (exclusive; -1: the end of the segment).
 
         Raises:
-            StorageError: the object is missing, refused or out of reach.
+            StorageError: the object is missing, access is refused, or the storage cannot be reached.
             CorruptDataError: the object is shorter than its metadata says, or cannot be decrypted or decompressed.
             UnsupportedDataError: the version of the storage plugin's own format is unknown.
         """

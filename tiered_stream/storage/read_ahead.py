@@ -19,7 +19,7 @@ from tiered_stream.storage.throttle import StoppablePace, unpaced
 
 Part = tuple[RemoteLogSegment, ByteRange]
 Request = tuple[int, RemoteLogSegment, ByteRange]
-"""One GET: the position of its part in `parts`, the segment, and the bytes of the segment."""
+"""One GET: the index of its part in `parts`, the segment, and the range of the segment's bytes."""
 
 _REQUESTS_BEFORE_PAUSE = 3
 """Number of requests sent at first for a consumer that may stop early; 24 MiB by default.
@@ -112,7 +112,7 @@ class _BytesAhead:
         self._released += size
 
     def has_room(self, size: int) -> bool:
-        """Return whether another request of `size` bytes may be sent now."""
+        """Return whether the limits of bytes allow to send another request of `size` bytes now."""
         limit = self._options.memory_bytes
         if not self._goes_on:
             limit = min(self._before_pause - self._released, limit)
@@ -136,8 +136,8 @@ class _BytesAhead:
 def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
     """Return an iterator over the GETs that read all parts in order.
 
-    A part of at most `options.request_bytes` is one GET. A larger part is cut into GETs of about that size to twice
-    that size.
+    A part of at most `options.request_bytes` is one GET. A larger part is cut into GETs of about
+    `options.request_bytes` to twice that size.
     """
     ranges = (_ranges_of(fetcher, part, options.request_bytes, options.request_bytes) for part in parts)
     return _in_order(zip(parts, ranges, strict=True))

@@ -50,7 +50,7 @@ class RequestTimeouts:
 
 
 class RequestTime(threading.local):
-    """Clock of each thread's current GET, and counter of its timeouts.
+    """Clock of the time that is left for each thread's current GET, and counter of the GET's timeouts.
 
     `now` returns seconds.
     """
@@ -81,7 +81,7 @@ class RequestTime(threading.local):
         return self._end - self._now()
 
     def describe_timeout(self) -> str:
-        """Return which timeout ended the GET: the end of an error message that begins with the object's name."""
+        """Return the end of an error message that begins with an object's name: which timeout ended the GET."""
         if self.is_over:
             return f"did not come within remote.fetch.request.timeout.ms, {self._seconds:g} s in all"
         return f"was not heard of for kafka.fetch.remote.read.timeout.ms, {self._attempts} times"

@@ -153,7 +153,7 @@ class S3Session:
 
 
 def s3_client(access: S3Access, config: Config) -> S3Client:
-    """Return a new client, which raises botocore's errors and does not parse the times in responses.
+    """Return a new boto3 client for S3, which raises botocore's errors and does not parse the times in responses.
 
     Parsing times, and building the User-Agent header for each request, would take a third of a request's CPU time.
     """

@@ -51,7 +51,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Settings of layout, URI and key prefix that lead to segments.
+    """Place of segments in the storage, as the settings that lead to them: layout, URI and key prefix.
 
     `key_prefix` is the Aiven plugin's `key.prefix`, which the local layout lacks.
     """
@@ -75,7 +75,8 @@ class Place:
     def topic_key(self, segment: RemoteLogSegment) -> str:
         """Return a key prefix, relative to `uri`, that only objects of the segment's topic have.
 
-        In the local layout, only objects of the segment's partition have it, because each partition has a folder.
+        In the local layout, only objects of the segment's partition have this prefix, because each partition has a
+        folder.
         """
         topic_id = uuid_to_text(segment.topic_id)
         if self.layout == StorageLayout.LOCAL:
@@ -84,7 +85,7 @@ class Place:
 
 
 def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None = None) -> Place:
-    """Return the place that the settings name.
+    """Return the layout, URI and key prefix in the settings, as a `Place`.
 
     If the metadata of `segment` has a key prefix, that prefix replaces the prefix in the settings.
     """

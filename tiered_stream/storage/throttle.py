@@ -1,7 +1,7 @@
-"""Limit of bytes, or of requests, a second: a token bucket whose balance may become negative.
+"""Limit of bytes, or of requests, a second: a token bucket whose balance of bytes may become negative.
 
-A request may be larger than the bytes that one second allows. It passes when the balance is not negative, and may leave
-a negative balance (a debt). Later requests wait until the debt is paid.
+A call may take more bytes than one second allows. A call passes when the balance is not negative, and may then make it
+negative. Later calls wait until the balance has grown to 0 again.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _CACHED_MANIFESTS = 256
 
 @dataclass(frozen=True, slots=True)
 class _OpenSegment:
-    """Manifest of a segment, and the cipher with its data key; the cipher is None without encryption."""
+    """Manifest of a segment, and the cipher for the segment's chunks and indexes; None: they are not encrypted."""
 
     manifest: SegmentManifest
     cipher: ChunkCipher | None
@@ -106,10 +106,10 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return replace(described, custom_metadata=segment.custom_metadata)
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
-        """Return a signed URL of the log.
+        """Return a signed URL of the log's object, which is valid for `seconds` seconds.
 
-        Return None if the store cannot sign, or if the log was compressed or encrypted, because a reader of the URL
-        could not restore it.
+        Return None if the store cannot sign. Also return None if the log was compressed or encrypted, because a reader
+        of the URL could not restore it.
         """
         if self._open(segment).manifest.is_transformed:
             return None
@@ -162,7 +162,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
     def _fetch_chunks(self, key: str, opened: _OpenSegment, byte_range: ByteRange) -> bytes:
         """Return the bytes `byte_range` of the log.
 
-        One GET fetches the chunks that hold these bytes, and the chunks are restored.
+        One GET fetches the chunks that hold these bytes. Then the chunks are decrypted and decompressed.
 
         Raises: the errors of `fetch_log_segment`.
         """

@@ -86,7 +86,7 @@ class SignedRequests:
         """Send one GET, and return the bytes.
 
         Raises:
-            _RefusedError, StorageError, CorruptDataError: as `get`.
+            _RefusedError, StorageError, CorruptDataError: for the same reasons as `get`.
             ProtocolError: the connection broke.
         """
         try:
@@ -133,7 +133,7 @@ def signed_requests(options: StorageOptions) -> SignedRequests:
 def open_requests(
     hosts: SignedHosts, timeouts: RequestTimeouts, now: Callable[[], float] = time.monotonic
 ) -> SignedRequests:
-    """Return a sender with connections of its own, which no other caller shares. `now` returns seconds."""
+    """Return a new sender, whose connections no other sender shares. `now` returns seconds."""
     request_time = RequestTime(timeouts, now)
     return SignedRequests(hosts, open_connections(hosts, timeouts, request_time), request_time)
 

@@ -143,10 +143,10 @@ class SignedHosts:
 
 
 def signed_hosts(options: StorageOptions) -> SignedHosts:
-    """Return the allowed hosts: the user's list, and the host of the storage's endpoint.
+    """Return the hosts to which signed locations may lead: the user's list, and the host of the storage's endpoint.
 
-    For an S3 endpoint, its subdomain for the bucket is allowed too. For S3 without an endpoint, AWS's host names of the
-    bucket are allowed.
+    For an S3 endpoint, the endpoint's subdomain for the bucket is allowed too. For S3 without an endpoint, AWS's host
+    names of the bucket are allowed.
 
     Raises: the errors of `cloud_endpoint`.
     """
@@ -173,7 +173,7 @@ def _format_origin(scheme: str, host: str, port: int) -> str:
 
 
 def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield the addresses that packets to `ip` may reach: `ip` itself, or IPv4 addresses that it holds."""
+    """Yield the addresses that packets to `ip` may reach: `ip` itself, or IPv4 addresses in an IPv6 address."""
     if ip.version == 4:
         yield ip
     elif ip.ipv4_mapped:
