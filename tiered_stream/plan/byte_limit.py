@@ -96,15 +96,15 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _EndInside:
-    """End of a micro-batch inside a span of one partition, after about `share` bytes of the span."""
+    """End of a micro-batch inside the span `span` of one partition, after about `share` bytes of the span."""
 
     span: _Span
     share: int
 
     def estimated_end(self, size: int | None = None) -> int:
-        """Return the offset after `size` bytes of the span, if all its offsets have equal sizes; None: `share` bytes.
+        """Return the end offset (exclusive) of the first `size` bytes of the span, if all offsets have equal sizes.
 
-        At least one offset of the span lies before the returned offset.
+        If `size` is None, it is `share`. At least one offset of the span lies before the returned offset.
         """
         offsets = self.span.offsets
         size = self.share if size is None else size

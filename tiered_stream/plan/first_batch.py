@@ -122,7 +122,7 @@ class FirstBatch:
         """
         for partition, start in sorted(self.start_of(end).items()):
             log_start = earliest.get(partition, start)
-            # An empty batch ended at the log start of that time. If the log start has moved, the batch's start is unknown.
+            # An empty batch ended at the log start of that time. If that has moved, the batch's start is unknown.
             known = partition in self.initial.explicit or start == end[partition] == log_start
             if not known and 0 < start <= log_start:
                 data_loss.report(

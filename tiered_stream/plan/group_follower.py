@@ -1,4 +1,4 @@
-"""Commits of a query's offsets to a consumer group (option `kafka.consumer.commit.groupid`)."""
+"""Committer of a query's offsets to a consumer group (option `kafka.consumer.commit.groupid`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 class GroupFollower:
     """Committer of a query's offsets to a consumer group, so that lag tools show the query.
 
-    Commits run in the background, one at a time, and always with the newest offsets. A failed commit is only a warning.
+    Commits run in the background, one at a time, and always with the newest offsets. If a commit fails, only a warning
+    is logged.
     """
 
     def __init__(self, offsets: GroupOffsets) -> None:
@@ -64,5 +65,5 @@ class GroupFollower:
 
 
 def open_group(properties: Mapping[str, str], group: str) -> GroupFollower:
-    """Return the committer for the consumer group `group` in the cluster with these client properties."""
+    """Return the committer for the consumer group `group` in the cluster that the client's `properties` name."""
     return GroupFollower(GroupOffsets(open_client(properties), group))

@@ -51,7 +51,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookup:
-    """Look-ups by an `OffsetReader` for one subscription, with up to `attempts` attempts.
+    """Look-ups of partitions and offsets of one subscription by an `OffsetReader`, with up to `attempts` attempts.
 
     Attempts are `interval_ms` apart. Each method raises the reader's error after the last attempt. `sleep` takes
     seconds.
@@ -66,7 +66,7 @@ class OffsetLookup:
 
     @classmethod
     def of(cls, options: Options, reader: OffsetReader, sleep: Callable[[float], None] = time.sleep) -> OffsetLookup:
-        """Return the lookup that the options describe."""
+        """Return a lookup with the subscription, the number of attempts and their interval in the options."""
         attempts, interval_ms = options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms
         return cls(reader, options.subscription, attempts, interval_ms, sleep)
 
@@ -86,15 +86,15 @@ class OffsetLookup:
         return request()
 
     def assignment(self) -> Assignment:
-        """Return the partitions to read now, with retries; see the function `assigned`."""
+        """Return the partitions of the subscription that exist now, with retries; see the function `assigned`."""
         return self.retrying(self.assigned)
 
     def assigned(self) -> Assignment:
-        """Return the partitions to read now, without retries; see the function `assigned`."""
+        """Return the partitions of the subscription that exist now, without retries; see the function `assigned`."""
         return assigned(self.subscription, self.reader)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log starts of `partitions`, without partitions that no longer exist."""
+        """Return by partition the log start offset, for `partitions` that still exist."""
         if not partitions:
             return {}
         return self.retrying(lambda: self.reader.earliest(self.assigned().partitions.intersection(partitions)))

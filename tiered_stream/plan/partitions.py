@@ -27,7 +27,7 @@ def offset_ranges(
 
     Args:
         earliest_of_new: log starts of the partitions that are not in `start` and still exist.
-        group_id_given: the option `kafka.group.id` is set, which changes the name of an error.
+        group_id_given: the option `kafka.group.id` is set; the error for deleted partitions then has another name.
 
     Raises:
         DataLossError: partitions are missing or changed, and the policy is to fail.

@@ -57,7 +57,7 @@ EVERY = Numbers()
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Values that rows can have if they pass a query's filters.
+    """Values of Kafka's columns that rows can have if they pass a query's filters.
 
     `timestamps` are in milliseconds. If `topics` is None, rows can be of any topic.
     """
@@ -115,7 +115,7 @@ class Pruning:
 
 
 class NeededSegments:
-    """Filter (`SegmentFilter`) of the segments that may have rows at or after a timestamp and at certain offsets.
+    """Filter (`SegmentFilter`) for segments that may have rows at or after a timestamp and at given offsets.
 
     The filter keeps the sizes of the segments for which it was called. With `look_inside`, the caller of the filter
     also skips the first batches of a needed segment by its time index.

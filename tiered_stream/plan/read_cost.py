@@ -53,7 +53,7 @@ class Prices:
 
 
 def prices_or_default(per_1000_gets: float | None, per_gib: float | None) -> Prices:
-    """Return the given prices in US dollars; a price that is None has the default of `Prices`."""
+    """Return `Prices` with the given prices in US dollars; a price that is None has the default of `Prices`."""
     prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
     explicit = {name: price for name, price in prices.items() if price is not None}
     return replace(Prices(), **explicit, as_of="the command line") if explicit else Prices()
@@ -165,7 +165,10 @@ def _broker_reason(split: Split, end_offset: int, options: Options, source: LogS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCost:
-    """Cost of a whole read: `tasks` tasks run at the same time, and together fetch at most `max_bytes_per_second`."""
+    """Cost of a whole read by `tasks` tasks, which run at the same time.
+
+    Together, the tasks fetch at most `max_bytes_per_second` bytes a second from the storage; None: no limit.
+    """
 
     partitions: Sequence[PartitionCost]
     tasks: int
@@ -196,7 +199,7 @@ class ReadCost:
         return self.total("gets") * per_get + self.total("storage_bytes") / (1 << 30) * self.prices.per_gib
 
     def figures(self) -> dict[str, Any]:
-        """Return the costs of all partitions, their sums, time and price, as a dictionary for JSON."""
+        """Return the partitions' costs, sums, time (seconds) and price (US dollars) as a dictionary for JSON."""
         return {
             "partitions": [asdict(partition) | {"offsets": partition.offsets} for partition in self.partitions],
             "total": {name: self.total(name) for name in self.TOTALS},

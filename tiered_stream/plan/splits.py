@@ -123,7 +123,7 @@ def plan_splits(
 def _locate(
     locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID], needed: NeededSegments
 ) -> PartitionLocations:
-    """Return the locations of `ranges`; a partition has none if its topic's id is not the one in `topic_ids`.
+    """Return by partition the locations of `ranges`; none if the topic's id is not the id in `topic_ids`.
 
     A topic may have been deleted and created again after its id was looked up.
     """
@@ -176,7 +176,7 @@ def _cut_at_pieces(
 
 
 def _inside(ascending: Sequence[int], offsets: OffsetRange) -> Sequence[int]:
-    """Return the values of `ascending` that lie inside `offsets`, after its start."""
+    """Return the values of `ascending` (offsets) that lie inside `offsets` and after its start."""
     return ascending[bisect_right(ascending, offsets.start) : bisect_left(ascending, offsets.end)]
 
 

@@ -34,7 +34,7 @@ class InitialOffsets:
 
 
 def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
-    """Return the first offset to read of every assigned partition.
+    """Return the first offset to read of each partition of the subscription, by the start position in the options.
 
     Raises:
         ConfigurationError: the position names other partitions than the assigned ones, a timestamp has no match, or a
@@ -221,7 +221,7 @@ def check_assigned(
 def _log_ends(
     partitions: Collection[TopicPartition], reader: OffsetReader
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return the log starts and the log ends of the partitions."""
+    """Return the log start offsets and the log end offsets (exclusive) of `partitions`, by partition."""
     return (reader.earliest(partitions), reader.latest(partitions)) if partitions else ({}, {})
 
 

@@ -66,14 +66,14 @@ class StreamPlanner:
         self.available_now = True
 
     def latest(self) -> PartitionOffsets | None:
-        """Return the ends up to which the run may read, as of the last look-up.
+        """Return by partition the end offset (exclusive) up to which the run may read, as of the last look-up.
 
         Return None before the first look-up, or if there is no partition.
         """
         return self._latest or None
 
     def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
-        """Return the end of the micro-batch from `start`, or `start` itself if there is nothing to read yet.
+        """Return the end offsets of the micro-batch from `start`, or `start` itself if there is nothing to read yet.
 
         If `start` is an initial start that could move before it is looked up again, `start` itself is returned once, so
         that an empty batch stores it (`plan.first_batch`).
@@ -149,7 +149,7 @@ class StreamPlanner:
         return False
 
     def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Return for each partition the lower of the ends by `maxOffsetsPerTrigger` and `maxBytesPerTrigger`.
+        """Return by partition the lower of its two ends, by `maxOffsetsPerTrigger` and by `maxBytesPerTrigger`.
 
         If `remote.segment.aligned.ends` is true, an end by `maxOffsetsPerTrigger` is then moved back to a segment end.
         """

@@ -1,4 +1,4 @@
-"""Ends of a stream's run: the target under `Trigger.AvailableNow`, and the end by the option `boundedStreaming`."""
+"""End of a stream's run: the check of the target under `Trigger.AvailableNow`, and the end by `boundedStreaming`."""
 
 from __future__ import annotations
 
