@@ -59,7 +59,7 @@ class Monitor:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the server."""
+        """Stop the HTTP server and its thread, and close its socket."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -27,7 +27,7 @@ _KEYS = asdict(ReadMetrics()).keys() | {"micro_batch"}
 
 
 class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
-    """Receiver that adds up the counters that tasks send to `address` (`host:port`), until `close`.
+    """Receiver that adds up the counters that tasks send to `address` (`host:port`), until `close` is called.
 
     A query never fails because of metrics. If no address can be bound, a warning is logged, `address` is empty, and all
     sums stay zero.

@@ -91,7 +91,7 @@ def describe_batch(batch: MicroBatch) -> str:
 
 
 def as_json(batch: MicroBatch) -> bytes:
-    """Format a micro-batch as one line of JSON; sizes are in bytes, durations in seconds."""
+    """Format the report on a micro-batch as one line of JSON; sizes are in bytes, durations in seconds."""
     cost = batch.cost
     return orjson.dumps(
         {

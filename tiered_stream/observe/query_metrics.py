@@ -17,7 +17,7 @@ PREFIX = "tiered_stream_query_"
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """Sums of a query's counters and rows up to the micro-batch `last`, which is included.
+    """Sums of one query's counters (`cost`) and rows, up to and including the micro-batch `last`.
 
     The object never changes, so that a scrape sees the sums of one moment.
     """
