@@ -1,10 +1,10 @@
 """Search for the aborted transactions of tiered offsets in transaction indexes.
 
-A transaction is listed in the index of the segment that holds its abort marker. So the search goes on through later
-segments until no transaction that began in the wanted offsets can still be undecided. The producer snapshot at a
-segment's end proves that if it lists no open transaction from before the wanted end. If there is no usable snapshot, an
-index entry whose last stable offset is at or beyond the wanted end proves it (Kafka: `RemoteLogManager`,
-`collectAbortedTransactions`). If the tier ends before that, the brokers must be asked.
+A transaction index lists the transactions whose abort markers are in its segment. So the search continues in later
+segments until every transaction that began before the end of the wanted offsets is known to be decided. The producer
+snapshot at a segment's end proves this if it lists no open transaction that began before that end. Without a usable
+snapshot, an index entry proves it whose last stable offset is at or beyond that end (Kafka: `RemoteLogManager`,
+`collectAbortedTransactions`). If the tiered segments end before there is a proof, the brokers must be asked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AbortedSearch:
     """Result of a search for aborted transactions.
 
     `transactions` are sorted. `seam` is None if all transactions are decided. Otherwise it is the offset at which the
-    tiered segments end, or a gap between them begins, while transactions are undecided.
+    search had to end, because the tiered segments end there, or a gap between them begins.
     """
 
     transactions: tuple[AbortedTransaction, ...]
@@ -37,7 +37,7 @@ class AbortedSearch:
 def find_aborted(visible: VisibleSegments, at: int, offsets: OffsetRange, cache: IndexCache) -> AbortedSearch:
     """Search for the aborted transactions that touch `offsets`, which are offsets of the segment `visible[at]`.
 
-    The search begins with that segment's transaction index, and goes on in the next segments. It ends when all
+    The search begins with the transaction index of `visible[at]`, and continues in the next segments. It ends when all
     transactions are decided, when the tiered segments end, or where offsets are missing between two segments.
 
     Raises:
@@ -58,11 +58,11 @@ def find_aborted(visible: VisibleSegments, at: int, offsets: OffsetRange, cache:
 
 
 def _ended_in(part: VisibleSegment, offsets: OffsetRange, cache: IndexCache) -> tuple[list[AbortedTransaction], bool]:
-    """Return the aborted transactions whose marker is in `part` and that touch `offsets`, and whether all are decided.
+    """Return the aborted transactions with markers in `part` that touch `offsets`, and whether to end the search.
 
-    All are decided if every transaction that begins before the end of `offsets` has ended in `part` or earlier. An
-    index entry is ignored if its abort marker lies outside of `part.offsets`, because another segment's index lists it
-    too.
+    The search ends if every transaction that begins before the end of `offsets` has ended in `part` or earlier. An
+    index entry is ignored if its abort marker lies outside of `part.offsets`, because another segment's index lists the
+    same transaction.
     """
     segment, indexes = part.segment, cache.get(part.segment, TRANSACTION_INDEXES)
     entries = parse_transaction_index(indexes.get(IndexType.TRANSACTION, b""), segment.base_offset)

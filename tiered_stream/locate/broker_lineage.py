@@ -1,6 +1,6 @@
-"""Cache of partitions' lineages, the end offsets of their leader epochs.
+"""Cache of partitions' lineages: the end offset of each leader epoch, as the partition's leader has reported it.
 
-The leader is asked again only if it has changed.
+An end offset is requested again only after the partition's leader has changed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class _LeaderLineage:
 
 
 class BrokerLineages:
-    """Cache of partitions' lineages, for many threads, but for one thread at a time per partition.
+    """Cache of partitions' lineages, which requests leader epochs that it does not have from the partitions' leaders.
 
     The end of a closed epoch changes only if an election truncates the log, and an election raises the leader epoch. So
-    a known end stays valid until the leader epoch changes.
+    a cached end offset stays valid until the leader epoch changes. Many threads may use the cache, but only one thread
+    at a time per partition.
 
     Args:
         patience_ms: maximum time in ms to wait for a leader; None: `default.api.timeout.ms`.
@@ -76,7 +77,8 @@ class BrokerLineages:
     def _of_leader(self, partition: TopicPartition, leader: tuple[UUID, int]) -> _LeaderLineage:
         """Return the partition's cached lineage as `leader` has reported it.
 
-        If another leader has reported it, or the epoch of `leader` is unknown, replace it by an empty one.
+        If another leader has reported the cached lineage, or the epoch of `leader` is unknown, an empty lineage
+        replaces it.
         """
         known = self._known.get(partition)
         if known is None or known.leader != leader or leader[1] == NO_EPOCH:

@@ -1,4 +1,4 @@
-"""Locator of KIP-1248: the broker that leads a partition reports where the partition's segments are."""
+"""Locator by KIP-1248: the broker that leads a partition reports where the partition's segments are in the storage."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from tiered_stream.process.heap_and_gc import collection_paused
 log = logging.getLogger(__name__)
 
 _MAX_ROUNDS = 10_000
-"""Maximum number of request rounds for one set of ranges.
+"""Maximum number of rounds of location requests for one call of `BrokerLocator._request`.
 
-A response may locate only the beginning of a range. The next round then requests the rest.
+A response may locate only the beginning of an offset range. The next round then requests the rest of the range.
 """
 _OFFSETS_END = 1 << 63
 """Exclusive upper bound of offsets, which are int64."""
@@ -52,11 +52,11 @@ class BrokerLocator(Locator):
     client.
 
     Args:
-        part_bytes: size in bytes of the parts into which brokers cut larger segments.
+        part_bytes: approximate size in bytes of the parts into which brokers cut larger segments.
         local_too: also locate segments that the brokers still have on their own disks.
         signed_only: return only locations with a signed URL, so that brokers serve all other offsets.
-        falls_back: if a leader fails with a retriable error, return the partition's locations up to that point. The
-            brokers then serve the rest. If false, the error is raised.
+        falls_back: if a leader fails with a retriable error, return only those locations of its partitions that earlier
+            responses named. The other offsets are then read from the brokers. If false, the error is raised.
     """
 
     name = "broker"
@@ -73,7 +73,7 @@ class BrokerLocator(Locator):
     ) -> None:
         self._client = client
         self._falls_back = falls_back
-        # This allows one whole attempt, because a response that names very many segments may take long.
+        # As long as one whole request may take, because a response that names very many segments takes long.
         self._patience_ms = client.config.request_timeout_ms if falls_back else None
         self._terms = LocationTerms(isolation, local_too, part_bytes)
         self._offsets_terms = LocationTerms(isolation, local_too, offsets_only=True)
@@ -105,10 +105,11 @@ class BrokerLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition the offset after about `bytes` bytes from the start of `offsets` of its `SegmentShare`.
+        """Return by partition an end offset (exclusive): about `SegmentShare.bytes` bytes of its segment lie before it.
 
-        The offsets are from the brokers' responses. Partitions with similar `bytes` are requested together. The brokers
-        cut the segments into parts of a quarter of the smallest `bytes` in a request. A partition is left out if the
+        The bytes are counted from the start of `SegmentShare.offsets`. The end offsets come from the brokers'
+        responses. Partitions with similar numbers of bytes are requested together. The brokers cut the segments into
+        parts of a quarter of the smallest number of bytes in a request. A partition is left out of the result if the
         response has no part of its segment.
         """
         ends = {}
@@ -125,10 +126,11 @@ class BrokerLocator(Locator):
         return ends
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Return for each pair of location and size in bytes the parts into which brokers cut the location.
+        """Let brokers cut each location into parts of about the given size in bytes, and return the parts.
 
-        Cuts of similar size are requested together, with the smallest of these sizes. A location of at most its size
-        stays whole. So does a location whose parts in the response do not have exactly its offsets.
+        `cuts` has pairs of a location and a size; the result has the same order. Pairs of similar sizes are requested
+        together, with the smallest of their sizes. A location that has no more bytes than its size stays whole. A
+        location also stays whole if its parts in the response do not have exactly its offsets.
         """
         locations = [location for location, _ in cuts]
         parts: list[Sequence[SegmentLocation]] = [[location] for location in locations]
@@ -140,10 +142,12 @@ class BrokerLocator(Locator):
         return parts
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Return for each pair of location and ascending offsets inside it the location's parts between the offsets.
+        """Cut each location at the given offsets, and return the parts of each location.
 
-        The byte ranges come from smaller parts, into which brokers cut the location. They have a quarter of the average
-        size of the returned parts. If the brokers return none, every returned part has all bytes of the location.
+        `cuts` has pairs of a location and ascending offsets inside it; the result has the same order. Each given offset
+        is the first offset of a part. To get byte ranges, brokers cut the locations into smaller parts, which have a
+        quarter of the average size of the returned parts. If brokers do not cut a location, each of its returned parts
+        has all bytes of the location.
         """
         sizes = [max(1, len(location.bytes) // (4 * (len(starts) + 1))) for location, starts in cuts]
         fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])
@@ -185,10 +189,11 @@ class BrokerLocator(Locator):
         return next((part.signed_url for part in renewed if part.segment.segment_id == segment_id), None)
 
     def _request(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
-        """Return the locations of all ranges, by as many rounds of requests as needed.
+        """Request the locations of all ranges from the leaders, and return them by partition.
 
-        A response may end before its range does. The next round then requests the rest. With `falls_back`, a partition
-        whose leader fails with a retriable error has only the locations up to that point.
+        A response may locate only the beginning of a range. Then the rest of the range is requested, for all partitions
+        together. With `falls_back`, a partition whose leader fails with a retriable error has only the locations that
+        earlier responses named.
 
         Raises:
             BrokerError: a leader fails, and `falls_back` is false or the error is not retriable.
@@ -219,7 +224,9 @@ class BrokerLocator(Locator):
     def _locations(
         self, partition: TopicPartition, answer: LocatedPartition, offsets: OffsetRange, terms: LocationTerms
     ) -> Locations:
-        """Decode the locations in `answer`, the response for one partition; the result is empty if it names no segment.
+        """Return the locations in `answer`, the response for one partition; empty if the response names no segment.
+
+        Bytes that are equal to the bytes of the last response for the partition are not decoded again.
 
         Raises:
             CorruptDataError: the response is malformed, or names offsets outside of `offsets`, which were requested.
@@ -260,7 +267,7 @@ def _by_similar_size(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]
 def _rounds_of_adjacent(
     numbers: Sequence[int], locations: Sequence[SegmentLocation]
 ) -> list[dict[TopicPartition, list[int]]]:
-    """Distribute locations over rounds of requests. Return for each round the locations' indexes, by partition.
+    """Distribute locations over rounds of requests; return for each round, by partition, indexes in `locations`.
 
     In a round, all locations of a partition are adjacent, so that one offset range covers them.
 
@@ -284,7 +291,10 @@ def _rounds_of_adjacent(
 def _cut_at(
     location: SegmentLocation, parts: Sequence[SegmentLocation], starts: Sequence[int]
 ) -> Sequence[SegmentLocation]:
-    """Cut `location` at the offsets `starts`, and give each piece the bytes of the `parts` that hold its offsets.
+    """Cut `location` at the offsets `starts`, and return the pieces; byte ranges come from the smaller `parts`.
+
+    Each piece begins with the bytes of the part that holds its first offset, and ends with the bytes of the part that
+    holds its last offset.
 
     Args:
         parts: smaller parts of the location, in offset order.

@@ -1,8 +1,8 @@
 """Storage failures while a micro-batch is planned: brokers serve the segments that cannot be located (KIP-1254).
 
-If a storage refuses the credentials, or does not exist, the user must change the settings, so these errors are raised.
-But S3 also answers 403 for a missing object, to a user who may not list the bucket. So if the storage refuses an object
-of one segment, objects of other segments are requested.
+If a storage refuses the credentials, or its bucket does not exist, the user must change the settings. So these errors
+are raised. But S3 also responds 403 for a missing object if the user has no permission to list the bucket. So if the
+storage refuses an object of one segment, objects of other segments are requested.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MAX_OTHERS = 4
-"""Maximum number of other segments whose index is requested to find out whether the credentials are valid."""
+"""Maximum number of other segments whose index is requested after a refusal, to check the credentials."""
 _MAX_UNREACHABLE = 16
 """Number of failures to reach the storage after which the storage is not asked for any further segment.
 
@@ -43,7 +43,7 @@ The brokers then serve all further segments. Each failure may take a whole timeo
 
 
 class SegmentsLeftOut:
-    """Counter of the segments that brokers serve because storage fails while one micro-batch is planned.
+    """Handler of storage failures while one micro-batch is planned; it counts the segments that brokers must serve.
 
     Many threads may use it.
 
@@ -73,13 +73,13 @@ class SegmentsLeftOut:
     def attempt(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
         """Return the result of `work`, which reads objects of `segment`; None if the brokers must serve the segment.
 
-        With `falls_back`, the brokers must serve it if `work` raises a StorageError. After `_MAX_UNREACHABLE` failures
-        to reach the storage, `work` is not called.
+        With `falls_back`, the brokers must serve the segment if `work` raises a StorageError. After `_MAX_UNREACHABLE`
+        failures to reach the storage, `work` is not called, and the brokers must serve the segment.
 
         Raises:
             StorageAccessError: the storage refuses access to this segment and to other segments.
             StorageBucketNotFoundError: the bucket or folder does not exist.
-            ConfigurationError: the settings lead to a place that does not have the segments.
+            ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
             StorageError: `work` raises it, and `falls_back` is false.
         """
         error: StorageError | None = None
@@ -103,7 +103,7 @@ class SegmentsLeftOut:
         return None
 
     def report(self) -> None:
-        """Log how many segments were left to the brokers, and why."""
+        """Log a warning for each partition with segments that brokers must serve: their number and a storage error."""
         for partition, count in self._counts.items():
             _, reason = self._reasons.get(partition) or next(iter(self._reasons.values()))
             log.warning(
@@ -112,21 +112,24 @@ class SegmentsLeftOut:
             )  # fmt: skip
 
     def _check_place(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
-        """Check at the first missing object whether the settings lead to the wrong place; later calls do nothing.
+        """Check whether wrong settings are the reason why an object of `segment` is missing.
+
+        After a check that raised no error, later calls do nothing.
 
         Raises: the errors of `storage_check.check_place`.
         """
         self._place_check.get(None, lambda: self._check_places(segment, missing))
 
     def _check_places(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
-        """Check the settings by `segment`, and by one segment whose object keys come from another source.
+        """Check the settings by `segment`, and by a segment whose object keys come from the other source.
 
-        The keys of some segments' objects come from the segment's own metadata, and the keys of others from the
-        settings.
+        There are two sources of a segment's object keys: the segment's own metadata, or the settings.
+
+        Raises: the errors of `storage_check.check_place`.
         """
         has_access = partial(self._has_access, segment)
         check_place(self._fetcher, segment, missing, has_access)
-        # The missing object may be one of an adjacent segment, whose index is needed too.
+        # The missing object may belong to a later segment with keys from the other source, whose index is needed too.
         by_metadata = self._fetcher.placed_by_metadata
         other = next((other for other in self._newest() if by_metadata(other) != by_metadata(segment)), None)
         if other is None:
@@ -139,7 +142,7 @@ class SegmentsLeftOut:
             return
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
-        """Return whether the storage returns an object of another segment than `refused`; the first result is kept.
+        """Return whether the storage returns an object of a segment other than `refused`; the first result is kept.
 
         If there is no other segment, return whether the storage returns the log of `refused`.
         """

@@ -23,7 +23,8 @@ Lineage = Mapping[int, int]
 """The leader epochs of a log, with the end offset (exclusive) of each epoch.
 
 The end is the next epoch's start, and `END_OF_LOG` for the last epoch. An epoch has one leader, so all replicas agree
-where it starts, and only its end distinguishes a lost history from the log.
+at which offset it starts. Records of an epoch at or after its end are not part of the log, although a replica may have
+copied them.
 """
 
 
@@ -43,23 +44,23 @@ class VisibleSegments(tuple[VisibleSegment, ...]):
 
     @cached_property
     def located(self) -> dict[bool, list[tuple[SegmentLocation, int | None] | None]]:
-        """Cache of locators: by whether the isolation is read_committed, a pair for each segment.
+        """Cache that locators fill: by isolation (True: read_committed), a list with a pair or None for each segment.
 
-        The pair has the segment's location, and the offset at which the tiered segments end, or a gap begins, while
-        transactions of the location may be undecided. That offset is None if all transactions are decided. An entry is
-        None until a locator sets it.
+        A pair has the segment's location and an offset. The offset is the one at which the tiered segments end, or a
+        gap between them begins, while transactions of the location may be undecided. It is None if all transactions are
+        decided. An entry of the list is None until a locator has set it.
         """
         return {committed: [None] * len(self) for committed in (False, True)}
 
     def next_stop(self, at: int) -> int:
-        """Return the first index, from `at` on, of a segment that may have a transaction index or precedes a gap.
+        """Return the first index, from `at` on, of a segment that may have a transaction index, or that a gap follows.
 
         The end of the last segment counts as a gap.
         """
         return self._stops[at]
 
     def ends_at(self, at: int) -> bool:
-        """Return whether offsets are missing after the segment at the index `at`, or it is the last segment."""
+        """Return whether a gap in the offsets follows the segment at the index `at`, or no segment follows."""
         return at + 1 == len(self) or self[at + 1].offsets.start != self[at].offsets.end
 
     @cached_property
@@ -77,8 +78,8 @@ def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log
     """Return the segments whose records belong to the current log, each with the offsets of these records.
 
     A record belongs to the log if its leader epoch is in `lineage`, and its offset is below the epoch's end and not
-    below `log_start_offset`. The result has each tiered offset of the log once, and as few entries as possible. It does
-    not depend on the order of `segments`.
+    below `log_start_offset`. The result has each tiered offset of the log once, and as few entries as possible. The
+    result does not depend on the order of `segments`.
     """
     parts = [part for segment in segments for part in _in_lineage(segment, lineage, log_start_offset)]
     return VisibleSegments(_disjoint(parts))
@@ -122,10 +123,10 @@ def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: i
 
 
 def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
-    """Sort the list `parts`, and yield its entries cut so that they are disjoint, in offset order.
+    """Yield the entries of `parts` in offset order, cut so that no two entries have the same offset.
 
-    At each offset, the entry with the highest end is chosen. If several have that end, the one with the highest start
-    is chosen.
+    At each offset, the entry with the highest end is chosen. If several entries have that end, the entry with the
+    highest start is chosen. The list `parts` is sorted in place.
     """
     parts.sort(key=lambda part: part.offsets.start)
     candidates: list[tuple[int, int, int, int]] = []  # (-end, -start, segment id, index in parts)

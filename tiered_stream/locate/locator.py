@@ -26,10 +26,10 @@ def every_segment(_segment: RemoteLogSegment) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SegmentShare:
-    """Request to `Locator.ends_inside` for an offset in a tiered segment.
+    """Request to `Locator.ends_inside`: find the offset before which about `bytes` bytes of `segment` lie.
 
-    The offset is the one after about `bytes` bytes of the segment, counted from the start of `offsets`. It is at most
-    the end of `offsets`.
+    The bytes are counted from the start of `offsets`. The offset to find is exclusive, and at most the end of
+    `offsets`.
     """
 
     segment: RemoteLogSegment
@@ -38,10 +38,11 @@ class SegmentShare:
 
 
 class Locator(ABC):
-    """Locator of the tiered segments that hold an offset range, and of the range's bytes in them; used on the driver.
+    """Finder of the tiered segments that hold an offset range, and of the range's bytes in these segments.
 
-    A locator ignores segments that are not completely copied or not in the partition's current lineage, and offsets
-    below the log start offset. It keeps its state between micro-batches, and is used by one thread at a time.
+    A locator ignores segments that are not completely copied or not in the partition's current lineage. It also ignores
+    offsets below the log start offset. A locator runs on the driver, keeps what it knows of segments between
+    micro-batches, and is used by one thread at a time.
     """
 
     name: str
@@ -49,11 +50,12 @@ class Locator(ABC):
 
     @abstractmethod
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        """Return disjoint locations of each range in offset order, for the offsets that storage has.
+        """Return by partition the locations of its offset range, disjoint and in offset order.
 
-        If `needed` is false for a segment, its location has the right offsets, but its bytes may be wrong or empty.
-        Under read_committed, a location has the aborted transactions that touch its offsets. The locations belong to
-        the topic that has the name now, so the caller must compare topic ids.
+        Offsets that are not in the storage have no location. If `needed` returns False for a segment, its location has
+        the right offsets, but its bytes may be wrong or empty. Under read_committed, a location has the aborted
+        transactions that touch its offsets. The locations belong to the topic that has the name now, so the caller must
+        compare topic ids.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be determined.
@@ -81,39 +83,43 @@ class Locator(ABC):
 
     @abstractmethod
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition an offset in a tiered segment: the offset after about as many bytes as are requested.
+        """Return by partition an end offset (exclusive): about `SegmentShare.bytes` bytes of its segment lie before it.
 
-        `shares` has a request by partition. The bytes are counted from the start of the request's `offsets`. The
-        returned offset is the end of a batch, or the end of `offsets`. All requests are looked up together. A partition
-        is left out if the byte positions in its segment are not available.
+        `shares` has one request for each partition. The bytes are counted from the start of `SegmentShare.offsets`. A
+        returned offset is the offset after a batch, or the end of `SegmentShare.offsets`. All requests are looked up
+        together. A partition is left out of the result if the byte positions in its segment are not available.
 
         Raises: the errors of `locate`.
         """
 
     @abstractmethod
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Return for each pair of location and size in bytes the location's parts, which have about that size.
+        """Cut each location into parts of about the given size in bytes, and return the parts of each location.
 
-        A location is cut where batches begin, and its parts have exactly its offsets. Adjacent parts may share the
-        bytes of one interval of the offset index, but no more.
+        `cuts` has pairs of a location and a size; the result has the same order. A location is cut where batches begin.
+        Its parts together have exactly its offsets. Adjacent parts may share the bytes of one interval of the offset
+        index, but no more.
 
         Raises: the errors of `locate`.
         """
 
     @abstractmethod
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Return for each pair of location and ascending offsets inside it the location's parts between the offsets.
+        """Cut each location at the given offsets, and return the parts of each location.
 
-        Adjacent parts share bytes as in `cut_all`. If the parts' byte positions are not available, the location stays
-        whole, or each part has all bytes of the location.
+        `cuts` has pairs of a location and ascending offsets inside it; the result has the same order. Each given offset
+        is the first offset of a part. Adjacent parts may share the bytes of one interval of the offset index. If the
+        byte positions in the segment are not available, the location stays whole, or each part has all bytes of the
+        location.
 
         Raises: the errors of `locate`.
         """
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:
-        """Return the full names of objects missing in the storage, of segments with a base offset in `offsets`.
+        """Return the full names of objects of the partition's segments that should be in the storage, but are not.
 
-        Only a locator that lists the storage knows missing objects. Other locators return an empty sequence.
+        Only segments with a base offset in `offsets` are considered. Only a locator that lists the storage knows
+        missing objects. Other locators return an empty sequence.
         """
         return ()
 

@@ -1,4 +1,4 @@
-"""Offset reader and locator of a query, opened as the options say."""
+"""Functions that open the offset reader and the locator of a query, as the options say."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class LogSource:
 
 
 def open_log_source(options: Options) -> LogSource:
-    """Open the offset reader and the locator that the options `remote.log.locator` and `remote.prefer` name.
+    """Open the offset reader and the locator of a query, which `remote.log.locator` and `remote.prefer` choose.
 
     Raises:
         ConfigurationError: the storage or the brokers are configured wrongly.
-        BrokerError: the brokers do not respond as needed.
+        BrokerError: the brokers do not respond, or respond with an error.
     """
     if options.locator is LocatorName.ARCHIVE:
         return _open_archive(options)
@@ -91,7 +91,8 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
     """Return the locator of KIP-1248 if it can be used; None if it cannot, and `remote.log.locator` is `auto`.
 
-    It can be used if the brokers support KIP-1248, and sign locations or a storage is configured.
+    It can be used if the brokers support KIP-1248. In addition, the brokers must sign locations, or the options must
+    name a storage.
 
     Raises:
         ConfigurationError: `remote.log.locator` is `broker`, and this locator cannot be used.
@@ -130,7 +131,7 @@ def _can_follow(options: Options, client: BrokerClient) -> bool:
     """Return whether a storage is configured and the user may read `__remote_log_metadata`; if not, log the reason.
 
     Raises:
-        BrokerError: the brokers do not report whether the user may read it.
+        BrokerError: the brokers do not report whether the user may read the topic.
     """
     if not _has_fetcher(options):
         log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")

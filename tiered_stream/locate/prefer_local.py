@@ -1,4 +1,4 @@
-"""`remote.prefer=local`: offsets that the broker still has on its own disk are read from the broker (KIP-1248)."""
+"""Locator for `remote.prefer=local`: brokers serve the offsets that they still have on their own disks (KIP-1248)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
 
 
 class PreferLocal(WrappedLocator):
-    """Locator that returns the locations of another locator only up to the start of the leader's local log.
+    """Locator that returns another locator's locations only for offsets before the start of the leader's local log.
 
     Args:
         locator: the other locator.

@@ -1,4 +1,4 @@
-"""Base class of locators that know segments' metadata, and read byte positions from segments' offset indexes."""
+"""Base class of locators that know segments' metadata, and get byte positions from the segments' offset indexes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ location may be undecided. None: all are decided.
 
 
 class SegmentMetadataLocator(Locator):
-    """Locator by segment metadata.
+    """Locator that knows segments by their metadata, and finds byte ranges by offset indexes in the storage.
 
     A subclass provides the metadata, and the aborted transactions whose markers are not in tiered segments.
 
@@ -76,15 +76,15 @@ class SegmentMetadataLocator(Locator):
         """Return the visible segments by partition; partitions without known segments may be left out."""
 
     def _remember_visible(self, visible: Mapping[TopicPartition, VisibleSegments]) -> None:
-        """Keep `visible`, by which a micro-batch's end is chosen, for the next call of `_recently_visible`.
+        """Keep the visible segments `visible`, so that `_recently_visible` can return them for the same micro-batch.
 
-        This class keeps nothing.
+        The end of the micro-batch was chosen by these segments. The implementation in this class keeps nothing.
         """
 
     def _recently_visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
-        """Return the segments that `_remember_visible` has kept recently, or else the result of `visible_of`.
+        """Return by partition the visible segments that `_remember_visible` kept a short time ago.
 
-        This class always returns the result of `visible_of`.
+        If it kept none, return the result of `visible_of`. The implementation in this class always returns this result.
         """
         return self.visible_of(partitions)
 
@@ -94,9 +94,9 @@ class SegmentMetadataLocator(Locator):
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
         """Return for each seam the aborted transactions with records before and after its offset.
 
-        If a transaction's last offset is unknown, its `last_offset` in the result is any offset at or after the seam's.
-        If a seam is missing in the result, `locate` returns none of the locations whose transactions are undecided at
-        the seam. The offsets of these locations are then read from the brokers.
+        If a transaction's last offset is unknown, its `last_offset` in the result is any offset at or after the offset
+        of the seam. If a seam is missing in the result, `locate` returns none of the locations whose transactions are
+        undecided at the seam. The offsets of these locations are then read from the brokers.
 
         Args:
             seams: pairs of a partition and the offset at which its tiered segments end, or a gap between them begins,
@@ -106,8 +106,8 @@ class SegmentMetadataLocator(Locator):
     def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
         """Request the results of `_aborted_across` for all `seams` together, and cache them.
 
-        `seams` has by partition the offset at which the tiered segments end, or a gap begins, while transactions may
-        be undecided. This class does nothing.
+        `seams` has by partition the offset at which the tiered segments end, or a gap begins, while transactions may be
+        undecided. The implementation in this class does nothing.
         """
 
     @collection_paused()
@@ -136,7 +136,11 @@ class SegmentMetadataLocator(Locator):
         return locations
 
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        """Return what `since_all` returns for one location."""
+        """Return `location` without the first batches that its time index shows to be older than `timestamp` (ms).
+
+        Return None if all batches of the location are older. If the storage fails and `falls_back` is true, return
+        `location` unchanged.
+        """
         whole: SegmentLocation | None = location
         work = partial(self._positions.since, location, timestamp)
         return self._unless_storage_fails(location, work, whole, "is read from its start")
@@ -159,10 +163,11 @@ class SegmentMetadataLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition the offset after about `bytes` bytes from the start of `offsets` of its `SegmentShare`.
+        """Return by partition an end offset (exclusive): about `SegmentShare.bytes` bytes of its segment lie before it.
 
-        The offsets are from the segments' offset indexes. The indexes are read in parallel, and no request is sent to
-        brokers. If the storage fails and `falls_back` is true, the partition is left out.
+        The bytes are counted from the start of `SegmentShare.offsets`. The end offsets come from the segments' offset
+        indexes. The indexes are read in parallel, and no request is sent to brokers. If the storage fails and
+        `falls_back` is true, the partition is left out of the result.
         """
         shared = {partition: [VisibleSegment(share.segment, share.offsets)] for partition, share in shares.items()}
         # `locate` has the same failures later, and logs them.
@@ -175,22 +180,26 @@ class SegmentMetadataLocator(Locator):
         return {partition: end for partition, end in ends if end is not None}
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """Return what `cut_all` returns for one location."""
+        """Cut `location` where batches begin into parts of about `target_bytes` bytes, and return the parts.
+
+        If the storage fails and `falls_back` is true, return only `location` itself.
+        """
         return self._cut(location, partial(self._positions.cut, location, target_bytes))
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Return for each pair of location and size in bytes the location's parts, which have about that size.
+        """Cut each location into parts of about the given size in bytes, and return the parts of each location.
 
-        The offset indexes are read in parallel. If the storage fails and `falls_back` is true, the location stays
-        whole.
+        `cuts` has pairs of a location and a size; the result has the same order. The offset indexes are read in
+        parallel. If the storage fails and `falls_back` is true, the location stays whole.
         """
         return list(self.executor.map(lambda cut: self.cut(*cut), cuts))
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Return for each pair of location and ascending offsets inside it the location's parts between the offsets.
+        """Cut each location at the given offsets, and return the parts of each location.
 
-        The offset indexes are read in parallel. If the storage fails and `falls_back` is true, the location stays
-        whole.
+        `cuts` has pairs of a location and ascending offsets inside it; the result has the same order. Each given offset
+        is the first offset of a part. The offset indexes are read in parallel. If the storage fails and `falls_back` is
+        true, the location stays whole.
         """
         return list(self.executor.map(lambda cut: self._cut(cut[0], partial(self._positions.cut_at, *cut)), cuts))
 
@@ -214,10 +223,10 @@ class SegmentMetadataLocator(Locator):
             return otherwise
 
     def prefetch(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
-        """Request together, for all partitions, the aborted transactions that `location` needs, and cache them.
+        """Request the aborted transactions that calls of `location` for `ranges` will need, and cache them.
 
-        Only the last segment of each range is considered. Errors of brokers are ignored, because `location` requests
-        what is not in the cache.
+        All partitions are requested together, each only for the last segment of its range. Errors of brokers are
+        ignored, because `location` requests transactions that are not in the cache.
         """
         seams = {}
         for partition, offsets in ranges.items():
@@ -254,10 +263,10 @@ class SegmentMetadataLocator(Locator):
         ranges: PartitionRanges,
         needed: SegmentFilter,
     ) -> dict[TopicPartition, list[_Located]]:
-        """Return by partition the locations (`_Located`) of the segments at the indexes `parts` in `visible`.
+        """Return by partition the locations (`_Located`) of the segments with the indexes `parts` in `visible`.
 
-        Segments whose indexes are needed are located in parallel. If the storage does not return a segment's index and
-        `falls_back` is true, the segment is left out.
+        Locations have only offsets in `ranges`. Index files are read in parallel, for segments that need them. If the
+        storage does not return a segment's index and `falls_back` is true, the segment is left out.
         """
         left_out = SegmentsLeftOut(self._fetcher, visible, falls_back=self.falls_back)
 
@@ -293,7 +302,7 @@ class SegmentMetadataLocator(Locator):
         if needed is not every_segment:
             return [self._whole_location(visible, at, offsets, needed) for at in parts]
         located = visible.located[self.committed][parts.start : parts.stop]
-        ends = {0, len(parts) - 1} if len(parts) else set()  # only these segments may be wanted in part
+        ends = {0, len(parts) - 1} if len(parts) else set()  # only the first and the last segment may be cut
         for index in ends.union(index for index, pair in enumerate(located) if pair is None):
             located[index] = self._whole_location(visible, parts[index], offsets, needed)
         return located
@@ -313,7 +322,7 @@ class SegmentMetadataLocator(Locator):
             return None
         known = visible.located[self.committed][at]
         if known is None and part.offsets == part.segment.offsets and not self._needs_index(visible, at):
-            # Aborted transactions are then known from the seam to which the search would go on.
+            # Up to the stop, no segment has a transaction index: a search would find nothing, and end after the stop.
             seam = visible[visible.next_stop(at)].offsets.end if self.committed else None
             known = visible.located[self.committed][at] = self._location_of(visible, at, offsets), seam
         return known
@@ -323,7 +332,7 @@ class SegmentMetadataLocator(Locator):
         return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
 
     def _location_of(self, visible: VisibleSegments, at: int, offsets: OffsetRange) -> SegmentLocation:
-        """Return the location of the wanted offsets of the segment `visible[at]`, without aborted transactions."""
+        """Return the location of `offsets`, as far as `visible[at]` has them, without aborted transactions."""
         part = visible[at]
         location = self._positions.location(part.segment, offsets.intersect(part.offsets))
         if location.bytes.end == part.segment.size and _overlaps_next(visible, at):

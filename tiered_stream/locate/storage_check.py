@@ -25,10 +25,7 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _MAX_OTHERS = 3
 _MAX_SAMPLES = 64
-"""Approximate maximum number of locations that are searched for segments of both kinds.
-
-The kinds are those of `CheckedStorage._checked`.
-"""
+"""Approximate maximum number of locations in the sample that `CheckedStorage._check_new` takes."""
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +37,7 @@ class CheckedStorage(WrappedLocator):
 
         StorageAccessError: credentials are missing or refused.
         StorageBucketNotFoundError: the bucket or folder does not exist.
-        ConfigurationError: the settings lead to a place that does not have the segments.
+        ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
     """
 
     def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher) -> None:
@@ -77,8 +74,9 @@ class CheckedStorage(WrappedLocator):
     def _check(self, location: SegmentLocation, locations: Sequence[SegmentLocation]) -> None:
         """Fetch one byte of the location's segment, and raise an error if the settings are wrong.
 
-        Any other error is logged. S3 also refuses a missing object to a user who may not list the bucket. So if the
-        storage refuses the object, objects of other segments in `locations` are requested.
+        Any other storage error is only logged. S3 also responds 403 for a missing object if the user has no permission
+        to list the bucket. So if the storage refuses the object, objects of other segments in `locations` are
+        requested.
 
         Raises:
             StorageAccessError: the storage refuses all these objects.
@@ -127,15 +125,15 @@ def check_place(
     missing: StorageObjectNotFoundError,
     gives_another: Callable[[], bool],
 ) -> None:
-    """Check whether an object of `segment` is missing because the settings lead to the wrong place.
+    """Check whether an object of `segment` is missing because the settings are wrong.
 
     Args:
         missing: the error that says that the object is missing.
         gives_another: returns whether the storage returns an object of another segment.
 
     Raises:
-        ConfigurationError: the segment's log was found in another place. Or the configured place has no object of the
-            segment's topic, and `gives_another()` is false.
+        ConfigurationError: the segment's log was found elsewhere in the storage. Or the configured bucket, folder or
+            key prefix has no object of the segment's topic, and `gives_another()` is false.
     """
     misplaced = fetcher.find_misplacement(segment)
     if misplaced is not None and (misplaced.actual_place or not gives_another()):

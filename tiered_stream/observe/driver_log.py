@@ -1,4 +1,4 @@
-"""Log lines of the driver about what each micro-batch has cost to read.
+"""Log lines of the driver about the cost of reading each micro-batch.
 
 Spark plans a Python source in a separate process next to the driver's JVM, whose stderr is part of the driver's log.
 """
@@ -31,7 +31,7 @@ class BatchLog:
         """Number of unread offsets by partition. The planner sets it when it has looked up the log ends."""
 
     def report(self) -> None:
-        """Log the sum of the counters received since the last call, and `lag`; without counters, log nothing."""
+        """Log the sum of the counters received since the last call, and `lag`; if none were received, log nothing."""
         spent = self._receiver.take()
         if spent != ReadMetrics():
             lag = f", {describe_lag(self.lag)}" if self.lag else ""

@@ -33,9 +33,10 @@ class Monitor:
     Args:
         port: port to listen on; 0: any free port. The attribute `port` is the port in use.
         registry: metrics that `/metrics` shows.
-        unhealthy_reason: returns why the process is unhealthy, with which `/health` responds 503; empty: it is healthy.
-        faults: returns lines about faults of parts of the process. If the process is healthy, `/health` responds 200
-            with these lines.
+        unhealthy_reason: returns why the process is unhealthy; empty: the process is healthy. If it is not empty,
+            `/health` responds 503 with this text.
+        faults: returns lines about faults that do not make the whole process unhealthy. If the process is healthy,
+            `/health` responds 200 with these lines.
 
     Raises:
         OSError: the port is in use.
@@ -58,7 +59,7 @@ class Monitor:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the server."""
+        """Stop the HTTP server and its thread, and close its socket."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,8 +1,8 @@
 """Counters of the cost of reading, kept in each task and sent to the driver.
 
-The counters are the counters of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its
+The counters include the metrics of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its
 counters as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` if that is set. Nothing
-waits for a datagram. A lost datagram makes a figure too small, but no row wrong.
+waits for a datagram. If a datagram is lost, the sums are too small, but the rows are right.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ OBSERVATION = "tiered_stream"
 """Key of a direct lane query's counters in `StreamingQueryProgress.observedMetrics`."""
 
 LATENCY_BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1000, 2500, 10000)
-"""Upper bounds of the latency histogram. Counter `remote_fetches_within_N_ms` counts storage requests up to N ms."""
+"""Upper bounds in ms of the buckets of the latency histogram.
+
+The counter `remote_fetches_within_N_ms` counts requests to the storage that took at most N ms.
+"""
 
 REPORT_TO = "spark.tiered_stream.report.to"
 """Setting in Spark's session. `report_queries` sets it to the address to which tasks send their counters."""
@@ -71,7 +74,7 @@ class ReadMetrics:
     lost_offsets: int = 0
 
     def on_remote_fetch(self, size: int, seconds: float) -> None:
-        """Count a request to the storage: its response's size in bytes, and its latency."""
+        """Count a request to the storage; `size` is its response's size in bytes, and `seconds` its latency."""
         self.remote_fetch_requests += 1
         self.remote_fetch_bytes += size
         self.remote_fetch_latency_total += seconds
@@ -88,7 +91,7 @@ class ReadMetrics:
         setattr(self, name, getattr(self, name) + 1)
 
     def on_broker_fetch(self, size: int) -> None:
-        """Count a Fetch request to a broker, and its response's size in bytes."""
+        """Count a Fetch request to a broker; `size` is its response's size in bytes."""
         self.broker_fetch_requests += 1
         self.broker_fetch_bytes += size
 
@@ -112,8 +115,8 @@ class ReadMetrics:
     def latency_quantile(self, share: float) -> float | None:
         """Return the latency, in seconds, within which the fraction `share` (0 to 1) of the storage requests ended.
 
-        The result is an upper bound of the histogram, or the longest latency if that is shorter; None: there was no
-        request.
+        The result is the upper bound of a histogram bucket, or the longest latency if that is shorter; None: there was
+        no request.
         """
         for bound in LATENCY_BOUNDS_MS:
             if self.remote_fetch_requests and getattr(self, within(bound)) >= share * self.remote_fetch_requests:

@@ -19,14 +19,15 @@ log = logging.getLogger(__name__)
 
 _LARGEST_DATAGRAM = 4096
 _MICRO_BATCHES = 1024
-"""Maximum number of micro-batches whose counters wait for `take_micro_batch`. Anybody can send datagrams with invented
-ids.
+"""Maximum number of micro-batches whose counters wait for `take_micro_batch`.
+
+The number is limited, because anybody can send datagrams with invented ids of micro-batches.
 """
 _KEYS = asdict(ReadMetrics()).keys() | {"micro_batch"}
 
 
 class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
-    """Receiver that adds up the counters that tasks send to `address` (`host:port`), until `close`.
+    """Receiver that adds up the counters that tasks send to `address` (`host:port`), until `close` is called.
 
     A query never fails because of metrics. If no address can be bound, a warning is logged, `address` is empty, and all
     sums stay zero.
@@ -67,12 +68,12 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             return counters
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of one micro-batch's tasks, and forget it; zeros if no counters have come."""
+        """Return the sum of the counters of one micro-batch's tasks, and forget it; zeros if none were received."""
         with self._lock:
             return self._micro_batches.pop(micro_batch, ReadMetrics())
 
     def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of later micro-batches of the query in `micro_batch`.
+        """Return the sum of the counters of all micro-batches of the same query that come after `micro_batch`.
 
         Micro-batches that `take_micro_batch` has returned are left out.
         """

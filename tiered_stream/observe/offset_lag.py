@@ -18,7 +18,7 @@ def offset_lag(end: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPar
 
 
 def describe_lag(lag: Mapping[TopicPartition, int]) -> str:
-    """Format the total lag of all partitions. If several partitions lag, add the partition with the largest lag."""
+    """Format the total lag of all partitions as text; if several partitions lag, name the one with the largest lag."""
     text = f"lag {sum(lag.values()):,} offsets"
     if sum(map(bool, lag.values())) > 1:
         largest = max(lag, key=lambda partition: (lag[partition], partition))

@@ -1,8 +1,9 @@
-"""Reporter of streaming queries' metrics to OpenTelemetry: its SDK reads the sums and sends them by OTLP/HTTP.
+"""Reporter of streaming queries' metrics by OpenTelemetry, whose SDK reads the sums and sends them by OTLP/HTTP.
 
-The sums and their names are the same as for Prometheus. OpenTelemetry's environment variables apply: for the exporter
-(`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`, …), for the reader
-(`OTEL_METRIC_EXPORT_INTERVAL`) and for the resource (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
+The metrics and their names are the metrics of `query_metrics`, as for Prometheus. OpenTelemetry's environment variables
+apply: for the exporter (`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`,
+…), for the reader (`OTEL_METRIC_EXPORT_INTERVAL`) and for the resource (`OTEL_SERVICE_NAME`,
+`OTEL_RESOURCE_ATTRIBUTES`).
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ _SERVICE = "tiered_stream"
 _SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
 """Maximum number of series of a metric. The lag has one series for each partition, and the SDK's default is 2,000."""
 _MAX_ENDED = 1_000
-"""Maximum number of ended queries whose sums are kept. A query with a kept sum continues it if it starts again."""
+"""Maximum number of ended queries whose sums are kept. If such a query starts again, its sums continue."""
 
 _Observer = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 class _LastFigures(Enum):
-    """State of an ended query's last sums: not collected yet, collected for sending, or sent."""
+    """State of the last sums of a query that has ended: not collected yet, collected to be sent, or sent."""
 
     WAIT = auto()
     COLLECTED = auto()
@@ -93,10 +94,10 @@ class OtlpSender:
                 self._latencies.record(seconds, {"query": batch.query})
 
     def ended(self, query_id: str) -> None:
-        """Mark the query as ended: after its last sums were sent, they are not sent again.
+        """Mark the query as ended: its last sums are sent once more, and then no longer.
 
-        A running query with the same name prevents this. Beyond 1,000 ended queries, the sums of the query that ended
-        first are deleted.
+        If another running query has the same name, the sums are still sent. Beyond 1,000 ended queries, the sums of the
+        query that ended first are deleted.
         """
         with self._lock:
             name = self._names.pop(query_id, None)
@@ -114,9 +115,9 @@ class OtlpSender:
             log.warning("metrics were perhaps not sent: %r", error)
 
     def _register_metrics(self) -> Histogram:
-        """Register a callback for each metric of `QueryMetrics` but the latencies, and return their histogram.
+        """Register a callback for each metric of `QueryMetrics` except the latencies; return a histogram for latencies.
 
-        `add` records latencies in the histogram.
+        The method `add` records latencies in the histogram.
         """
         meter = self._provider.get_meter(_SERVICE)
         first: list[_Observer] = [self._begin_collection]  # for the first metric only: runs once, before all sums

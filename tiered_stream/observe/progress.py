@@ -21,9 +21,9 @@ from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 class MicroBatch:
     """Report on a finished micro-batch.
 
-    `query` is the query's name, or its id if it has no name. `seconds` is the duration of the whole trigger. `cost` are
-    the counters of the tasks. `lag` is the number of offsets from the batch's end to the log's end, by partition; None:
-    no source reports these offsets.
+    `query` is the query's name, or its id if it has no name. `timestamp` is the start of the trigger, as Spark's text.
+    `seconds` is the duration of the whole trigger. `cost` are the counters of the tasks. `lag` is the number of offsets
+    from the batch's end to the log's end, by partition; None: no source reports these offsets.
     """
 
     query: str
@@ -56,7 +56,7 @@ def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> Mi
     """
     observed = progress.observedMetrics.get(OBSERVATION)
     cost, rows, rate = counted, progress.numInputRows, progress.processedRowsPerSecond
-    if observed is not None:  # Spark itself sees only files
+    if observed is not None:  # direct lane, in which Spark's own numbers count files
         cost = ReadMetrics(**{name: type(zero)(observed[name] or 0) for name, zero in asdict(ReadMetrics()).items()})
         rows, rate = cost.records, cost.records * 1000 / max(1, progress.durationMs.get("triggerExecution", 0))
     return MicroBatch(
@@ -73,12 +73,15 @@ def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> Mi
 
 
 def describe_progress(progress: StreamingQueryProgress, counted: ReadMetrics) -> str:
-    """Format a finished micro-batch as one line for people; the arguments are those of `finished_batch`."""
+    """Format the finished micro-batch in Spark's `progress` as one line for people, as `finished_batch` reports it.
+
+    `counted` is the sum of the counters that the micro-batch's tasks have sent.
+    """
     return describe_batch(finished_batch(progress, counted))
 
 
 def describe_batch(batch: MicroBatch) -> str:
-    """Format a micro-batch as one line for people."""
+    """Format the report on a micro-batch as one line for people: rows, rates, bytes by source, and lag."""
     lag = "" if batch.lag is None else f", {describe_lag(batch.lag)}"
     seconds = f", {batch.lag_seconds:,.0f} s" if batch.lag_seconds else ""
     return (
@@ -88,7 +91,7 @@ def describe_batch(batch: MicroBatch) -> str:
 
 
 def as_json(batch: MicroBatch) -> bytes:
-    """Format a micro-batch as one line of JSON; sizes are in bytes, durations in seconds."""
+    """Format the report on a micro-batch as one line of JSON; sizes are in bytes, durations in seconds."""
     cost = batch.cost
     return orjson.dumps(
         {

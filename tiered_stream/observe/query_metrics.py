@@ -1,4 +1,4 @@
-"""Sums of the work and the cost of streaming queries, as Prometheus metrics."""
+"""Prometheus metrics of streaming queries: sums of their rows and of their cost, and figures of the last batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFIX = "tiered_stream_query_"
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """Sums of a query's counters and rows up to the micro-batch `last`, which is included.
+    """Sums of one query's counters (`cost`) and rows, up to and including the micro-batch `last`.
 
     The object never changes, so that a scrape sees the sums of one moment.
     """
@@ -34,9 +34,9 @@ class _Query:
 
 
 class QueryMetrics(Collector):
-    """Reporter that adds up each running query's micro-batches, and Prometheus collector of the sums.
+    """Prometheus collector of the sums of each running query's micro-batches, which `add` adds up.
 
-    `registry` has only this collector.
+    The Prometheus registry `registry` has only this collector.
     """
 
     def __init__(self) -> None:

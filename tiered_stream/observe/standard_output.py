@@ -1,4 +1,4 @@
-"""Standard output of commands. It accepts characters that its encoding lacks, and a reader that has closed it."""
+"""Standard output of commands: characters that its encoding lacks are escaped, and a closed pipe is no error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from rich.console import Console
 
 _WIDE = 10_000
-"""Width of output to files and pipes, in columns, so that no line is wrapped."""
+"""Width in columns of output that does not go to a terminal, so that no line is wrapped."""
 
 
 class OutputConsole(Console):
@@ -61,7 +61,7 @@ def write_bytes(data: bytes) -> bool:
 def discard_output() -> None:
     """Send all further standard output to the null device.
 
-    Without this, Python would end with an error about a closed output, and exit code 120.
+    Without this call, Python would report an error about the closed output when the program ends, with exit code 120.
     """
     with suppress(OSError):  # in tests, standard output has no descriptor
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -11,10 +11,11 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, 
 
 
 class Backlog:
-    """Offset ranges from `start` to `latest`, of the partitions that have both offsets and a range that is not empty.
+    """Offsets that a stream has not read yet: by partition, the range from `start` (inclusive) to `latest` (exclusive).
 
-    The tiered segments of all partitions are requested together, once, when they are first needed. All limits of a
-    micro-batch use the same segments.
+    Partitions that lack one of the two offsets, or have an empty range, are left out. The tiered segments of all
+    partitions are requested together, once, when they are first needed. All limits of a micro-batch use the same
+    segments.
     """
 
     def __init__(self, start: PartitionOffsets, latest: PartitionOffsets, locator: Locator | None) -> None:
@@ -29,7 +30,7 @@ class Backlog:
 
     @cached_property
     def segments(self) -> Mapping[TopicPartition, Sequence[VisibleSegment]]:
-        """Tiered segments of each partition's range, and the segment before the range.
+        """Tiered segments, by partition, that hold offsets of its range, or the offset before the range.
 
         Offsets that are not tiered are assumed to have as many bytes per offset as these segments.
 
@@ -44,9 +45,10 @@ class Backlog:
         return self.locator.segments(with_one_before)
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, list[int]]:
-        """Return by partition, in ascending order, the ends of segments that are inside its range or the range's end.
+        """Return by partition, ascending, the end offsets (exclusive) of its tiered segments that lie in its range.
 
-        The `ranges` must be within `self.ranges`.
+        An end lies in a range if it is above the range's start, and at most the range's end. The `ranges` must be
+        within `self.ranges`.
         """
         return {
             partition: [

@@ -1,4 +1,4 @@
-"""Planning of a batch query, on the driver."""
+"""Planner of a batch query, on the driver: it turns the options into offset ranges and splits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = None) -> list[Split]:
-    """Return the splits of a batch query; `earliest` and `latest` mean the current offsets.
+    """Return the splits of a batch query; `earliest` and `latest` in the options mean the current log starts and ends.
 
     Segments that `pruning` excludes are in no split, and a log line says how many there are.
 
@@ -41,7 +41,7 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
 
 
 def batch_offsets(options: Options, source: LogSource) -> tuple[dict[TopicPartition, OffsetRange], dict[str, UUID]]:
-    """Return the offset ranges that a batch query reads, and the ids of its topics.
+    """Return by partition the offset range that a batch query reads, and by topic name the ids of the query's topics.
 
     Raises:
         ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.

@@ -16,10 +16,11 @@ from tiered_stream.plan.backlog import Backlog
 
 
 def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
-    """Return each partition's end if about `limit` offsets are divided in proportion to the partitions' lags.
+    """Return by partition a micro-batch's end offset (exclusive), so that the micro-batch has about `limit` offsets.
 
-    The number of offsets of a partition is rounded down, but at least 1. No end lies beyond `latest`. A partition that
-    is not in `start`, or starts at or beyond its end, ends at `latest`.
+    The offsets are divided in proportion to the partitions' lags, which are the numbers of offsets from `start` to
+    `latest`. A partition's number of offsets is rounded down, but is at least 1. No end lies beyond `latest`. A
+    partition that is not in `start`, or starts at or beyond its end, ends at `latest`.
     """
     lags = {partition: max(0, end - start.get(partition, end)) for partition, end in latest.items()}
     total = sum(lags.values())
@@ -34,9 +35,9 @@ def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: 
 def limited_ranges(
     start: PartitionOffsets, ends: PartitionOffsets, latest: PartitionOffsets
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return by partition the range from `start` to `ends`.
+    """Return by partition the range from `start` to `ends`, for partitions whose end a limit has lowered.
 
-    Partitions are left out if the range is empty, or its end is not below `latest`.
+    A partition is left out if its end is not below `latest`, its range is empty, or it is not in `start`.
     """
     return {
         partition: OffsetRange(start[partition], end)
@@ -48,9 +49,9 @@ def limited_ranges(
 def ends_at_segments(
     ends: PartitionOffsets, segment_ends: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, int]:
-    """Return each end, moved back to the partition's last segment end at or below it.
+    """Return by partition its end, moved back to the last segment end at or below it.
 
-    An end stays unchanged if there is no such segment end. The given segment ends lie above the start of the
+    An end stays unchanged if the partition has no such segment end. The given segment ends lie above the start of the
     partition's range, so a batch always makes progress.
 
     Args:
@@ -83,7 +84,10 @@ If `maxBytesPerTrigger` allows one batch of this size for each offset to read, n
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Offsets of one partition that are all in one tiered segment, or all not tiered; `bytes` is about their size."""
+    """Offsets of one partition that are all in one tiered segment, or are all not tiered.
+
+    `bytes` is the estimated size of their records. `segment` is None if the offsets are not tiered.
+    """
 
     offsets: OffsetRange
     bytes: int
@@ -92,15 +96,15 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _EndInside:
-    """End of a micro-batch inside a span of one partition, after about `share` bytes of the span."""
+    """End of a micro-batch inside the span `span` of one partition, after about `share` bytes of the span."""
 
     span: _Span
     share: int
 
     def estimated_end(self, size: int | None = None) -> int:
-        """Return the offset after `size` bytes of the span, if all its offsets have equal sizes; None: `share` bytes.
+        """Return the end offset (exclusive) of the first `size` bytes of the span, if all offsets have equal sizes.
 
-        At least one offset of the span lies before it.
+        If `size` is None, it is `share`. At least one offset of the span lies before the returned offset.
         """
         offsets = self.span.offsets
         size = self.share if size is None else size
@@ -110,18 +114,19 @@ class _EndInside:
         """Return the request by which a locator finds the exact end; None if the span is not tiered."""
         if self.span.segment is None:
             return None
-        # Not the whole segment, because a small share would lead to very many parts.
+        # Do not request the whole segment, because brokers would cut it into very many parts for a small share.
         end = self.estimated_end(max(2 * self.share, 2 * _MAX_BATCH_BYTES))
         return SegmentShare(self.span.segment, OffsetRange(self.span.offsets.start, end), self.share)
 
 
 def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
-    """Return each partition's end if about `limit` bytes are divided in proportion to the partitions' bytes to read.
+    """Return by partition a micro-batch's end offset (exclusive), so that the micro-batch has about `limit` bytes.
 
-    A partition ends at the last segment end up to which its part of `limit` suffices. If there is none, it ends inside
-    a segment, after at least one record batch. If no index gives the positions of batches, the end is estimated, after
-    at least one offset. A partition without a start, or with a start at or beyond its end, ends at its latest offset.
-    All ends inside segments are requested from the locator at once.
+    The bytes are divided in proportion to the partitions' bytes to read. A partition ends at the last segment end
+    before which it has at most its number of bytes. If no segment end fits, the partition ends inside a segment, after
+    at least one record batch. If no index gives the positions of batches, the end is estimated, after at least one
+    offset. A partition without a start, or with a start at or beyond its end, ends at its latest offset. All ends
+    inside segments are requested from the locator at once.
 
     Raises:
         StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.
@@ -152,7 +157,7 @@ def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> 
 
 
 def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Span]:
-    """Yield the spans of `offsets`, which is not empty, in offset order.
+    """Yield the spans (`_Span`) that `offsets`, which is not empty, consists of, in offset order.
 
     Offsets that are not tiered are assumed to have the average size of the offsets in `segments`.
     """
@@ -176,15 +181,16 @@ def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator
 
 
 def _bytes_of(part: int, whole: int, size: int) -> int:
-    """Return the size of `part` offsets if `whole` offsets have `size` bytes together; at least 1 byte."""
+    """Return the size in bytes of `part` offsets if `whole` offsets have `size` bytes together; at least 1."""
     return max(1, -(-part * size // whole))
 
 
 def _end(spans: Sequence[_Span], share: int) -> int | _EndInside:
     """Return the end of a partition that may read at most `share` bytes of `spans`.
 
-    It is the last segment end up to which the bytes suffice. If there is none, it is the end inside the first span for
-    which the bytes do not suffice. If they suffice for all spans, it is the end of the last span.
+    It is the last segment end before which `spans` have at most `share` bytes. If there is no such segment end, it is
+    the end inside the first span that exceeds `share`. If all spans together have at most `share` bytes, it is the end
+    of the last span.
     """
     segment_end = None
     for span in spans:

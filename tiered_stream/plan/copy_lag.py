@@ -50,7 +50,7 @@ class CopyLag:
 def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
     """Return the copy lag that the topic settings `configs` (values by name) define.
 
-    Return None if closed segments are copied at once: a lag is 0, or the brokers do not have the settings.
+    Return None if closed segments are copied at once, because a lag is 0 or the brokers do not have the settings.
     """
     raw_ms, raw_bytes = (_number(configs, name) for name in (LAG_MS, LAG_BYTES))
     if raw_ms is None or raw_bytes is None:
@@ -65,7 +65,8 @@ def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
 def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLag]:
     """Return the copy lags by topic; topics whose closed segments are copied at once are left out.
 
-    The result is empty if the brokers refuse the request, because a job does not need the right DESCRIBE_CONFIGS.
+    If the brokers refuse the request, the result is empty, and no error is raised: a job does not need the right
+    DESCRIBE_CONFIGS.
     """
     try:
         configs = reader.topic_configs(topics, COPY_LAG_CONFIGS)
@@ -75,9 +76,10 @@ def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLa
 
 
 def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:
-    """Return the bound that the value `lag` of a copy lag setting means; a negative result means that there is none.
+    """Return the bound (ms or bytes) that the value `lag` of a copy lag setting means; negative: there is no bound.
 
-    The value -1 stands for the topic's local retention, and that may stand for its retention.
+    The value -1 stands for the topic's local retention. The local retention may in turn stand for the topic's
+    retention.
 
     Args:
         unit: end of the settings' names: `ms` or `bytes`.
@@ -99,6 +101,6 @@ def _number(configs: Mapping[str, str], name: str) -> int | None:
 
 
 def _duration(ms: int) -> str:
-    """Format milliseconds as a whole number of the largest unit that divides them."""
+    """Format milliseconds as a whole number of the largest unit (d, h, min, s, ms) that divides them."""
     size, unit = next((size, unit) for size, unit in _UNITS if not ms % size)
     return f"{ms // size:,} {unit}"

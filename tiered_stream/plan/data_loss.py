@@ -1,4 +1,4 @@
-"""Option `failOnDataLoss`: failure or warning if records that the query should read are gone."""
+"""Reaction to lost records by the option `failOnDataLoss`: the query fails, or a warning is logged."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A stream's first micro-batch, whose start Spark does not store.
 
 For a Python source, Spark stores the ends of micro-batches, but not the initial offsets. After a crash it asks for the
-initial offsets again, to repeat the first batch. By then they may have moved, partitions may have been added, or a
-timestamp may no longer have a match. So a first batch whose start might not be found again is planned empty: its end is
-the start, and the offset log stores it. (Spark's `kafka` source stores the start in its own file:
+initial offsets again, to repeat the first batch. By then the initial offsets may have moved, partitions may have been
+added, or a timestamp may no longer have a match. So a first batch whose start might not be found again is planned
+empty: its end is the start, and the offset log stores it. (Spark's `kafka` source stores the start in its own file:
 `KafkaSourceInitialOffsetWriter`.)
 """
 
@@ -74,9 +74,9 @@ class FirstBatch:
     def is_empty(self, *, only_one: bool) -> bool:
         """Return whether the first batch is planned empty, only to store its start in the offset log.
 
-        It is if a partition starts at its log end. It also is if the start of a partition may move and other batches
-        follow. A partition that starts at offset 0 counts as not moving: its start was 0, even if the log start moves
-        later.
+        It is planned empty if a partition starts at its log end. It is also planned empty if the start of a partition
+        may move, and other batches follow. A partition that starts at offset 0 counts as not moving: its start was 0,
+        even if the log start moves later.
 
         Args:
             only_one: no other batch follows (`Trigger.Once`).
@@ -88,7 +88,7 @@ class FirstBatch:
     def is_repeated(self, start: PartitionOffsets, end: PartitionOffsets) -> bool:
         """Return whether the micro-batch from `start` to `end` is the first one, and was planned in an earlier run.
 
-        The first such call keeps `end`; later calls return False for any other end.
+        The first call for such a micro-batch keeps `end`. Later calls return False for any other end.
         """
         if self._planned or start != self.initial.offsets:
             return False
@@ -122,7 +122,7 @@ class FirstBatch:
         """
         for partition, start in sorted(self.start_of(end).items()):
             log_start = earliest.get(partition, start)
-            # An empty batch ends where the log began then. If the log begins later now, its start is not known.
+            # An empty batch ended at the log start of that time. If that has moved, the batch's start is unknown.
             known = partition in self.initial.explicit or start == end[partition] == log_start
             if not known and 0 < start <= log_start:
                 data_loss.report(

@@ -1,4 +1,4 @@
-"""Commits of a query's offsets to a consumer group (option `kafka.consumer.commit.groupid`)."""
+"""Committer of a query's offsets to a consumer group (option `kafka.consumer.commit.groupid`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 class GroupFollower:
     """Committer of a query's offsets to a consumer group, so that lag tools show the query.
 
-    Commits run in the background, one at a time, and always with the newest offsets. A failed commit is only a warning.
+    Commits run in the background, one at a time, and always with the newest offsets. If a commit fails, only a warning
+    is logged.
     """
 
     def __init__(self, offsets: GroupOffsets) -> None:
@@ -48,13 +49,13 @@ class GroupFollower:
                 self._report(error)
 
     def settle(self) -> None:
-        """Wait until the newest offsets are committed; each commit has a deadline."""
+        """Wait until the commit of the newest offsets has succeeded or failed; each commit has a deadline."""
         while self._commit is not None:
             wait([self._commit])
             self.follow(self._newest)
 
     def _report(self, error: BaseException | None) -> None:
-        """Log the first of consecutive failed commits; `error` is None after a commit that did not fail."""
+        """Log a warning for the first of consecutive failed commits; `error` is None if the commit succeeded."""
         if error is not None and not self._warned:
             log.warning(
                 "the query's offsets are not committed to the consumer group %s, and lag tools do not see how far it "
@@ -64,5 +65,5 @@ class GroupFollower:
 
 
 def open_group(properties: Mapping[str, str], group: str) -> GroupFollower:
-    """Return the committer for the consumer group `group` in the cluster with these client properties."""
+    """Return the committer for the consumer group `group` in the cluster that the client's `properties` name."""
     return GroupFollower(GroupOffsets(open_client(properties), group))

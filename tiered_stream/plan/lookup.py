@@ -1,4 +1,4 @@
-"""Look-ups, with retries, of the partitions that a query reads and of their offsets.
+"""Look-ups, with retries, of the partitions that a query reads, and of these partitions' offsets.
 
 (Spark: `ConsumerStrategy`, `KafkaOffsetReaderAdmin`.)
 """
@@ -40,8 +40,8 @@ class Assignment:
 class LogBounds:
     """Partitions that a query reads now, and the bounds of their logs.
 
-    `earliest` has the log starts of partitions with offsets to read. `latest` has the ends of all partitions. Brokers
-    are not asked about a partition without offsets to read; its end is the micro-batch's end.
+    `earliest` has log start offsets, of partitions with offsets to read. `latest` has end offsets (exclusive), of all
+    partitions. Brokers are not asked about a partition without offsets to read; its `latest` is the micro-batch's end.
     """
 
     assignment: Assignment
@@ -51,7 +51,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookup:
-    """Look-ups by an `OffsetReader` for one subscription, with up to `attempts` attempts.
+    """Look-ups of partitions and offsets of one subscription by an `OffsetReader`, with up to `attempts` attempts.
 
     Attempts are `interval_ms` apart. Each method raises the reader's error after the last attempt. `sleep` takes
     seconds.
@@ -66,7 +66,7 @@ class OffsetLookup:
 
     @classmethod
     def of(cls, options: Options, reader: OffsetReader, sleep: Callable[[float], None] = time.sleep) -> OffsetLookup:
-        """Return the lookup that the options describe."""
+        """Return a lookup with the subscription, the number of attempts and their interval in the options."""
         attempts, interval_ms = options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms
         return cls(reader, options.subscription, attempts, interval_ms, sleep)
 
@@ -86,25 +86,25 @@ class OffsetLookup:
         return request()
 
     def assignment(self) -> Assignment:
-        """Return the partitions to read now, with retries; see the function `assigned`."""
+        """Return the partitions of the subscription that exist now, with retries; see the function `assigned`."""
         return self.retrying(self.assigned)
 
     def assigned(self) -> Assignment:
-        """Return the partitions to read now, without retries; see the function `assigned`."""
+        """Return the partitions of the subscription that exist now, without retries; see the function `assigned`."""
         return assigned(self.subscription, self.reader)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log starts of `partitions`, without partitions that no longer exist."""
+        """Return by partition the log start offset, for `partitions` that still exist."""
         if not partitions:
             return {}
         return self.retrying(lambda: self.reader.earliest(self.assigned().partitions.intersection(partitions)))
 
     def latest(self, known: PartitionOffsets | None = None) -> tuple[Assignment, dict[TopicPartition, int]]:
-        """Return the partitions to read, and their ends.
+        """Return the partitions to read, and by partition its end offset (exclusive).
 
-        If only an open transaction keeps an end below the partition's `known` offset, the `known` offset is returned as
-        the end. If the end is below the `known` offset for another reason, it is requested again, and returned if it
-        stays.
+        `known` has by partition an offset up to which the query has read or is to read. If only an open transaction
+        keeps an end below the `known` offset, the `known` offset is returned as the end. If the end is below the
+        `known` offset for another reason, it is requested again, and returned if it stays below.
         """
 
         def request() -> tuple[Assignment, dict[TopicPartition, int]]:
@@ -116,8 +116,8 @@ class OffsetLookup:
     def bounds(self, start: PartitionOffsets, end: PartitionOffsets, *, idle: bool = False) -> LogBounds:
         """Return log starts and ends for a read from `start` to `end`, after a check that these offsets can be read.
 
-        The ends are the ends that `latest` returns if `end` are the known offsets. A partition that is not in `start`
-        is read from its log start.
+        The ends are the result of `latest` with `end` as the known offsets. A partition that is not in `start` is read
+        from its log start.
 
         Args:
             idle: also request the bounds of partitions that have nothing to read.
@@ -150,8 +150,7 @@ class OffsetLookup:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the ends of `partitions` as `latest` does, and the last stable offsets of some of them.
 
-        The last stable offsets are those of the partitions where an open transaction keeps the end below the `known`
-        offset.
+        A partition's last stable offset is returned if an open transaction keeps its end below its `known` offset.
         """
         if not partitions:
             return {}, {}
@@ -171,10 +170,10 @@ class OffsetLookup:
 
 
 def check_decided(undecided: PartitionOffsets, ends: PartitionOffsets) -> None:
-    """Check that no open transaction keeps partitions from being read to their `ends`.
+    """Check that no open transaction prevents a read of partitions up to their `ends`.
 
     Args:
-        undecided: last stable offsets of the partitions that an open transaction keeps below their `ends`.
+        undecided: last stable offsets of the partitions where an open transaction prevents the read, by partition.
 
     Raises:
         OpenTransactionError: `undecided` is not empty.

@@ -27,7 +27,7 @@ def offset_ranges(
 
     Args:
         earliest_of_new: log starts of the partitions that are not in `start` and still exist.
-        group_id_given: the option `kafka.group.id` is set, which changes the name of an error.
+        group_id_given: the option `kafka.group.id` is set; the error for deleted partitions then has another name.
 
     Raises:
         DataLossError: partitions are missing or changed, and the policy is to fail.
@@ -89,7 +89,7 @@ def within_log(
 
 
 def check_topic_ids(known: Mapping[str, UUID], now: Mapping[str, UUID], data_loss: DataLossPolicy) -> None:
-    """Check that no topic was deleted and created again, because its records are other ones then.
+    """Check that no topic was deleted and created again, because the new topic has other records at the same offsets.
 
     Args:
         known: topic ids from earlier look-ups or from the options, by topic.

@@ -16,7 +16,7 @@ from tiered_stream.options.positions import TimeRange
 
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _OLDEST_MS = -(_INT64_MAX // 1000)
-"""Timestamp in ms below which no record can be, because 64 bits hold microseconds."""
+"""Lowest possible timestamp in ms, because Spark holds timestamps as 64-bit numbers of microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ EVERY = Numbers()
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Values that rows can have if they pass a query's filters.
+    """Values of Kafka's columns that rows can have if they pass a query's filters.
 
     `timestamps` are in milliseconds. If `topics` is None, rows can be of any topic.
     """
@@ -96,7 +96,7 @@ class Pruning:
         return TimeRange(max(first, _OLDEST_MS), None if last == _INT64_MAX else last + 1)
 
     def ranges(self, ranges: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
-        """Return the ranges of the partitions that may hold matching rows, cut to the first and last of `offsets`.
+        """Return the ranges of the partitions that may hold matching rows, cut to the first and last of `self.offsets`.
 
         Ranges that are then empty are left out.
         """
@@ -115,10 +115,10 @@ class Pruning:
 
 
 class NeededSegments:
-    """Filter (`SegmentFilter`) of the segments that may have rows at or after a timestamp and at certain offsets.
+    """Filter (`SegmentFilter`) for segments that may have rows at or after a timestamp and at given offsets.
 
-    It keeps the sizes of the segments that it has seen. With `look_inside`, the caller of the filter also skips the
-    first batches of a needed segment by its time index.
+    The filter keeps the sizes of the segments for which it was called. With `look_inside`, the caller of the filter
+    also skips the first batches of a needed segment by its time index.
 
     Args:
         from_timestamp: timestamp in ms; 0: segments of all timestamps are needed.

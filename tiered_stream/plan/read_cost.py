@@ -1,6 +1,7 @@
 """Estimate of the cost of a read before anything is read: splits, segments, bytes, GETs, time and money.
 
-The figures are sums over the splits of the real planner, so a run then fetches the same bytes with the same GETs.
+The figures are sums over the splits that the planner of a query returns. So a query fetches the same bytes with the
+same GETs.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Prices:
 
 
 def prices_or_default(per_1000_gets: float | None, per_gib: float | None) -> Prices:
-    """Return the given prices in US dollars; a price that is None has the default of `Prices`."""
+    """Return `Prices` with the given prices in US dollars; a price that is None has the default of `Prices`."""
     prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
     explicit = {name: price for name, price in prices.items() if price is not None}
     return replace(Prices(), **explicit, as_of="the command line") if explicit else Prices()
@@ -122,7 +123,8 @@ def total_costs(
 ) -> tuple[Cost, ...]:
     """Add each split's cost to its partition's entry in `costs`, and return the entries sorted by partition.
 
-    At the start, the `skipped` of a partition must be the number of all its offsets.
+    In each entry, `skipped` must be the number of all its offsets before the call. If offsets are not tiered yet, and
+    the topic has a copy lag, the lag is added to the `broker_reason`.
     """
     segments: set[UUID] = set()
     for split in splits:
@@ -150,7 +152,7 @@ def broker_read_lines(costs: Iterable[PartitionCost]) -> list[str]:
 
 
 def _broker_reason(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
-    """Return why `split`, which has no locations, is read from the brokers.
+    """Return, as text, why `split`, which has no locations, is read from the brokers.
 
     `end_offset` is the end of the partition's whole range.
     """
@@ -163,7 +165,10 @@ def _broker_reason(split: Split, end_offset: int, options: Options, source: LogS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCost:
-    """Cost of a whole read: `tasks` tasks run at the same time, and together fetch at most `max_bytes_per_second`."""
+    """Cost of a whole read by `tasks` tasks, which run at the same time.
+
+    Together, the tasks fetch at most `max_bytes_per_second` bytes a second from the storage; None: no limit.
+    """
 
     partitions: Sequence[PartitionCost]
     tasks: int
@@ -194,7 +199,7 @@ class ReadCost:
         return self.total("gets") * per_get + self.total("storage_bytes") / (1 << 30) * self.prices.per_gib
 
     def figures(self) -> dict[str, Any]:
-        """Return the costs of all partitions, their sums, time and price, as a dictionary for JSON."""
+        """Return the partitions' costs, sums, time (seconds) and price (US dollars) as a dictionary for JSON."""
         return {
             "partitions": [asdict(partition) | {"offsets": partition.offsets} for partition in self.partitions],
             "total": {name: self.total(name) for name in self.TOTALS},

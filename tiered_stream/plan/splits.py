@@ -1,4 +1,4 @@
-"""Splits of a micro-batch: its offset ranges, cut so that one task reads one split."""
+"""Planner of splits: it cuts the offset ranges of a micro-batch so that one task reads one split."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def splits_for(
     topic_ids: Mapping[str, UUID],
     needed: NeededSegments | None = None,
 ) -> list[Split]:
-    """Return the splits of `ranges`, which `plan_splits` plans by the options, with their topics' ids.
+    """Return the splits of `ranges` with their topics' ids; `plan_splits` plans them with the limits in the options.
 
     Args:
         needed: filter of the segments to read. None: segments that are too old for the times in the options are left
@@ -123,7 +123,7 @@ def plan_splits(
 def _locate(
     locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID], needed: NeededSegments
 ) -> PartitionLocations:
-    """Return the locations of `ranges`; a partition has none if its topic's id is not the one in `topic_ids`.
+    """Return by partition the locations of `ranges`; none if the topic's id is not the id in `topic_ids`.
 
     A topic may have been deleted and created again after its id was looked up.
     """
@@ -176,7 +176,7 @@ def _cut_at_pieces(
 
 
 def _inside(ascending: Sequence[int], offsets: OffsetRange) -> Sequence[int]:
-    """Return the values of `ascending` that lie inside `offsets`, after its start."""
+    """Return the values of `ascending` (offsets) that lie inside `offsets` and after its start."""
     return ascending[bisect_right(ascending, offsets.start) : bisect_left(ascending, offsets.end)]
 
 
@@ -186,9 +186,10 @@ def _uncut_splits(
     located: Sequence[SegmentLocation],
     needed: NeededSegments,
 ) -> Iterator[Split]:
-    """Yield the splits of one range, as large as possible: adjacent needed locations, and offsets between locations.
+    """Yield the splits of the range `offsets`, as large as possible.
 
-    The split of offsets between locations has no locations, so it is read from the broker.
+    Adjacent locations that are needed become one split. Offsets between locations become a split without locations,
+    which is read from the broker. Offsets of locations that are not needed are left out.
     """
     position = offsets.start
     adjacent: list[SegmentLocation] = []
@@ -245,8 +246,8 @@ def split_counts(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
     """Return for each split the number of splits into which to cut it, for about `min_partitions` splits in all.
 
     If `min_partitions` is None or there are enough splits, all numbers are 1. Otherwise they are in proportion to
-    `sizes`, the sizes of the splits, with at least 1 each. As in Spark, splits with the number 1 are set aside first.
-    The rest of `min_partitions` is divided among the other splits.
+    `sizes`, the sizes of the splits, with at least 1 each. As in Spark, the splits whose share of `min_partitions`
+    rounds to 1 stay whole. The rest of `min_partitions` is divided among the other splits.
     """
     target = min_partitions or 0
     if target <= len(sizes):
@@ -305,12 +306,12 @@ def _cut_splits(
 
 
 def _splits_of_parts(split: Split, parts: Sequence[SegmentLocation], target: int, count: int) -> list[Split]:
-    """Return the splits, at least `count`, into which `split` is divided.
+    """Return the splits into which `split` is divided, at least `count`.
 
     Adjacent parts that have about `target` bytes together become one split.
 
     Args:
-        parts: parts into which the locations of `split` were cut.
+        parts: parts into which the locations of `split` were cut; empty: `split` has no locations.
     """
     if not parts:
         return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
@@ -322,7 +323,7 @@ def _splits_of_parts(split: Split, parts: Sequence[SegmentLocation], target: int
 def _joined_locations(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[SegmentLocation]]:
     """Yield groups of adjacent locations that have about `target` bytes together.
 
-    Adjacent parts of one segment are merged in a group.
+    Adjacent parts of one segment become one location in a group.
     """
     joined: list[SegmentLocation] = []
     size = 0
@@ -341,9 +342,10 @@ def _joined_locations(locations: Sequence[SegmentLocation], target: int) -> Iter
 
 
 def _cut_inside(splits: Sequence[Split], count: int) -> list[Split]:
-    """Cut splits at any offsets into `count` splits; the splits of one location all read its bytes.
+    """Cut `splits` at any offsets into `count` splits in all, and return them.
 
-    This is for splits with too few offsets at which their locations could be cut.
+    All splits of one location then read all bytes of the location. So this is only for locations with too few offsets
+    at which an index allows a cut.
     """
     counts = split_counts([len(split.offsets) for split in splits], count)
     return [

@@ -23,9 +23,9 @@ from tiered_stream.plan.partitions import within_log
 class InitialOffsets:
     """Offsets at which a stream without a checkpoint starts, by partition.
 
-    `explicit` are the partitions whose offset the options name. `at_end` are the partitions that start at their end.
-    Other partitions start at their log start or at a timestamp. Offsets of partitions that are not in `explicit` may
-    differ when they are looked up again.
+    `explicit` are the partitions whose offset the options name. `at_end` are the partitions that start at their log
+    end. Other partitions start at their log start or at a timestamp. Offsets of partitions that are not in `explicit`
+    may differ when they are looked up again.
     """
 
     offsets: dict[TopicPartition, int]
@@ -34,7 +34,7 @@ class InitialOffsets:
 
 
 def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
-    """Return the first offset to read of every assigned partition.
+    """Return the first offset to read of each partition of the subscription, by the start position in the options.
 
     Raises:
         ConfigurationError: the position names other partitions than the assigned ones, a timestamp has no match, or a
@@ -94,7 +94,7 @@ def _fitted(starting: Position, partitions: Collection[TopicPartition]) -> Posit
 
 
 def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition, OffsetRange]:
-    """Return the offset ranges that a batch query reads; `earliest` and `latest` mean the current offsets.
+    """Return by partition the offset range of a batch query; `earliest` and `latest` mean current log starts and ends.
 
     Raises:
         ConfigurationError: `initial_offsets` raises it, or a start lies beyond its end.
@@ -107,7 +107,7 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
         partitions, reader = lookup.assigned().partitions, lookup.reader
         starts = _positions(options.starting, partitions, lookup, "starting", _no_match(options))
         ends = _positions(options.ending, partitions, lookup, "ending", "latest")
-        earliest, latest = _log_ends(partitions, reader)  # last: no timestamp's offset lies beyond
+        earliest, latest = _log_ends(partitions, reader)  # last, so that no offset of a timestamp lies beyond them
         starts = _bound(starts, earliest, latest)
         # A partition that starts beyond an open transaction's first offset has nothing to read, and ends at its start.
         log_ends = {**latest, **{partition: starts[partition] for partition in lookup.undecided(latest, starts)}}
@@ -199,7 +199,7 @@ def _offsets_for(
 def check_assigned(
     condition: str, which: str, specified: Collection[TopicPartition], partitions: Collection[TopicPartition]
 ) -> None:
-    """Check that a position specifies all `partitions` that are read, and no other.
+    """Check that a position names all `partitions` that are read, and no other partition.
 
     Args:
         condition: Spark's name of the error.
@@ -221,7 +221,7 @@ def check_assigned(
 def _log_ends(
     partitions: Collection[TopicPartition], reader: OffsetReader
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return the log starts and the log ends of the partitions."""
+    """Return the log start offsets and the log end offsets (exclusive) of `partitions`, by partition."""
     return (reader.earliest(partitions), reader.latest(partitions)) if partitions else ({}, {})
 
 

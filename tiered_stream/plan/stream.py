@@ -66,17 +66,17 @@ class StreamPlanner:
         self.available_now = True
 
     def latest(self) -> PartitionOffsets | None:
-        """Return the ends up to which the run may read, as of the last look-up.
+        """Return by partition the end offset (exclusive) up to which the run may read, as of the last look-up.
 
         Return None before the first look-up, or if there is no partition.
         """
         return self._latest or None
 
     def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
-        """Return the end of the micro-batch from `start`, or `start` itself if there is nothing to read yet.
+        """Return the end offsets of the micro-batch from `start`, or `start` itself if there is nothing to read yet.
 
-        If `start` is an initial start that may move, it is returned once, so that an empty batch stores it
-        (`plan.first_batch`).
+        If `start` is an initial start that could move before it is looked up again, `start` itself is returned once, so
+        that an empty batch stores it (`plan.first_batch`).
 
         Args:
             limited: the options with limits `…PerTrigger` apply. If not, no other batch follows this one.
@@ -118,7 +118,7 @@ class StreamPlanner:
         if self._target is None:
             ending = self._options.ending
             ends = ending.offsets if isinstance(ending, AtOffsets) and self._end is None else None
-            # These ends are known offsets too, so a log end below them is requested again.
+            # The option's ends are passed as known offsets, so that a log end below one of them is requested again.
             assignment, self._latest = self._lookup.latest(known=ends or start)
             self._check_topic_ids(assignment)
             if ends is not None:
@@ -136,7 +136,7 @@ class StreamPlanner:
     def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
         """Return whether `minOffsetsPerTrigger` delays the batch; if not, keep the current time as the last trigger's.
 
-        Under AvailableNow it never delays a batch, because the run would end before its target.
+        Under AvailableNow, the option never delays a batch, because the run would end before its target.
         """
         minimum, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
         if minimum is None or self.available_now:
@@ -149,7 +149,7 @@ class StreamPlanner:
         return False
 
     def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Return for each partition the lower of the ends by `maxOffsetsPerTrigger` and `maxBytesPerTrigger`.
+        """Return by partition the lower of its two ends, by `maxOffsetsPerTrigger` and by `maxBytesPerTrigger`.
 
         If `remote.segment.aligned.ends` is true, an end by `maxOffsetsPerTrigger` is then moved back to a segment end.
         """

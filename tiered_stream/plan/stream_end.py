@@ -1,4 +1,4 @@
-"""Ends of a stream's run: the target under `Trigger.AvailableNow`, and the end by the option `boundedStreaming`."""
+"""End of a stream's run: the check of the target under `Trigger.AvailableNow`, and the end by `boundedStreaming`."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def _error(condition: str, reason: str) -> DataLossError:
 
 
 class StreamEnd:
-    """End of a bounded stream: the end offset of each partition, kept once it is known.
+    """End of a bounded stream: the end offset (exclusive) of each partition, kept once it is known.
 
-    If the end is a time, a partition ends before its first offset at or after that time. While there is no such offset,
-    the partition is read on until the time has come, and then ends at its log's end. A partition that the ending
-    options do not name was added after the first look-up, and is not read.
+    If the stream ends at a time, the end of a partition is its first offset at or after that time. While there is no
+    such offset, the partition is read further. If there is still none when that time has come, the partition ends at
+    its log's end. A partition that the ending options do not name was added after the first look-up, and is not read.
     """
 
     def __init__(self, ending: Position, lookup: OffsetLookup) -> None:

@@ -34,7 +34,7 @@ def azure_place(options: StorageOptions) -> AzurePlace:
     Raises:
         ConfigurationError: no account is named, or the connection string is malformed.
     """
-    # urlsplit takes the container before `@` for a user's name, so the pair is taken apart here.
+    # urlsplit would take the container before `@` for a user's name, so container and host are separated here.
     container, at, host = urlsplit(options.uri or "").netloc.rpartition("@")
     if not at:
         container, host = host, ""

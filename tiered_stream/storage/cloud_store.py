@@ -1,4 +1,4 @@
-"""Object store over a bucket in Google Cloud Storage or a container in Azure Blob Storage, by means of obstore.
+"""Object store over an S3 bucket, a Google Cloud Storage bucket or an Azure Blob Storage container, by obstore.
 
 obstore (Rust: the crate `object_store`) signs, connects and receives. It checks that a response has the requested
 range, and does not hold Python's global lock while it waits. This module makes the attempts, keeps the time limits, and
@@ -51,12 +51,12 @@ _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _NO_LENGTH = "Content-Length Header missing"
 _FIRST_WAIT = 0.1
-"""Seconds before the second attempt.
+"""Seconds to wait before the second attempt, at most.
 
-They are doubled for each further attempt, and shortened at random by up to half.
+The wait is twice as long before each further attempt. Each wait is shortened at random by up to half.
 """
 _SMALLEST_SHARE = 8
-"""Divisor of the whole request's time limit; the quotient is the shortest time limit of an attempt."""
+"""Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
 
 
 _process: int | None = None
@@ -64,7 +64,7 @@ _process: int | None = None
 
 
 class FailureKind(Enum):
-    """Kind of failure of a request; the values are texts for messages."""
+    """Kind of failure of an attempt of a request; the values are texts for messages."""
 
     STATUS = "refused by the service"
     TIMEOUT = "timed out"
@@ -77,7 +77,8 @@ class FailureKind(Enum):
 class Failure:
     """Failure of one attempt of a request.
 
-    `status` is the HTTP status, and `code` the service's own error code in an XML body; 0 and empty if there is none.
+    `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
+    in an XML body; empty: the response has none.
     """
 
     kind: FailureKind
@@ -115,7 +116,7 @@ class Failure:
 
 
 class Service(Protocol):
-    """Part of a store that differs between the services: it opens clients, and builds errors."""
+    """Interface of one cloud service for one bucket or container: it opens obstore's clients, and builds errors."""
 
     uri: str
     """Name of the bucket or container in messages, such as `gs://bucket`."""
@@ -130,11 +131,11 @@ class Service(Protocol):
     def learns_from(self, failure: Failure) -> bool:
         """Return whether the request may succeed with a new client after `failure`.
 
-        The service may have learned something from the failure, such as the bucket's region.
+        It may succeed if the failure has shown that clients need other settings, such as another region of the bucket.
         """
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
-        """Return the error for a response that another attempt would not change.
+        """Return the error for a response with an error status, if another attempt would get the same response.
 
         Args:
             name: full name of the object.
@@ -152,7 +153,7 @@ class Service(Protocol):
 def refusal(
     failure: Failure, name: str, *, endpoint: str, container: str, missing_code: str, credentials_hint: str
 ) -> StorageError:
-    """Return the error for a refused request of the object `name`, for `Service.refused`.
+    """Return the error for a refused request of the object `name`, for implementations of `Service.refused`.
 
     Args:
         endpoint: URL of the service.
@@ -173,7 +174,7 @@ def refusal(
 
 
 def client_options(timeouts: RequestTimeouts, seconds: float, url: str) -> ClientConfig:
-    """Return the options of a client for `url` whose attempts take at most `seconds` each."""
+    """Return obstore's options of a client for `url` whose attempts take at most `seconds` each."""
     return {
         "allow_http": urlsplit(url).scheme == "http",
         "connect_timeout": timedelta(milliseconds=timeouts.connect_ms),
@@ -217,7 +218,7 @@ class CloudStore(ObjectStore):
         try:
             data = self._send(key, lambda client: self._range(client, key, extent))
         except _UnfitAnswerError as error:
-            if (size := self.size(key)) < extent.end:  # services answer in several ways to a range behind the end
+            if (size := self.size(key)) < extent.end:  # services differ in their responses to such a range
                 raise too_short(self.describe(key), extent, size) from None
             raise StorageError(str(error)) from None
         if len(data) != len(extent):
@@ -238,27 +239,27 @@ class CloudStore(ObjectStore):
         """Return the body of a response.
 
         Raises:
-            StorageError: the body has more than `size` bytes, because a service can send more than its headers say.
+            StorageError: the body has more than `size` bytes. A service can send more than its headers say.
         """
         chunks = iter(answer.stream(min_chunk_size=size))
         data = next(chunks, b"")
         if len(data) > size or next(chunks, None) is not None:
             raise StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
-        # A buffer of obstore's, as good as bytes for all readers: a copy would cost as much as to receive it.
+        # This is obstore's buffer, which readers use like bytes. A copy would cost as much CPU as receiving the body.
         return data
 
     def size(self, key: str) -> int:
         return self._send(key, lambda client: obstore.head(client, self._root + key)["size"])
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        # obstore lists folders, so the first key with the prefix is found by its place in the order of keys.
+        # obstore lists only whole folders. So the listing starts after a key that sorts just before the prefix.
         folder = self._root + prefix[: prefix.rfind("/") + 1]
         offset = self._root + (after if after >= prefix else _just_before(prefix))
         pages: Iterator[Sequence[ObjectMeta]] | None = None
 
         def next_page(client: Client) -> Sequence[ObjectMeta] | None:
             nonlocal pages
-            # After an error obstore's list is at its end, so that the rest needs a new one.
+            # After an error, obstore's iterator is at its end, so a new iterator lists the rest of the keys.
             current, pages = pages or iter(obstore.list(client, folder or None, offset=offset or None)), None
             page = next(current, None)
             pages = current
@@ -285,10 +286,11 @@ class CloudStore(ObjectStore):
         return self._busy
 
     def _client(self, seconds: float) -> Client:
-        """Return a client whose attempts take at most `seconds`.
+        """Return a client for an attempt that should take at most `seconds`, from the cache or newly connected.
 
-        Clients are kept by their time limits: the whole time limit of a request, and its half, quarter and eighth. If
-        `seconds` is less than an eighth, the client with an eighth is returned.
+        There are clients with four time limits: the time limit of a whole request, and half, a quarter and an eighth of
+        it. The client with the longest limit of at most `seconds` is returned. If `seconds` is less than an eighth, it
+        is the client with an eighth.
         """
         limit = self._seconds
         while limit > seconds and limit > self._seconds / _SMALLEST_SHARE:
@@ -330,11 +332,11 @@ class CloudStore(ObjectStore):
         raise AssertionError("the last attempt has returned or raised")
 
     def _error(self, failure: Failure, key: str, seconds: float, is_over: bool, listing: bool) -> Exception:
-        """Return the error to raise for `failure`, the last failure of a request.
+        """Return the error to raise after `failure`, the failure of a request's last attempt.
 
         Args:
-            seconds: duration of the last attempt.
-            is_over: the whole time limit of the request is over.
+            seconds: duration of the last attempt in seconds.
+            is_over: the time limit of the whole request is over.
         """
         name, timeouts = self.describe(key), self._timeouts
         if failure.kind is FailureKind.STATUS:
@@ -377,12 +379,9 @@ def _check_process() -> None:
 
 
 class _UnfitAnswerError(StorageError):
-    """Error of a response that is not the requested bytes."""
+    """Error for a response with status 416, or a response that obstore does not accept."""
 
 
 def _just_before(text: str) -> str:
-    """Return a text that is less than `text`, and greater than all keys that are less than `text`.
-
-    Return an empty text if `text` is empty.
-    """
+    """Return a text that sorts before `text`, and after all keys that sort before `text`; empty if `text` is empty."""
     return text and text[:-1] + chr(ord(text[-1]) - 1) + "\U0010ffff"

@@ -14,10 +14,10 @@ from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class Misplacement:
-    """Explanation of a missing object: the storage settings lead to a place without any object of its topic.
+    """Explanation of a missing object: the settings lead to a bucket, folder or key prefix without the segment's topic.
 
-    `actual_place` is the full name of the segment's log in another place; empty if the log was not found. `advice` says
-    which settings to change.
+    `actual_place` is the full name of the segment's log elsewhere in the storage; empty if the log was not found.
+    `advice` says which settings to change.
     """
 
     actual_place: str
@@ -47,12 +47,12 @@ SNAPSHOTS = frozenset((IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH))
 class RemoteStorageFetcher(ABC):
     """Reader of segments and indexes in remote storage (KIP-1254 `RemoteStorageFetcher`, KAFKA-15805 `fetchIndexes`).
 
-    Many threads may use one fetcher. It raises only `tiered_stream.errors.StorageError`, `CorruptDataError` and
+    Many threads may use one fetcher. Its methods raise only `tiered_stream.errors.StorageError`, `CorruptDataError` and
     `UnsupportedDataError`, with messages that name the object.
     """
 
     find_misplacement: Callable[[RemoteLogSegment], Misplacement | None] = staticmethod(lambda segment: None)
-    """Function that searches for the cause of a missing object of a segment; it may list the storage.
+    """Function that finds wrong settings because of which an object of a segment is missing; it may list the storage.
 
     It returns None if no setting is known to be wrong.
     """
@@ -62,7 +62,7 @@ class RemoteStorageFetcher(ABC):
         """Return the log's bytes from `start` (inclusive) to `end` (exclusive; -1: the end of the segment).
 
         Raises:
-            StorageError: the object is missing, refused or out of reach.
+            StorageError: the object is missing, access is refused, or the storage cannot be reached.
             CorruptDataError: the object is shorter than its metadata says, or cannot be decrypted or decompressed.
             UnsupportedDataError: the version of the storage plugin's own format is unknown.
         """
@@ -88,7 +88,7 @@ class RemoteStorageFetcher(ABC):
         return cut(byte_range, request_bytes)
 
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
-        """Return the segment's metadata as the storage itself keeps it, or None if it keeps none.
+        """Return the segment's metadata as the storage itself keeps it; None if the storage keeps no metadata.
 
         Args:
             segment: segment of which only topic, partition, ids and base offset need to be right.
@@ -127,15 +127,16 @@ class RemoteStorageFetcher(ABC):
         """Close connections and end threads. It is also called when no reference to the fetcher is left."""
 
     def __del__(self) -> None:
-        with suppress(Exception):  # of a subclass, whose `__init__` may have failed
+        with suppress(Exception):  # raised by a subclass's `close` if its `__init__` failed
             self.close()
 
 
 def cut(byte_range: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
     """Cut `byte_range` at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
 
-    The ranges are as small as that allows. A remainder of fewer than `request_bytes` is part of the last range. If
-    `byte_range` does not begin at a multiple of `chunk_size`, the first range may be shorter by less than one chunk.
+    The ranges are as small as these two conditions allow. A remainder of fewer than `request_bytes` is part of the last
+    range. If `byte_range` does not begin at a multiple of `chunk_size`, the first range may be shorter by less than one
+    chunk.
     """
     step = -(-request_bytes // chunk_size) * chunk_size
     first = byte_range.start // chunk_size * chunk_size + step

@@ -53,7 +53,7 @@ class FileStore(ObjectStore):
         if not self._root.is_dir():
             raise self._no_folder()
         for parent, folders, names in os.walk(folder):
-            if parent == folder:  # an archive has thousands of folders: walk only into those with the prefix
+            if parent == folder:  # an archive has thousands of folders: walk only into folders with the prefix
                 folders[:] = filter(lambda name: name.startswith(start), folders)
             folders.sort()
             for name in sorted(names):

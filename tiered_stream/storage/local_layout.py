@@ -48,9 +48,9 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
     def _index(self, segment: RemoteLogSegment, index_type: IndexType) -> bytes | None:
         """Return one index of the segment, or None if the segment does not have this index.
 
-        If the result were None for a transaction index that exists, aborted records would be read as committed ones. So
-        a missing index is requested again once the segment itself is known to exist: storage may answer 404 for a
-        moment, or a deletion of the segment may have begun.
+        If the result were None for a transaction index that exists, aborted records would be read as committed ones.
+        But storage may respond 404 for a moment, or a deletion of the segment may have begun. So a missing index is
+        requested again after one byte of the segment's log has been fetched, which proves that the segment exists.
         """
         key = object_key(segment, _SUFFIXES[index_type])
         limit = self._limits.snapshot if index_type in SNAPSHOTS else self._limits.index

@@ -10,7 +10,10 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 
 ATTEMPTS = 4
-"""Maximum number of times that a request is sent if the service answers 429, 500, 502, 503 or 504, or hangs up."""
+"""Maximum number of times that a request is sent.
+
+A request is sent again if the service responds with 429, 500, 502, 503 or 504, or if the connection breaks.
+"""
 
 SLOW_DOWN = (429, 503)
 """HTTP statuses with which a service asks for fewer requests (S3: SlowDown)."""
@@ -18,15 +21,15 @@ SLOW_DOWN = (429, 503)
 MAX_CONNECTIONS = 64
 """Maximum number of connections that one process keeps open to one store.
 
-It is the maximum of `remote.fetch.requests.in.flight`.
+The same number is the maximum of `remote.fetch.requests.in.flight`.
 """
 
 
 class ObjectStore(ABC):
     """Reader of the objects under one root: a bucket, a prefix in a bucket, or a folder.
 
-    Keys are relative to the root, with parts divided by `/`. Many threads may use one store. Every method raises
-    `StorageError`, in its subclasses: `StorageObjectNotFoundError` (no such bucket or object), `StorageAccessError`
+    Keys are relative to the root, with parts divided by `/`. Many threads may use one store. Every method raises one of
+    the subclasses of `StorageError`: `StorageObjectNotFoundError` (no such bucket or object), `StorageAccessError`
     (credentials), `StorageUnavailableError` (out of reach after all retries, with two subclasses for timeouts).
     """
 
@@ -47,7 +50,8 @@ class ObjectStore(ABC):
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         """Yield the keys that begin with `prefix` and are greater than `after`.
 
-        Only archives, and errors that say where objects are, need a listing; otherwise metadata names the objects.
+        Only archives, and errors that say where objects are, need a listing. Otherwise keys follow from segments'
+        metadata.
         """
 
     @abstractmethod
@@ -62,7 +66,7 @@ class ObjectStore(ABC):
         return None
 
     def busy_answers(self) -> int:
-        """Return how often the service has answered 429 or 503 so far, retries included."""
+        """Return the number of responses with status 429 or 503 so far, including responses to repeated requests."""
         return 0
 
     def close(self) -> None:  # noqa: B027 - a store without connections has nothing to close

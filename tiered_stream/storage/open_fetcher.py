@@ -1,4 +1,4 @@
-"""Opening of the fetcher that the options name."""
+"""Functions that open the fetcher that the options name."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def fetcher_over(store: ObjectStore, options: StorageOptions) -> RemoteStorageFe
 def fetcher_for(options: Options) -> RemoteStorageFetcher:
     """Return the process's shared fetcher for `options`.
 
-    If `kafka.remote.storage.fetcher.class` names a class, it is an instance of that class, which is called with the
-    `kafka.*` properties. Otherwise it is the result of `open_fetcher`.
+    If `kafka.remote.storage.fetcher.class` names a class, the fetcher is an instance of that class. The class is called
+    with the `kafka.*` properties as a dictionary. Without that option, the fetcher is the result of `open_fetcher`.
 
     Raises:
         ConfigurationError: the class cannot be imported or is no `RemoteStorageFetcher`, or `open_fetcher` raises it.

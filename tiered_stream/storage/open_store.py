@@ -1,4 +1,4 @@
-"""Opening of the object store that a storage URI names."""
+"""Function that opens the object store that a storage URI names."""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ from tiered_stream.storage.object_store import ObjectStore
 
 
 class PacedStore(ObjectStore):
-    """Wrapper of `store` that calls `wait` before each `get`, `size` and `list`. Raises: the errors of `store`."""
+    """Object store that calls `wait` before each `get`, `size` and `list` of the store `store`.
+
+    Raises: the errors of `store`.
+    """
 
     def __init__(self, store: ObjectStore, wait: Callable[[], object]) -> None:
         self._store = store
@@ -19,7 +22,7 @@ class PacedStore(ObjectStore):
         self._thread = threading.local()
 
     def requests_made(self) -> int:
-        """Return how many requests the calling thread has made to the store so far."""
+        """Return how many calls of `get`, `size` and `list` the calling thread has made so far."""
         return getattr(self._thread, "requests", 0)
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:

@@ -19,7 +19,7 @@ from tiered_stream.storage.throttle import StoppablePace, unpaced
 
 Part = tuple[RemoteLogSegment, ByteRange]
 Request = tuple[int, RemoteLogSegment, ByteRange]
-"""One GET: the position of its part in `parts`, the segment, and the bytes of the segment."""
+"""One GET: the index of its part in `parts`, the segment, and the range of the segment's bytes."""
 
 _REQUESTS_BEFORE_PAUSE = 3
 """Number of requests sent at first for a consumer that may stop early; 24 MiB by default.
@@ -29,7 +29,7 @@ When the consumer has released all but one of their responses, more requests are
 _LAYOUTS_AHEAD = 2
 """Number of parts whose byte ranges are determined before the parts' requests are needed.
 
-A layout may have to read a manifest first.
+To determine them, the fetcher of a layout may have to read a manifest.
 """
 
 
@@ -49,13 +49,14 @@ def read_ahead(
     Requests for the next part are sent while a part is still read, so small segments are read as fast as large ones.
     `window` chooses the number of requests in flight, which is at most `options.in_flight`.
 
-    The limit `options.memory_bytes` is for the bytes of requests in flight, of responses that wait, and of the response
-    that was yielded last, until the consumer asks for the next one. One request is always allowed. Closing the iterator
-    cancels requests that have not begun or that wait for `pace`; the others end within the storage's timeouts.
+    The limit `options.memory_bytes` covers the bytes of requests in flight and of responses that wait. It also covers
+    the response that was yielded last, until the consumer asks for the next one. One request is always allowed. Closing
+    the iterator cancels requests that have not begun or that wait for `pace`; the others end within the storage's
+    timeouts.
 
     Args:
-        on_fetch: called in the consumer's thread with the bytes and seconds of each request.
-        pace: called in the request's thread before the request is sent.
+        on_fetch: called in the consumer's thread for each response, with its number of bytes and the request's seconds.
+        pace: called in the request's thread before the request is sent; it waits until the bytes may be read.
         may_stop: the consumer may stop after a few rows. So few bytes are requested at first.
         window: speeds that earlier calls measured; this call adds its own. None: a new window.
         now: clock in seconds.
@@ -95,7 +96,7 @@ def read_ahead(
 
 
 class _BytesAhead:
-    """Counter of the bytes that were requested and that the consumer has not released, with their limit."""
+    """Counter of the bytes that were requested and that the consumer has not released; it limits further requests."""
 
     def __init__(self, options: FetchOptions, window: RequestWindow, may_stop: bool) -> None:
         self._options = options
@@ -111,7 +112,7 @@ class _BytesAhead:
         self._released += size
 
     def has_room(self, size: int) -> bool:
-        """Return whether another request of `size` bytes may be sent now."""
+        """Return whether the limits of bytes allow to send another request of `size` bytes now."""
         limit = self._options.memory_bytes
         if not self._goes_on:
             limit = min(self._before_pause - self._released, limit)
@@ -124,15 +125,19 @@ class _BytesAhead:
 
     @property
     def _goes_on(self) -> bool:
-        """True if the consumer may not stop early, or has released almost all bytes of its first requests."""
+        """True if requests are no longer kept few because the consumer may stop early.
+
+        It is always true if `may_stop` is false. Otherwise it becomes true once the consumer has released almost all
+        bytes of the first requests.
+        """
         return self._released >= self._before_pause - self._options.request_bytes
 
 
 def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
     """Return an iterator over the GETs that read all parts in order.
 
-    A part of at most `options.request_bytes` is one GET. A larger part is cut into GETs of about that size to twice
-    that size.
+    A part of at most `options.request_bytes` is one GET. A larger part is cut into GETs of about
+    `options.request_bytes` to twice that size.
     """
     ranges = (_ranges_of(fetcher, part, options.request_bytes, options.request_bytes) for part in parts)
     return _in_order(zip(parts, ranges, strict=True))
@@ -153,7 +158,7 @@ def _with_ranges(
 ) -> Iterator[tuple[Part, Iterator[ByteRange]]]:
     """Yield each part with an iterator over the byte ranges of its requests.
 
-    The layouts of `_LAYOUTS_AHEAD` further parts are read at the same time in `pool`.
+    The byte ranges of `_LAYOUTS_AHEAD` further parts are determined ahead in `pool`, because that may need a manifest.
 
     Args:
         max_bytes: returns the maximum number of bytes of the next request.
@@ -173,8 +178,8 @@ def _with_ranges(
 def _joined(ranges: Sequence[ByteRange], max_bytes: Callable[[], int]) -> Iterator[ByteRange]:
     """Yield `ranges`, with adjacent ranges joined to ranges of at most `max_bytes()` bytes.
 
-    `max_bytes` is called when the next range is needed. If at most half of that size is left at the end, it is joined
-    to the last range.
+    `max_bytes` is called when the next range is needed. If the bytes that are left at the end are at most half of
+    `max_bytes()`, they are joined to the last range.
     """
     upcoming = deque(ranges)
     while upcoming:

@@ -25,7 +25,8 @@ from tiered_stream.timed_http import TimedTlsSocket, timed
 _ATTEMPTS_BEFORE_FALLBACK = 2
 """Maximum number of attempts of a GET that times out, if brokers can serve the records instead of storage.
 
-One lost packet or one slow server must not send a segment's records through a broker; a second timeout does.
+One timeout may come from a lost packet or a slow server, so the GET is sent again. After a second timeout, the
+segment's records are read from a broker.
 """
 
 
@@ -49,7 +50,7 @@ class RequestTimeouts:
 
 
 class RequestTime(threading.local):
-    """Clock of each thread's current GET, and counter of its timeouts.
+    """Clock of the time that is left for each thread's current GET, and counter of the GET's timeouts.
 
     `now` returns seconds.
     """
@@ -62,7 +63,7 @@ class RequestTime(threading.local):
         self._timeouts_left = timeouts.attempts - 1
 
     def begin(self) -> None:
-        """Start the clock and the count of timeouts for a new GET of this thread."""
+        """Start the clock for a new GET of this thread, and reset the counter of timeouts."""
         self._end = self._now() + self._seconds
         self._timeouts_left = self._attempts - 1
 
@@ -71,10 +72,7 @@ class RequestTime(threading.local):
         return self.left() <= 0
 
     def repeats_after_timeout(self) -> bool:
-        """Count a timeout of this thread's GET, and return whether the GET is to be sent again.
-
-        It is if attempts and time are left.
-        """
+        """Count a timeout of this thread's GET, and return whether attempts and time are left to send the GET again."""
         self._timeouts_left -= 1
         return self._timeouts_left >= 0 and not self.is_over
 
@@ -83,14 +81,14 @@ class RequestTime(threading.local):
         return self._end - self._now()
 
     def describe_timeout(self) -> str:
-        """Return which timeout ended the GET: the end of an error message that begins with the object's name."""
+        """Return the end of an error message that begins with an object's name: which timeout ended the GET."""
         if self.is_over:
             return f"did not come within remote.fetch.request.timeout.ms, {self._seconds:g} s in all"
         return f"was not heard of for kafka.fetch.remote.read.timeout.ms, {self._attempts} times"
 
 
 class TimedConnection(HTTPConnection):
-    """HTTP connection whose sockets keep to `request_time`."""
+    """HTTP connection whose sockets time out when the time of the thread's GET is over (`request_time`)."""
 
     request_time: ClassVar[RequestTime]
     tls_sockets: ClassVar[type[ssl.SSLSocket]]
@@ -103,13 +101,13 @@ class TimedConnection(HTTPConnection):
 
 
 class TimedTlsConnection(TimedConnection, HTTPSConnection):
-    """HTTPS connection whose sockets keep to `request_time`."""
+    """HTTPS connection whose sockets time out when the time of the thread's GET is over (`request_time`)."""
 
 
 def timed_pools(
     request_time: RequestTime, plain: type[HTTPConnection], tls: type[HTTPSConnection], **attributes: object
 ) -> dict[str, type]:
-    """Return by URL scheme a class of connection pools whose connections keep to `request_time`.
+    """Return by URL scheme a class of connection pools whose connections time out when `request_time` is over.
 
     urllib3 passes none of our values to its connections. So new classes are made for each `request_time`.
 

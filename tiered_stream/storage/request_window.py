@@ -1,4 +1,4 @@
-"""Choice of how many GETs to have in flight, and of their size, from measured speeds.
+"""Choice of the number and the size of GETs to have in flight, from measured speeds of storage and decoder.
 
 The decoder should not wait for responses, and responses should not use more memory than needed.
 """
@@ -15,12 +15,12 @@ from tiered_stream.process.shared import PerProcess
 FIRST_REQUESTS = 8
 """Number of requests in flight before anything is known of storage and decoder."""
 _SPARE_REQUESTS = 3
-"""Number of requests in addition to the needed ones.
+"""Number of requests in addition to the number that keeps the decoder busy.
 
 Two of their responses wait for the decoder, because speeds vary. The third request is the next one.
 """
 _SPARE_LARGE_REQUESTS = 2
-"""Number of requests in addition to the needed ones, for requests of twice the usual size.
+"""Number of requests in addition to the number that keeps the decoder busy, if requests have twice the usual size.
 
 It is lower than `_SPARE_REQUESTS`, because each waiting response uses twice the memory.
 """
@@ -31,18 +31,18 @@ _MIN_SECONDS_PER_BYTE = 1e-9
 
 
 class RequestWindow:
-    """Number of requests to have ahead of the decoder of their responses (at least 1), and their size in bytes.
+    """Chooser of the number of requests to have ahead of the decoder (at least 1), and of their size in bytes.
 
     A storage that is slow to send the first byte, or slow on each connection, needs many requests at once. A quick
-    storage needs few, and the memory has a better use. The time of a request is estimated from the fastest recent
-    request: if more requests are in flight than the storage has bandwidth for, all requests become slower, and more
-    requests would not help.
+    storage needs few requests, and fewer requests use less memory. The time of a request is estimated from the fastest
+    recent request: if more requests are in flight than the storage has bandwidth for, all requests become slower, and
+    more requests would not help.
 
-    The usual size of a request is `options.request_bytes`. Each request costs the same CPU whatever its size, so
-    requests have twice that size where few are needed. If memory cannot hold the requests that are needed, requests of
-    half the size bring more bytes a second for the memory that they occupy.
+    The usual size of a request is `options.request_bytes`. Each request costs the same CPU whatever its size. So if few
+    requests are needed, requests have twice the usual size. If memory cannot hold the requests that are needed,
+    requests of half the usual size bring more bytes a second for the memory that they occupy.
 
-    Threads may share one window: each learns from the storage and decoder speeds that the others have measured.
+    Threads may share one window. A thread then also uses the speeds that other threads have measured.
     """
 
     def __init__(self, options: FetchOptions) -> None:
@@ -126,7 +126,7 @@ class RequestWindow:
             self._busy_answers = busy_answers
 
     def _requested_size(self, size: int) -> int:
-        """Return the smallest of the three request sizes that is at least `size`; if none is, the largest."""
+        """Return the smallest of the three request sizes that is at least `size`; if no size is, return the largest."""
         sizes = (self._usual // 2, self._usual, 2 * self._usual)
         return next((requested for requested in sizes if size <= requested), sizes[-1])
 
@@ -137,7 +137,7 @@ _windows: PerProcess[RequestWindow] = PerProcess()
 def window_for(options: Options) -> RequestWindow:
     """Return the process's shared request window for the storage, the fetcher class and the fetch options.
 
-    It keeps the speeds that earlier tasks of the process have measured.
+    The window keeps the speeds that earlier tasks of the process have measured.
     """
     key = {"storage": options.storage, "class": options.fetcher_class, "fetch": options.fetch}
     return _windows.get(key, lambda: RequestWindow(options.fetch))

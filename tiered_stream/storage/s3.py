@@ -1,4 +1,4 @@
-"""S3 for `cloud_store`: a bucket's client, and words for errors."""
+"""Service of `cloud_store` for S3: it opens a bucket's client, and builds error messages."""
 
 from __future__ import annotations
 
@@ -21,20 +21,24 @@ from tiered_stream.storage.request_time import RequestTimeouts
 from tiered_stream.storage.s3_client import CREDENTIALS_HINT, S3Session
 
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
-# AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
+# AWS sends most of these codes with 403, but with 400 for an expired or malformed token or a wrong region.
 _ACCESS_CODES = frozenset((
     "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "ExpiredToken",
     "InvalidAccessKeyId", "InvalidToken", "RequestTimeTooSkewed", "SignatureDoesNotMatch",
 ))  # fmt: skip
 _ELSEWHERE = (301, 307, 400, 403)
-"""HTTP statuses of a request to another region than the bucket's."""
+"""HTTP statuses that S3 may return if the request was sent to another region than the bucket's region."""
 
 
 class S3Bucket:
-    """One S3 bucket as a `cloud_store.Service`."""
+    """Implementation of `cloud_store.Service` for one bucket."""
 
     def __init__(self, options: StorageOptions, bucket: str) -> None:
-        """Raises ConfigurationError if the bucket's name, the endpoint or the configured credentials are malformed."""
+        """Read the bucket's endpoint, region and credentials from the options and from AWS's configuration.
+
+        Raises:
+            ConfigurationError: the bucket's name, the endpoint or the configured credentials are malformed.
+        """
         if not _BUCKET.fullmatch(bucket):
             raise ConfigurationError(f"remote.storage.uri: {bucket!r} is not the name of a bucket")
         if (options.access_key_id is None) != (options.secret_access_key is None):

@@ -1,4 +1,4 @@
-"""AWS's own rules, by boto3: whom AWS believes, and where a bucket is. The only module that imports boto3.
+"""Credentials, region and URL of an S3 bucket by AWS's own rules, from boto3; the only module that imports boto3.
 
 Credentials come from the options or from AWS's chain (environment, profiles, assumed roles, web identity, SSO,
 `credential_process`, instances and pods). The URL of a bucket follows from region, path or host style, FIPS and
@@ -40,17 +40,27 @@ CREDENTIALS_HINT = (
 )
 _USER_AGENT = f"tiered_stream Botocore/{botocore.__version__}"
 _FALLBACK_REGION = "us-east-1"
-_ANY_REGION = "aws-global"  # botocore's word where no region is configured
+_ANY_REGION = "aws-global"  # botocore's name of the region if none is configured
 _ANY_KEY = "key"
 _CREDENTIALS_LIFETIME = timedelta(minutes=10)
-"""botocore renews credentials that expire in less than this time, before it gives them out."""
+"""Time for which obstore may use credentials before it requests them again.
+
+botocore renews credentials that would expire sooner before it returns them.
+"""
 
 
 class S3Session:
-    """Credentials and endpoints for one bucket, from a botocore session of its own."""
+    """Credentials, region and URL of one bucket, from a botocore session of its own.
+
+    `region` and `bucket_url` are the region and the URL to use now.
+    """
 
     def __init__(self, access: S3Access, bucket: str) -> None:
-        """Raises ConfigurationError if the endpoint, a profile or AWS's configuration file is malformed."""
+        """Determine the bucket's region and URL from the options and AWS's configuration.
+
+        Raises:
+            ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
+        """
         self._access = access
         self._bucket = bucket
         try:
@@ -75,9 +85,9 @@ class S3Session:
         return {"addressing_style": "path" if self._access.s3_path_style else "auto"}
 
     def follow_region(self) -> bool:
-        """Ask AWS for the bucket's region; return whether it is another one than the one used so far.
+        """Ask AWS for the bucket's region; if it differs from `region`, use it from now on and return True, else False.
 
-        For an S3 service other than AWS, no request is sent, and the answer is False.
+        For an S3 service other than AWS, no request is sent, and the result is False.
         """
         if self._access.s3_endpoint_url is not None:
             return False
@@ -97,10 +107,10 @@ class S3Session:
         return True
 
     def credentials(self) -> Callable[[], S3Credential]:
-        """Return a function that gives valid credentials, renewed where they expire.
+        """Return a function that returns valid credentials; botocore renews credentials that expire.
 
         Raises:
-            StorageAccessError: there are none, or a provider of the chain fails.
+            StorageAccessError: no credentials are found, or a provider of the chain fails.
         """
         try:
             with muted(*LOGGERS_WITH_SECRETS):
@@ -125,7 +135,9 @@ class S3Session:
         return valid_now
 
     def ca_bundle(self) -> bytes | None:
-        """Return certificates to trust in addition to the system's, as PEM (`AWS_CA_BUNDLE`, `ca_bundle`), or None.
+        """Return certificates to trust in addition to the system's, as PEM; None: no file with certificates is set.
+
+        The file is named by `AWS_CA_BUNDLE`, by `ca_bundle` in AWS's configuration, or by `REQUESTS_CA_BUNDLE`.
 
         Raises:
             ConfigurationError: the file cannot be read.
@@ -141,7 +153,7 @@ class S3Session:
 
 
 def s3_client(access: S3Access, config: Config) -> S3Client:
-    """Return a new client, which raises botocore's errors and does not parse the times in responses.
+    """Return a new boto3 client for S3, which raises botocore's errors and does not parse the times in responses.
 
     Parsing times, and building the User-Agent header for each request, would take a third of a request's CPU time.
     """

@@ -51,7 +51,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Settings of layout, URI and key prefix that lead to segments.
+    """Place of segments in the storage, as the settings that lead to them: layout, URI and key prefix.
 
     `key_prefix` is the Aiven plugin's `key.prefix`, which the local layout lacks.
     """
@@ -75,7 +75,8 @@ class Place:
     def topic_key(self, segment: RemoteLogSegment) -> str:
         """Return a key prefix, relative to `uri`, that only objects of the segment's topic have.
 
-        In the local layout, only objects of the segment's partition have it, because each partition has a folder.
+        In the local layout, only objects of the segment's partition have this prefix, because each partition has a
+        folder.
         """
         topic_id = uuid_to_text(segment.topic_id)
         if self.layout == StorageLayout.LOCAL:
@@ -84,7 +85,7 @@ class Place:
 
 
 def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None = None) -> Place:
-    """Return the place that the settings name.
+    """Return the layout, URI and key prefix in the settings, as a `Place`.
 
     If the metadata of `segment` has a key prefix, that prefix replaces the prefix in the settings.
     """
@@ -118,9 +119,9 @@ def segment_places(storage: StorageOptions) -> list[Place]:
 
 
 def _below_uri(storage: StorageOptions, place: Place) -> Place:
-    """Return `place`, expressed with the URI in the settings if its key prefix begins with that URI's path.
+    """Return `place` with the settings' URI instead of the bucket's URI, if its key prefix begins with that URI's path.
 
-    Any other place is returned unchanged.
+    The path is then removed from the key prefix. Any other place is returned unchanged.
     """
     path = _path_in_bucket(storage)
     if place.layout == StorageLayout.LOCAL or not path or not place.key_prefix.startswith(path):
@@ -129,10 +130,10 @@ def _below_uri(storage: StorageOptions, place: Place) -> Place:
 
 
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Return an explanation of a missing object of the segment by wrong settings; None if the settings may be right.
+    """Return how wrong settings explain a missing object of `segment`; None if the settings may be right.
 
-    They may be right if they lead to other objects of the segment's topic, because then only this object was deleted.
-    They may also be right if the storage cannot be listed and the segment is in no other place.
+    The settings may be right if they lead to other objects of the segment's topic, because then only this object was
+    deleted. The settings may also be right if the storage cannot be listed and the segment's log is found nowhere else.
     """
     try:
         with closing(open_store(storage)) as store:
@@ -143,9 +144,9 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
 
 
 def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Search for the segment's log in places other than the configured one, and return where it is.
+    """Search for the segment's log under other settings (`Place`) than the configured ones, and return where it is.
 
-    Return None if the log is in no such place, or the storage cannot be listed.
+    Return None if the log is not found, or the storage cannot be listed.
     """
     with ExitStack() as stack, suppress(StorageError):
         stores: dict[str, ObjectStore] = {}

@@ -1,7 +1,7 @@
-"""Limit of bytes, or of requests, a second: a token bucket whose balance may become negative.
+"""Limit of bytes, or of requests, a second: a token bucket whose balance of bytes may become negative.
 
-A request may be larger than the bytes that one second allows. It passes when the balance is not negative, and may leave
-a negative balance (a debt). Later requests wait until the debt is paid.
+A call may take more bytes than one second allows. A call passes when the balance is not negative, and may then make it
+negative. Later calls wait until the balance has grown to 0 again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from tiered_stream.process.shared import PerProcess
 
 Pace = Callable[[int], object]
-"""Function that takes a number of bytes to read or write, and returns when they may be read or written."""
+"""Function that waits until the given number of bytes may be read or written, and then returns."""
 
 
 class StoppablePace(Protocol):
@@ -33,14 +33,15 @@ def unpaced(_size: int, _given_up: threading.Event | None = None, /) -> bool:
 
 
 MAX_SAVED_SECONDS = 1.0
-"""Default of the seconds for which a `TokenBucket` saves up its unused rate."""
+"""Default of `max_saved_seconds` of `TokenBucket`, in seconds."""
 
 
 class TokenBucket:
     """Token bucket that lets `rate` bytes a second pass, for many threads in the order of their calls.
 
-    The bucket begins empty: the first call passes at once, and later calls wait. Unused bytes of at most
-    `max_saved_seconds` are saved up for later calls. `now` and `sleep` are in seconds.
+    The bucket begins empty: the first call passes at once, and later calls wait. Bytes that no call has taken are saved
+    up for later calls: at most the bytes of `max_saved_seconds` at the full rate. `now` returns seconds, and `sleep`
+    takes seconds.
     """
 
     def __init__(
@@ -61,9 +62,9 @@ class TokenBucket:
         self._at = now()
 
     def take(self, size: int, given_up: threading.Event | None = None, /) -> bool:
-        """Wait until the debt of earlier calls is paid, then take `size` bytes and return True.
+        """Take `size` bytes from the bucket's balance, and return True; wait if earlier calls have overdrawn it.
 
-        Return False, and take no bytes, if `given_up` is set first.
+        Return False, and take no bytes, if the event `given_up` is set while the call waits.
         """
         with self._lock:
             now = self._now()
@@ -77,7 +78,7 @@ class TokenBucket:
             self._sleep(wait)
         elif given_up.wait(wait):
             with self._lock:
-                self._balance += size  # later callers must not wait for bytes that are not moved
+                self._balance += size  # later callers must not wait for bytes that are not read or written
             return False
         return True
 
@@ -88,8 +89,8 @@ _buckets: PerProcess[TokenBucket] = PerProcess()
 def pace_of(side: str, rate: int | None) -> StoppablePace:
     """Return the process's shared function that limits one kind of work to `rate` bytes a second; None: no limit.
 
-    The process has one bucket for each pair of `side` and `rate`. It runs one task after another, and a new task must
-    not begin with a new bucket.
+    The process has one bucket for each pair of `side` and `rate`. A process runs one task after another, and a new task
+    must not begin with a new bucket.
 
     Args:
         side: name of the kind of work, such as "fetch".

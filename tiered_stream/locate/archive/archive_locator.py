@@ -15,7 +15,7 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 
 class ArchiveLocator(SegmentMetadataLocator):
-    """Locator by the manifests in the bucket; the newest segment of each partition gives the lineage.
+    """Locator that knows segments from the bucket's manifests, and each lineage from the partition's newest segment.
 
     It locates the segments as of the last listing of `archive`. `ArchiveOffsetReader.latest` lists the archive again.
     `close` closes neither the archive nor the fetcher.
@@ -37,9 +37,9 @@ class ArchiveLocator(SegmentMetadataLocator):
         return self._archive.missing_objects(partition, offsets)
 
     def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
-        """Return the ranges; under read_committed, cut them off at the archive's last stable offsets.
+        """Return `ranges`; under read_committed, no range ends after the archive's last stable offset.
 
-        Transactions that are open at these offsets stay undecided forever.
+        A transaction that is open at the last stable offset stays undecided forever.
         """
         if not self.committed:
             return ranges
@@ -65,8 +65,8 @@ class ArchiveLocator(SegmentMetadataLocator):
                 begins, while transactions of earlier records may be undecided.
 
         Raises:
-            DataLossError: a gap begins at the offset of a pair, and a transaction is open there. It ended in the
-                missing segments, so it is unknown whether it was committed.
+            DataLossError: a gap begins at the offset of a pair, and a transaction is open there. The transaction ended
+                in the missing segments, so it is unknown whether it was committed.
         """
         for partition, seam in seams:
             self._check_gap(partition, self.visible_of([partition])[partition], seam)

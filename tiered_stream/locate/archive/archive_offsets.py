@@ -1,4 +1,4 @@
-"""Offset reader for an archive: the offsets at which its partitions begin and end, without a broker."""
+"""Offset reader for an archive: it finds the offsets at which partitions begin and end, without a broker."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ log = logging.getLogger(__name__)
 
 _MAX_SHOWN_TOPICS = 10
 _INT64_MAX = (1 << 63) - 1
-_REQUEST_BYTES = 1 << 20  # most records are within one index interval (4 KiB) of the search's start
+_REQUEST_BYTES = 1 << 20  # usually enough: the record is in the first index interval (4 KiB)
 
 
 class ArchiveOffsetReader(OffsetReader):
     """Reader of the offsets of an archive, without its Kafka cluster.
 
-    A partition ends at the end of its last segment. Under read_committed, it ends at the archive's last stable offset.
-    Partitions without segments do not exist. `close` closes the archive, but not the fetcher.
+    Under read_uncommitted, a partition ends at the end of its last segment. Under read_committed, it ends at its last
+    stable offset in the archive. Partitions without segments do not exist. `close` closes the archive, but not the
+    fetcher.
     """
 
     def __init__(
@@ -64,10 +65,13 @@ class ArchiveOffsetReader(OffsetReader):
         return {topic: description for topic, description in described.items() if description is not None}
 
     def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Describe the topics for whose names `wanted` returns True; warn once if there is no such topic.
+        """Return by name the id and partitions of the topics for whose names `wanted` returns True.
+
+        Log a warning once if there is no such topic.
 
         Raises:
-            ConfigurationError: the archive is empty, or its key prefix is cut off.
+            ConfigurationError: the archive is empty, or the configured key prefix is only the beginning of the real
+                one.
         """
         topics = self.topics()
         matching = {topic for topic in topics if wanted(topic)}
@@ -84,12 +88,12 @@ class ArchiveOffsetReader(OffsetReader):
         return {partition: archived.log_start_offset for partition, archived in self._archived(partitions).items()}
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """List the archive again, and return the partitions' ends, as `OffsetReader.latest` does."""
+        """List the archive again, and return by partition its end offset (exclusive)."""
         self._archive.refresh({partition.topic for partition in partitions})
         return {partition: self._end(archived) for partition, archived in self._archived(partitions).items()}
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the ends of the partitions' last segments, as of the last listing of the archive."""
+        """Return by partition the end offset (exclusive) of its last segment, as of the last listing of the archive."""
         return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -102,7 +106,7 @@ class ArchiveOffsetReader(OffsetReader):
         self._archive.close()
 
     def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
-        """Return the partition's first offset at or after `timestamp` (ms); None if there is none below its end.
+        """Return the partition's first offset at or after `timestamp` (ms); None: no such record below its end.
 
         The timestamps EARLIEST and LATEST give the partition's start and end.
         """
@@ -123,7 +127,7 @@ class ArchiveOffsetReader(OffsetReader):
         return archived.last_stable_offset if committed else archived.end_offset
 
     def _archived(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """Return the partitions as of the last listing of the archive.
+        """Return each partition's contents (`ArchivedPartition`), as of the last listing of the archive.
 
         Raises:
             UnknownTopicError: a partition has no segments.
@@ -136,7 +140,7 @@ class ArchiveOffsetReader(OffsetReader):
 
 
 def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int, limits: Limits) -> int | None:
-    """Return the offset of a segment's first visible record at or after `timestamp` (ms), or None if there is none.
+    """Return the offset of the segment's first visible record at or after `timestamp` (ms); None: no such record.
 
     Records of aborted and open transactions are included, but transaction markers are not (Kafka:
     `LogSegment.findOffsetByTimestamp`).

@@ -1,4 +1,4 @@
-"""Listing of the copies of segments in an Aiven bucket, and of the missing objects of copies that are not finished.
+"""Listing of copies of segments in an Aiven bucket, with the missing objects of copies that are not finished.
 
 The plugin uploads a segment's manifest last. So a copy is finished if it has a manifest, a log and indexes.
 """
@@ -27,9 +27,9 @@ from tiered_stream.storage.object_store import ObjectStore
 
 MANIFEST = ".rsm-manifest"
 _MAX_LISTED_ALONE = 16
-"""Maximum number of topics that are listed one by one.
+"""Maximum number of topics that are listed one by one; for more topics, the whole archive is listed.
 
-Each topic takes at least one request, and one request of a full listing returns 1,000 keys.
+A topic that is listed alone takes at least one request. A request of the whole listing returns 1,000 keys.
 """
 _OBJECT = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<id>[A-Za-z0-9_-]{22})/[0-9]{1,10}/[0-9]{20}-[A-Za-z0-9_-]{22}"
@@ -41,9 +41,9 @@ Suffixes = frozenset[str]
 
 
 class SegmentCopy(NamedTuple):
-    """Copy of a segment in the bucket.
+    """Copy of a segment in the bucket, identified by the keys of its objects.
 
-    `prefix` is the key prefix of its objects. `path` is the rest of their keys, without the suffix.
+    `prefix` is the key prefix. `path` is the rest of the keys, without the objects' suffixes such as `.log`.
     """
 
     prefix: str
@@ -73,7 +73,8 @@ class SegmentCopy(NamedTuple):
 class CopyListing:
     """Listing of the copies below key prefixes of a store, and reader of their manifests.
 
-    A segment below another prefix than the first gets custom metadata with that prefix, which fetchers use.
+    A segment that `read_manifest` finds below another prefix than the first gets custom metadata with that prefix.
+    Fetchers use the prefix in the custom metadata.
     """
 
     def __init__(self, store: ObjectStore, prefixes: Sequence[str], manifest_limit: Limit) -> None:
@@ -90,7 +91,7 @@ class CopyListing:
         return chain.from_iterable(self._copies_below(prefix, start) for prefix in self._prefixes)
 
     def of_topics(self, topics: Collection[str]) -> dict[str, dict[SegmentCopy, Suffixes]]:
-        """Return by topic its copies, each with the suffixes of its missing objects.
+        """Return by topic its copies, and by copy the suffixes of the copy's missing objects.
 
         At most `_MAX_LISTED_ALONE` topics are listed one by one, and more topics by one listing of the whole archive. A
         copy is left out if a finished copy below an earlier prefix has the same path.
@@ -102,7 +103,7 @@ class CopyListing:
         for start in [f"{topic}-" for topic in topics] if len(topics) <= _MAX_LISTED_ALONE else [""]:
             for copy, missing in self.copies(start):
                 topic = copy.topic
-                # The same copy may be below two prefixes.
+                # Copies with the same path may be below two prefixes.
                 if topic in copies and start in ("", f"{topic}-") and copy.path not in finished:
                     copies[topic][copy] = missing
                     if not missing:
@@ -110,7 +111,7 @@ class CopyListing:
         return copies
 
     def any_manifest(self) -> SegmentCopy | None:
-        """Return a copy that has a manifest, or None if there is none. Raises: the errors of `copies`."""
+        """Return a copy that has a manifest, or None if the store has no manifest. Raises: the errors of `copies`."""
         for prefix in self._prefixes:
             for path, suffix in self._objects(prefix, ""):
                 if suffix == MANIFEST:
@@ -128,7 +129,8 @@ class CopyListing:
             StorageError: the manifest cannot be read from the store.
             CorruptDataError, UnsupportedDataError: the manifest is malformed or of an unknown version; the message
                 names it.
-            ConfigurationError: the key prefix is cut off, so its rest looks like a part of the topic's name.
+            ConfigurationError: the configured key prefix is only the beginning of the real one, whose rest looks like a
+                part of the topic's name.
         """
         name = self.name(copy, MANIFEST)
         try:
@@ -156,7 +158,10 @@ class CopyListing:
         return ((SegmentCopy(prefix, path), _SUFFIXES - suffixes) for path, suffixes in listed.items())
 
     def _objects(self, prefix: str, start: str) -> Iterator[tuple[str, str]]:
-        """Yield path and suffix of each segment object below `prefix` + `start`, and not below a longer prefix."""
+        """Yield path and suffix of each segment object whose key begins with `prefix` + `start`.
+
+        Objects below a longer key prefix of the archive are left out.
+        """
         longer = tuple(other for other in self._prefixes if other != prefix and other.startswith(prefix))
         for key in self._store.list(prefix + start):
             match = None if key.startswith(longer) else _OBJECT.fullmatch(key.removeprefix(prefix))

@@ -1,7 +1,7 @@
 """Contents of an archive: the segments that manifests in an Aiven bucket describe, and the logs that they form.
 
-A copy that Kafka forgot (the broker died before it recorded the end of the copy) looks like any other copy. It does no
-harm: its records are the log's, or its leader epochs are not in the lineage.
+A copy that Kafka forgot (the broker died before it recorded the end of the copy) looks like any other copy. But it does
+no harm: its records are records of the log, or they are not read, because their leader epochs are not in the lineage.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ _T = TypeVar("_T")
 class ArchivedPartition:
     """Partition in the archive: all its `segments`, and the segments that are `visible` by its `lineage`.
 
-    `log_start_offset` and `end_offset` (exclusive) bound the visible offsets. `last_stable_offset` is the first offset
-    of the first transaction that is open at the archive's end, or else `end_offset`. Such a transaction counts as
-    undecided, whatever its outcome in the cluster.
+    The visible offsets begin at `log_start_offset` (inclusive) and end at `end_offset` (exclusive).
+    `last_stable_offset` is the lowest first offset of the transactions that are open at the archive's end. If no
+    transaction is open there, it is `end_offset`. An open transaction counts as undecided, whatever its outcome in the
+    cluster.
     """
 
     segments: tuple[RemoteLogSegment, ...]
@@ -67,9 +68,10 @@ _Segments = tuple[RemoteLogSegment, ...]
 
 @dataclass(frozen=True)
 class _Topic:
-    """Topic in the archive: its segments by finished copy, and its incomplete copies.
+    """Topic in the archive: its segments, and the copies of segments that lack objects.
 
-    Each incomplete copy has the suffixes of its missing objects.
+    `segments` has the segment of each finished copy. `incomplete` has the suffixes of the missing objects of each other
+    copy.
     """
 
     topic_id: UUID
@@ -86,7 +88,7 @@ class _Topic:
 
 
 class Archive:
-    """Archive of the topics below key prefixes of a store; a topic is listed on first use, and again by `refresh`.
+    """Archive of topics below given key prefixes of a store; topics are listed on first use and by `refresh`.
 
     `close` closes the store, but not the fetcher.
 
@@ -143,13 +145,13 @@ class Archive:
         return self._unread.why_empty() if self._listing.any_manifest() is None else None
 
     def check_prefix(self) -> None:
-        """Check by one manifest that the configured key prefix is not cut off.
+        """Check by one manifest that the configured key prefix is not only the beginning of the real key prefix.
 
-        If it is cut off, the rest of the real prefix looks like a part of topic names. An archive without manifests is
-        not checked.
+        Otherwise the rest of the real prefix would look like a part of topic names. An archive without manifests is not
+        checked.
 
         Raises:
-            ConfigurationError: the key prefix is cut off.
+            ConfigurationError: the configured key prefix is only the beginning of the real one.
             StorageError, CorruptDataError, UnsupportedDataError: the errors of `refresh`.
         """
         copy = self._listing.any_manifest()
@@ -221,9 +223,9 @@ class Archive:
         return {partition: self._known[partition][1] for partition in segments}
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
-        """Return the full names of missing objects, of segment copies with a base offset in `offsets`.
+        """Return the full names of objects that copies of the partition's segments lack, as of the last listing.
 
-        They are missing as of the last listing.
+        Only segments with a base offset in `offsets` are considered.
         """
         topic = self._topics.get(partition.topic)
         return [
@@ -266,12 +268,13 @@ class Archive:
                 )
 
     def _topic_id(self, topic: str, listed_ids: set[UUID]) -> UUID | None:
-        """Return the configured id of the topic, or else the only id in `listed_ids`.
+        """Return the id of the topic to read: the configured id, or without it the only id in `listed_ids`.
 
-        Return None if the configured id is not in `listed_ids`, or none is configured and `listed_ids` is empty.
+        Return None if the configured id is not in `listed_ids`. Also return None if no id is configured and
+        `listed_ids` is empty.
 
         Raises:
-            ConfigurationError: there are several ids, and none is configured.
+            ConfigurationError: no id is configured, and `listed_ids` has several ids.
         """
         if topic in self._topic_ids:
             return self._topic_ids[topic] if self._topic_ids[topic] in listed_ids else None
@@ -284,7 +287,7 @@ class Archive:
         return next(iter(listed_ids), None)
 
     def _archived(self, segments: _Segments) -> ArchivedPartition:
-        """Return the partition that consists of these segments.
+        """Return the partition that consists of `segments`, by requests for index files of at most two segments.
 
         The lineage comes from the newest segment's leader epoch checkpoint. Open transactions come from the last
         visible segment's producer snapshot.

@@ -20,7 +20,7 @@ _MAX_SEARCHED_TOPICS = 32
 
 
 class UnreadPlaces:
-    """Finder of segments in an archive's storage that are not read, because they are not below the key prefixes.
+    """Finder of segments that are in an archive's storage, but are not read, because no key prefix of the archive fits.
 
     Args:
         prefixes: key prefixes of the archive.

@@ -1,4 +1,4 @@
-"""Cache of index files, limited in bytes; the least recently used indexes are dropped first."""
+"""Cache of segments' index files, with a limit of its bytes; the least recently used indexes are dropped first."""
 
 from __future__ import annotations
 

@@ -37,7 +37,10 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeIndex:
-    """`timestamps` (ms) and absolute `offsets` of one segment's time index, parallel and ascending."""
+    """Time index of one segment: parallel arrays of `timestamps` (ms), which ascend, and absolute `offsets`.
+
+    The offsets never descend. `base_offset` is the first offset of the segment.
+    """
 
     base_offset: int
     timestamps: Int64s
@@ -55,7 +58,7 @@ class TimeIndex:
 
 @dataclass(frozen=True, slots=True)
 class TransactionIndexEntry:
-    """Aborted transaction, and the partition's last stable offset once it was aborted (Kafka: `AbortedTxn`)."""
+    """Aborted transaction, and the last stable offset when its abort marker was written (Kafka: `AbortedTxn`)."""
 
     transaction: AbortedTransaction
     last_stable_offset: int
@@ -82,7 +85,7 @@ def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionI
     """Parse the bytes of the transaction index of a segment that begins at `base_offset`; entries keep their order.
 
     Raises:
-        CorruptDataError: entries are cut short, out of order, or end below the segment.
+        CorruptDataError: entries are cut short or out of order, or a transaction ended before the segment begins.
         UnsupportedDataError: the version of an entry is not 0.
     """
     entries = read_entries(data, _TRANSACTION_ENTRY, "transaction index")

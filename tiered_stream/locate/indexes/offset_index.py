@@ -1,14 +1,14 @@
-"""Parser of a segment's offset index, and searches in it: for the bytes of offsets, and for offsets at which to cut.
+"""Parser of offset indexes, and searches in them: for the bytes of offsets, and for offsets at which to cut a segment.
 
 An offset index (Kafka: `OffsetIndex`) has 8 bytes an entry, big-endian, sparse, both fields strictly ascending:
 
     relative offset   int32   last offset of the batches appended together, minus the segment's base offset
     position          int32   byte position in the segment at which the first of those batches begins
 
-So records before an entry's position have smaller offsets. The batch at the position begins at the entry's offset or
-before. Another batch begins at the entry's offset + 1, but its position is only known to lie between this entry's
-position and the next entry's. Two parts that meet at that offset both read this interval, and the decoder returns each
-part's own records.
+So records before an entry's position have smaller offsets than the entry. The batch at the position begins at the
+entry's offset or before. Another batch begins at the entry's offset + 1. Its position is only known to lie between the
+positions of this entry and the next entry. So two parts of a segment that meet at the entry's offset + 1 both read the
+bytes between these positions. The decoder returns for each part only the records at the part's offsets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ The plan of the micro-batch needs these locations next, possibly of more segment
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetIndex:
-    """Absolute `offsets` and byte `positions` of one segment's offset index, parallel and ascending."""
+    """Offset index of one segment: parallel arrays of absolute `offsets` and byte `positions`, both ascending."""
 
     offsets: Int64s
     positions: Int64s
@@ -55,8 +55,8 @@ class OffsetIndex:
     def start_position(self, offset: int) -> int:
         """Return the byte position at which the batch with `offset`, or an earlier batch, begins.
 
-        It is the position of the last entry whose offset is at most `offset`, as in Kafka's `OffsetIndex.lookup`, or
-        else 0.
+        It is the position of the last entry whose offset is at most `offset`, as in Kafka's `OffsetIndex.lookup`.
+        Without such an entry, it is 0.
         """
         entry = int(np.searchsorted(self.offsets, offset, side="right")) - 1
         return int(self.positions[entry]) if entry >= 0 else 0
@@ -98,7 +98,10 @@ def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> Offs
 
 
 class SegmentPositions:
-    """Finder of the byte ranges that hold given offsets of segments, by offset indexes; many threads may use it."""
+    """Finder of the byte ranges in which given offsets of a segment lie, by the segment's offset index.
+
+    Many threads may use it.
+    """
 
     def __init__(self, fetcher: RemoteStorageFetcher, cache: IndexCache) -> None:
         self._fetcher = fetcher
@@ -122,10 +125,11 @@ class SegmentPositions:
         return known or _location(segment, offsets, self._offset_index(segment))
 
     def end_of(self, share: SegmentShare) -> int:
-        """Return the offset after about `share.bytes` bytes from the start of `share.offsets`, at most their end.
+        """Return an end offset (exclusive) before which about `share.bytes` bytes of the segment lie.
 
-        At least one batch of `share.offsets` lies before the returned offset. The location that ends there is kept for
-        `location`.
+        The bytes are counted from the start of `share.offsets`. The result is at most the end of `share.offsets`. At
+        least one batch of `share.offsets` lies before the result. The location of the offsets before the result is
+        kept, so that `location` returns it without reading the index again.
 
         Raises: the errors of `location`.
         """
@@ -167,7 +171,7 @@ class SegmentPositions:
         )
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """Cut `location` where batches begin into parts of about `target_bytes` bytes.
+        """Cut `location` where batches begin into parts of about `target_bytes` bytes, and return the parts.
 
         Together, the parts have exactly the location's offsets. Adjacent parts share the bytes of one interval of the
         offset index. A location of at most `target_bytes` bytes stays whole.
@@ -180,7 +184,10 @@ class SegmentPositions:
         return _parts(location, index, self._cut_offsets(location, index, target_bytes))
 
     def cut_at(self, location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
-        """Cut `location` at the ascending `offsets` inside it; adjacent parts share bytes as in `cut`.
+        """Cut `location` at the ascending `offsets` inside it, and return the parts.
+
+        Each of the offsets is the first offset of a part. Adjacent parts share the bytes of one interval of the offset
+        index.
 
         Raises: the errors of `location`.
         """
@@ -215,7 +222,10 @@ def _location(segment: RemoteLogSegment, offsets: OffsetRange, index: OffsetInde
 
 
 def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int]) -> list[SegmentLocation]:
-    """Cut `location` at the ascending offsets `starts` inside it; the parts' bytes lie within the location's bytes."""
+    """Cut `location` at the ascending offsets `starts` inside it, and return the parts.
+
+    The byte ranges of the parts lie within the byte range of the location.
+    """
     whole, parts = location.bytes, []
     for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
         part = _location(location.segment, OffsetRange(start, end), index)
@@ -234,13 +244,13 @@ def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int])
 
 
 def search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int:
-    """Return the position of a batch such that all visible records before it are older than `timestamp` (ms).
+    """Return the byte position of a batch such that all visible records before it are older than `timestamp` (ms).
 
     The visible records are the records of the segment at `part.offsets`.
 
     Raises:
         StorageError: the offset index or the time index cannot be read.
-        CorruptDataError: one of the two is malformed; the message names the segment.
+        CorruptDataError: the offset index or the time index is malformed; the message names the segment.
     """
     segment = part.segment
     indexes = fetcher.fetch_indexes(segment, (IndexType.OFFSET, IndexType.TIMESTAMP))

@@ -1,8 +1,8 @@
-"""Segments of which the metadata topic only says that their copy is finished, completed from the storage.
+"""Segments of which the metadata topic has only an update that their copy is finished, completed from the storage.
 
 With KIP-1266 the topic is compacted, and one update with a segment's key may be all that is left of the segment. An
-update does not contain the segment's start, size and leader epochs. If the storage keeps them (Aiven's manifests do),
-one request for each segment reads them, once.
+update does not contain the segment's start, size and leader epochs. If the storage keeps these fields (Aiven's
+manifests do), they are read once, by one request for each segment.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MAX_SHOWN_OFFSETS = 3
 class FinishedAloneSegments:
     """Reader that completes, from the storage, segments of which the metadata topic has only an update.
 
-    It logs how many segments the storage has no metadata of. Many threads may use it, but only one thread at a time per
-    partition.
+    It logs for each partition the number of segments whose metadata the storage does not have. Many threads may use it,
+    but only one thread at a time per partition.
 
     Args:
         executor: threads that send the requests.
@@ -73,8 +73,8 @@ class FinishedAloneSegments:
     ) -> RemoteLogSegment | None:
         """Return the segment `finished` with the metadata that the storage keeps of it; the result is cached.
 
-        Return None if the keys of its objects are unknown, or the storage has no valid metadata of it. With
-        `falls_back`, also return None if the storage fails.
+        Return None if the keys of the segment's objects are unknown, or the storage has no valid metadata of the
+        segment. With `falls_back`, also return None if the storage fails; this result is not cached.
 
         Raises:
             StorageError: the storage fails, and `falls_back` is false.
@@ -116,9 +116,12 @@ class FinishedAloneSegments:
 def _identified(
     partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
 ) -> RemoteLogSegment | None:
-    """Return a segment that has the fields from which the keys of its objects follow; its size is 0.
+    """Return the segment with the fields that determine its objects' keys: partition, ids and offsets. Its size is 0.
 
-    Return None if its start or end offset is unknown.
+    Return None if the start or end offset of the segment is unknown, or the start lies after the end.
+
+    Args:
+        starts: log start offsets, by partition, for a segment without a known segment before it.
     """
     update, before = finished.update, finished.end_before
     start = starts.get(partition.topic_partition) if before is None else before + 1

@@ -1,7 +1,8 @@
 """Reader of `__remote_log_metadata`: it reads each metadata partition as a whole first, and then only new records.
 
-The result is kept on disk (`metadata_snapshots`). The next query continues from it if the log still holds the last
-batch that was read. Otherwise the log is another one, and the snapshot is not used.
+The records that were read are kept on disk in snapshots (`metadata_snapshots`). The next query continues from a
+snapshot if the log still holds the last batch that the snapshot includes. Otherwise the metadata topic was recreated or
+truncated, and the snapshot is not used.
 """
 
 from __future__ import annotations
@@ -52,30 +53,33 @@ log = logging.getLogger(__name__)
 _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 500
 _MAX_READERS = 4
-"""Number of metadata partitions that are read in parallel."""
+"""Maximum number of metadata partitions that are read in parallel."""
 _MIN_SCAN_RECORDS = 60_000
-"""Number of records from which starting the compiled scan costs less than reading them in plain Python."""
+"""Minimum number of records for which the compiled scan is used.
+
+With fewer records, it takes longer to start the compiled scan than to read the records in plain Python.
+"""
 _MIN_SNAPSHOT_RECORDS = 1_000
-"""Minimum number of new records of a metadata partition for which its snapshot is written."""
-_MAX_EMPTY_RESPONSES = 5  # consecutive empty responses below the high watermark after which no records are left
+"""Minimum number of records of a metadata partition that were read after its last snapshot, to write a new snapshot."""
+_MAX_EMPTY_RESPONSES = 5  # after as many consecutive empty responses below the high watermark, no record is left
 
 # Records of the internal topic are not transactional, so its log ends at the high watermark.
 _ISOLATION = IsolationLevel.READ_UNCOMMITTED
 
 
 def check_readable(client: BrokerClient) -> None:
-    """Check that the metadata topic exists and that the user may read it, by a Fetch of nothing at a partition's end.
+    """Check that the metadata topic exists and that the user may READ it, by a Fetch at the end of one partition.
 
     Raises:
         UnknownTopicError: the metadata topic does not exist.
-        BrokerAuthorizationError: the user may not read it; the message names what to grant.
+        BrokerAuthorizationError: the user is not authorized to READ the topic; the message names what to grant.
         BrokerUnavailableError: no broker responds.
     """
     partitions = client.metadata([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC].partitions
     _, number = min((metadata.leader_id < 0, number) for number, metadata in partitions.items())
     first = TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)
     end = BrokerOffsetReader(client, _ISOLATION).latest([first])[first]
-    with suppress(OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
+    with suppress(OffsetOutOfRangeError):  # this also proves that the user may READ; a new leader's log may end earlier
         fetch_records(client, first, end, isolation=_ISOLATION, max_bytes=1, max_wait_ms=0)
 
 
@@ -85,9 +89,9 @@ _LogKey = tuple[UUID, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _LogPart:
-    """Records to read from a metadata partition: the records of some topics, up to the offset `end`.
+    """Records to read from a metadata partition: records of the topics `topic_ids` below the offset `end`.
 
-    The log of the metadata partition begins at the offset `start`.
+    The log of the metadata partition begins at the offset `start`. `key` identifies the metadata partition.
     """
 
     key: _LogKey
@@ -95,7 +99,7 @@ class _LogPart:
     start: int
     end: int
     scans: bool
-    """True if there are so many records that the compiled scan is faster, although it takes time to start."""
+    """True if the compiled scan reads the records. It is faster for many records, but takes time to start."""
 
     @property
     def log_partition(self) -> TopicPartition:
@@ -104,7 +108,10 @@ class _LogPart:
 
 @dataclass(slots=True)
 class _LogState:
-    """State of the topics by the records that were read from a metadata partition; keys are the bytes of topic ids."""
+    """State of topics, as the records say that were read from one metadata partition.
+
+    The keys of `topics` are the bytes of topic ids.
+    """
 
     topics: dict[bytes, TopicState] = field(default_factory=dict)
     unsaved_records: int = 0
@@ -120,13 +127,14 @@ class _LogState:
 
 
 class MetadataLog:
-    """Reader of the metadata topic, which returns tables of segments.
+    """Reader of the metadata topic, which returns tables of the segments that the topic's records describe.
 
     Many threads may use it, but each metadata partition is read by one thread at a time.
 
     Args:
         patience_ms: maximum time in ms to wait for a metadata partition that does not respond.
-        snapshots: snapshots from which reading starts, and which are written after reading.
+        snapshots: snapshots from which reading starts, and which are written after reading. None: reading starts at the
+            start of the log, and nothing is written.
     """
 
     def __init__(
@@ -143,7 +151,7 @@ class MetadataLog:
     def tables(
         self, partitions: Collection[TopicIdPartition], metadata_topic: TopicMetadata
     ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
-        """Return for each partition the table that has its segments, up to the metadata topic's current high watermark.
+        """Return by partition the table with its segments, as of the metadata topic's current high watermark.
 
         A partition has a fault if its metadata partition cannot be read, or one of its records is unreadable. The error
         of a record names the metadata partition and the offset.
@@ -189,7 +197,7 @@ class MetadataLog:
         return answer
 
     def _caught_up(self, part: _LogPart) -> Future[_LogState]:
-        """Return a future of the metadata partition's state; the future is done when `part` is read."""
+        """Return a future of the metadata partition's state; the future is done when all records of `part` are read."""
         state = self._logs.get(part.key)
         if state is None or not state.is_read(part, beyond=False):
             return self._readers.submit(self._catch_up, part)
@@ -204,9 +212,10 @@ class MetadataLog:
                 return state
 
     def _read_new(self, part: _LogPart) -> _LogState:
-        """Read the metadata partition from the current position to the end of `part`, and return its state.
+        """Read the records of `part` that were not read yet, and return the state of the metadata partition.
 
-        If the current position is not in the log, read from the start of the log.
+        Reading begins at the lowest `position` of the topics' states. If a position is not in the log, all topics are
+        read from the start of the log.
         """
         state = self._logs.setdefault(part.key, _LogState())
         log_partition, end = part.log_partition, part.end
@@ -250,8 +259,8 @@ class MetadataLog:
     def _restored(self, topic_ids: Collection[UUID], part: _LogPart) -> dict[bytes, TopicState]:
         """Return by topic id the states of topics that were not read yet, from their snapshots.
 
-        A snapshot is used only if the log holds the last batch that the snapshot includes. The state of any other topic
-        is empty, at the start of the log.
+        A snapshot is used only if the log holds the last batch that the snapshot includes. A topic without such a
+        snapshot gets an empty state at the start of the log.
         """
         key, log_partition = self._snapshot_key(part), part.log_partition
         topics = {topic_id.bytes: TopicState(part.start) for topic_id in topic_ids}
@@ -270,7 +279,7 @@ class MetadataLog:
         return topics
 
     def _save(self, part: _LogPart, state: _LogState, end: int) -> None:
-        """Write a snapshot of the records below `end`.
+        """Write a snapshot of `state`, which has all records of the metadata partition below the offset `end`.
 
         Nothing is written if fewer than `_MIN_SNAPSHOT_RECORDS` records were read after the last snapshot.
         """
@@ -301,7 +310,7 @@ class MetadataLog:
 
 
 def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:
-    """Apply the fetched records below `end`, and return the offset from which to fetch the next records."""
+    """Apply the fetched records below `end` to `state`, and return the offset from which to fetch the next records."""
     next_offset = 0
     with naming(log_partition):
         for batch_end, values in _values(fetched.records, state.topics, scans=scans):

@@ -1,7 +1,8 @@
-"""Snapshots on disk of the metadata topic's records, so that the next query of the cluster need not read all again.
+"""Snapshots on disk of the metadata topic's records, so that the next query of the cluster reads only newer records.
 
-One file for each metadata partition, named by a digest of the partition's identity (cluster, metadata topic, number of
-partitions, partition). It has a section for each topic that a query has read. Numbers are big-endian:
+There is one file for each metadata partition. Its name is a digest of the partition's identity: cluster, metadata
+topic, number of partitions, partition. A file has a section for each topic that a query has read. Numbers are
+big-endian:
 
     magic       8 bytes
     digest      32 bytes  BLAKE2b of the partition's identity and of the contents
@@ -53,7 +54,7 @@ OffsetValue = tuple[int, bytes]
 class LastBatch(NamedTuple):
     """Base offset and CRC of the last batch that a snapshot includes.
 
-    If a metadata partition has this batch, its log is the log of the snapshot.
+    If a metadata partition has this batch, its log is the one from which the snapshot was made.
     """
 
     base_offset: int
@@ -101,7 +102,7 @@ class SnapshotKey:
     partition: int
 
     def digest(self, data: bytes) -> bytes:
-        """Return the digest of this metadata partition's identity together with `data`."""
+        """Return the BLAKE2b digest (32 bytes) of this metadata partition's identity together with `data`."""
         named = repr((self.cluster_id, self.metadata_topic_id.hex, self.partition_count, self.partition))
         return blake2b(len(named).to_bytes(4, "big") + named.encode() + data, digest_size=_DIGEST_BYTES).digest()
 
@@ -153,9 +154,9 @@ class MetadataSnapshots:
         self._delete_oldest()
 
     def _delete_oldest(self) -> None:
-        """Delete the files that were written longest ago, until the others have at most `MAX_FOLDER_BYTES` together."""
+        """Delete the files that were written longest ago, until the rest have at most `MAX_FOLDER_BYTES` together."""
         room = MAX_FOLDER_BYTES
-        with suppress(OSError):  # another process may tidy up too
+        with suppress(OSError):  # another process may delete files, too
             ours = [Path(entry.path) for entry in os.scandir(self._folder) if entry.name.endswith(_SUFFIX)]
             for path in sorted(ours, key=lambda path: path.stat().st_mtime, reverse=True):
                 room -= path.stat().st_size

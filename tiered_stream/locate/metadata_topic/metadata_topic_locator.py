@@ -1,4 +1,4 @@
-"""Locator for stock KIP-405 clusters, by the metadata topic that the brokers write for each other."""
+"""Locator for stock brokers: it reads the metadata topic that the brokers write for each other (KIP-405)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 log = logging.getLogger(__name__)
 
 PATIENCE_MS = 5_000
-"""Maximum time to wait for a partition's leader, in ms, if brokers can serve the partition later."""
+"""Maximum time to wait for a partition's leader, in ms, if brokers can serve the partition's records later."""
 
 _SEAM_MAX_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
@@ -42,7 +42,7 @@ _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
 The limits are tried in this order, because most topics have small batches.
 """
 _RECENT_SECONDS = 60.0
-"""Seconds for which `locate` may use the segments that `segments` has returned.
+"""Maximum age in seconds of the segments that `segments` has returned, up to which `locate` uses them again.
 
 Spark writes the offsets to its checkpoint between the two calls.
 """
@@ -63,10 +63,10 @@ class View:
 
 
 class MetadataTopicLocator(SegmentMetadataLocator):
-    """Locator by the segments in `__remote_log_metadata`, and by lineage, log start and transactions from the leaders.
+    """Locator that gets segments from the metadata topic, and lineages, log starts and transactions from leaders.
 
     If a topic was deleted and created again, the segments of the new topic are located. `close` closes neither the
-    client nor the fetcher. `views` and `location` serve many threads, but one thread at a time per partition.
+    client nor the fetcher. `views` and `location` serve many threads, but only one thread at a time per partition.
 
     Args:
         falls_back: the brokers serve a partition if its metadata is unavailable or unreadable, and a segment if the
@@ -119,7 +119,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return self.visible_of(partitions)
 
     def views(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
-        """Return the tiered part of each partition, as it is now.
+        """Return by partition its tiered part (`View`), as of now.
 
         A partition has a fault if its leader or its metadata partition cannot be reached, or one of its metadata
         records cannot be read.
@@ -176,7 +176,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _completed(
         self, tables: Mapping[TopicIdPartition, SegmentTable]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
-        """Return by partition the segments of which only an update is known, completed from the storage's metadata."""
+        """Return by partition the segments of which the topic has only an update, completed from the storage."""
         alone = {partition: updates for partition, table in tables.items() if (updates := table.alone(partition))}
         if not alone:
             return {}
@@ -189,7 +189,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return self._finished_alone.complete(alone, starts)
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
-        """Return the metadata of the topics and of the metadata topic as of now, and keep the topics' ids."""
+        """Request and return the metadata of `topics` and of the metadata topic, and keep the topics' ids."""
         described = self._client.metadata([*topics, REMOTE_LOG_METADATA_TOPIC])
         self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
         return described

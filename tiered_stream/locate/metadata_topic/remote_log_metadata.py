@@ -187,7 +187,7 @@ def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
 def topic_id_of(value: bytes) -> bytes | None:
     """Return the bytes of the topic id that a record names, or None if the record's beginning is not in the usual form.
 
-    This is much faster than decoding, and most records name other topics than those that are read.
+    This function is much faster than decoding the record. Most records name topics that no query reads.
     """
     if len(value) <= _NAME_AT or max(value[:_NAME_AT]) > _ONE_BYTE or value[1] >= _SNAPSHOT_API_KEY:
         return None
@@ -200,7 +200,7 @@ def topic_id_of(value: bytes) -> bytes | None:
 
 
 def partition_of(value: bytes) -> TopicIdPartition | None:
-    """Return the partition that a malformed record names, or None if it cannot be read."""
+    """Return the partition that a malformed record names, or None if the record names no valid partition."""
     reader = Reader(value)
     try:
         for _ in range(3):

@@ -25,8 +25,8 @@ TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 class FinishedAlone:
     """Segment of which only an update is known, which says that the segment's copy is finished.
 
-    `end_before` is the last offset of the known segment before it, or None if there is none. Brokers copy segments
-    without gaps, so this segment begins after `end_before`.
+    `end_before` is the end offset (inclusive) of the known segment before this segment; None: no segment before it is
+    known. Brokers copy segments without gaps, so this segment begins after `end_before`.
     """
 
     update: SegmentMetadataUpdate
@@ -36,16 +36,16 @@ class FinishedAlone:
 @dataclass(slots=True)
 class _PartitionState:
     finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
-    """Segments whose copy is finished, and whose deletion has not begun."""
+    """Segments whose copy is finished, and whose deletion has not begun, by segment id."""
     unreadable: dict[UUID, TrackedSegment] = field(default_factory=dict)
-    """Segments that are being copied or deleted."""
+    """Segments that are being copied or deleted, with the states of their copies, by segment id."""
     alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
-    """Updates that mark a segment's copy as finished, of segments of which nothing else is known."""
+    """Updates that say that a segment's copy is finished, by segment id. Nothing more is known of these segments."""
     deleted: bool = False
 
 
 class SegmentTable:
-    """Table of the segments of every partition that the records name.
+    """Table of segments and their states, for every partition that the applied metadata records name.
 
     A segment whose deletion has started never becomes readable again, and is removed when its deletion is finished. An
     update of an unknown segment is kept only if it says that the copy is finished. Compaction (KIP-1266) or retention
@@ -83,12 +83,12 @@ class SegmentTable:
             yield from state.alone.values()
 
     def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
-        """Return the segments whose copy is finished and whose deletion has not begun, in no order."""
+        """Return the partition's segments whose copy is finished and whose deletion has not begun, in no order."""
         state = self._partitions.get(partition)
         return tuple(state.finished.values()) if state else ()
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
-        """Return the segments of which only an update is known, sorted by end offset; unknown ends come first."""
+        """Return the partition's segments with only an update, sorted by end offset; unknown end offsets come first."""
         state = self._partitions.get(partition)
         if state is None or not state.alone:
             return ()
@@ -98,7 +98,7 @@ class SegmentTable:
         return tuple(sorted(finished, key=lambda alone: (alone.update.end_offset or -1, alone.update.segment_id)))
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
-        """Return all segments that may have objects in the storage, with their states, in no order."""
+        """Return all segments of the partition that may have objects in the storage, with their states, in no order."""
         state = self._partitions.get(partition)
         if state is None:
             return ()
@@ -108,7 +108,10 @@ class SegmentTable:
 
 
 def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:
-    """Return the largest of the ascending `ends` below the update's end offset, or None if there is none."""
+    """Return the largest of the ascending `ends` that is below the end offset of `update`.
+
+    Return None if no end is below it, or `update` does not have the end offset.
+    """
     at = 0 if update.end_offset is None else bisect_left(ends, update.end_offset)
     return ends[at - 1] if at else None
 

@@ -1,8 +1,9 @@
-"""State of one topic as one partition of the metadata topic records it.
+"""State of one topic, as the records in one partition of the metadata topic describe it.
 
-If a record cannot be read, the partition that it names is unknown. If it names no partition, the topics whose ids it
-holds are unknown. If it holds no id, it is skipped, because no topic can be identified. That loses no data: a segment
-that is not known to be finished is read from the brokers, and so is a deleted segment if it is missing in the storage.
+If a record cannot be read, the segments of the partition that it names count as unknown. If the record names no
+partition, the segments of all topics whose ids it holds count as unknown. If it holds no id, it is skipped, because no
+topic can be identified. A skipped record loses no data: a segment that is not known to be finished is read from the
+brokers. A segment whose deletion was skipped is also read from the brokers, because it is missing in the storage.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SUMMARY_OFFSET = 0
 class TopicState:
     """State of one topic: the `table` of its segments, and the records that could not be read.
 
-    All records below the offset `position` are included.
+    The state includes all records of the metadata partition below the offset `position`.
     """
 
     position: int
@@ -39,7 +40,7 @@ class TopicState:
     """Offset, value and error of the first unreadable record, by partition (None: records that name no partition)."""
 
     def fault_of(self, partition: TopicIdPartition) -> TieredStreamError | None:
-        """Return the error because of which the partition's segments are unknown, or None if they are known."""
+        """Return the error because of which the partition's segments are unknown; None: the segments are known."""
         unreadable = self._unreadable.get(partition) or self._unreadable.get(None)
         return unreadable[2] if unreadable else None
 
@@ -53,7 +54,7 @@ class TopicState:
     ) -> None:
         """Add a record that cannot be read because of `error`; only the first such record of each partition is kept.
 
-        `partition` is the partition that the record names, or None if it names none.
+        `partition` is the partition that the record names; None: the record names no partition.
         """
         self._unreadable.setdefault(partition, (offset, value, error))
 
@@ -97,11 +98,12 @@ def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
 def restored_topic(
     values: Iterator[OffsetValue], topic_id: bytes, log_partition: TopicPartition, position: int
 ) -> TopicState:
-    """Return the state of the topic `topic_id` at the offset `position`.
+    """Return the state of the topic `topic_id` that results from the records of a snapshot.
 
     Args:
-        values: offset and value of each record of the topic's summary.
-        log_partition: partition of the metadata topic that has the records.
+        values: offset and value of each record of the snapshot (`TopicState.summary`).
+        log_partition: partition of the metadata topic that had the records.
+        position: offset in `log_partition` up to which (exclusive) the snapshot includes all records.
 
     Raises:
         CorruptDataError: `values` raises it.

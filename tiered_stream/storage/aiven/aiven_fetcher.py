@@ -34,7 +34,7 @@ _CACHED_MANIFESTS = 256
 
 @dataclass(frozen=True, slots=True)
 class _OpenSegment:
-    """Manifest of a segment, and the cipher with its data key; the cipher is None without encryption."""
+    """Manifest of a segment, and the cipher for the segment's chunks and indexes; None: they are not encrypted."""
 
     manifest: SegmentManifest
     cipher: ChunkCipher | None
@@ -106,10 +106,10 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return replace(described, custom_metadata=segment.custom_metadata)
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
-        """Return a signed URL of the log.
+        """Return a signed URL of the log's object, which is valid for `seconds` seconds.
 
-        Return None if the store cannot sign, or if the log was compressed or encrypted, because a reader of the URL
-        could not restore it.
+        Return None if the store cannot sign. Also return None if the log was compressed or encrypted, because a reader
+        of the URL could not restore it.
         """
         if self._open(segment).manifest.is_transformed:
             return None
@@ -162,7 +162,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
     def _fetch_chunks(self, key: str, opened: _OpenSegment, byte_range: ByteRange) -> bytes:
         """Return the bytes `byte_range` of the log.
 
-        One GET fetches the chunks that hold these bytes, and the chunks are restored.
+        One GET fetches the chunks that hold these bytes. Then the chunks are decrypted and decompressed.
 
         Raises: the errors of `fetch_log_segment`.
         """
@@ -183,7 +183,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return log[byte_range.start - log_start : byte_range.end - log_start].tobytes()
 
     def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: Buffer) -> None:
-        """Decrypt and decompress the chunk `data` into the buffer `log`, which it must fill.
+        """Decrypt and decompress the chunk `data` into the buffer `log`; the result must fill the buffer exactly.
 
         Raises:
             CorruptDataError: the chunk is malformed, or has another size than `log`.
@@ -207,9 +207,6 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
 
 
 def main_path(segment: RemoteLogSegment) -> str:
-    """Return the part that the keys of the segment's objects have in common, without prefix and suffix.
-
-    (Aiven: `ObjectKeyFactory`.)
-    """
+    """Return the key of the segment's objects without prefix and suffix (Aiven: `ObjectKeyFactory`)."""
     folder = f"{segment.topic_partition.topic}-{uuid_to_text(segment.topic_id)}/{segment.topic_partition.partition}"
     return f"{folder}/{segment.base_offset:020d}-{uuid_to_text(segment.segment_id)}"

@@ -25,7 +25,7 @@ from tiered_stream.model import ByteRange
 MAX_CHUNKS = 1 << 16
 """Maximum number of chunks of one segment.
 
-If the largest possible segment has that many chunks, each has 32 KiB.
+The largest possible segment (2 GiB) has this number of chunks if a chunk has 32 KiB.
 """
 
 MAX_BYTES = (1 << 31) - 1
@@ -72,16 +72,16 @@ class ChunkIndex:
         return max(restored, int(np.diff(self.positions).max(initial=0)))
 
     def covering(self, byte_range: ByteRange) -> range:
-        """Return the numbers of the chunks that hold the bytes `byte_range` (not empty) of the log."""
+        """Return the indexes (from 0) of the chunks that hold the bytes `byte_range` (not empty) of the log."""
         return range(byte_range.start // self.original_chunk_size, (byte_range.end - 1) // self.original_chunk_size + 1)
 
     def original(self, chunk: int) -> ByteRange:
-        """Return the byte range of the log that the chunk with the index `chunk` (from 0) has."""
+        """Return the byte range of the log that the chunk with the index `chunk` holds."""
         start = chunk * self.original_chunk_size
         return ByteRange(start, min(start + self.original_chunk_size, self.original_file_size))
 
     def transformed(self, chunks: range) -> ByteRange:
-        """Return the byte range of the object that holds the chunks with the numbers `chunks`."""
+        """Return the byte range of the object that holds the chunks with the indexes `chunks`."""
         return ByteRange(int(self.positions[chunks.start]), int(self.positions[chunks.stop]))
 
 
@@ -107,7 +107,7 @@ def fixed_sizes(count: int, size: int, final_size: int) -> npt.NDArray[np.int64]
 
 
 def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
-    """Return the transformed sizes of all chunks from the packed list (see the module).
+    """Return the transformed sizes of all chunks in bytes, from the packed list that the module's docstring describes.
 
     Raises:
         ValueError: `packed` does not have that form.
@@ -130,5 +130,5 @@ def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
 
 
 def positions(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the positions of chunks with these `sizes`, followed by their total size, in bytes."""
+    """Return the byte positions at which chunks with these `sizes` begin, followed by the chunks' total size."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))

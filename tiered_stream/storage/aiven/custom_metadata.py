@@ -35,7 +35,7 @@ class SegmentCustomMetadata:
 
 
 def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
-    """Parse custom metadata; unknown fields are skipped, and `data` None has no fields.
+    """Parse custom metadata; unknown fields are skipped. If `data` is None, no field is set.
 
     Raises:
         CorruptDataError: `data` has another form.

@@ -48,7 +48,7 @@ class ChunkCipher:
 
 
 class KeyRing:
-    """Keeper of the operator's RSA private keys, by the ids of their key pairs."""
+    """Ring of the operator's RSA private keys, by the ids of their key pairs, from which segments' ciphers are made."""
 
     def __init__(self, private_keys: Mapping[str, RSAPrivateKey]) -> None:
         self._private_keys = private_keys

@@ -35,17 +35,18 @@ from tiered_stream.storage.signed.signed_connections import BUSY, open_connectio
 from tiered_stream.storage.signed.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
 
 _MAX_DIGITS = 19  # of a Content-Length
-_REFUSED = (400, 401, 403)  # S3 answers 400 to temporary credentials that have expired
+_REFUSED = (400, 401, 403)  # S3 responds 400 to temporary credentials that have expired
 
 
 class _RefusedError(Exception):
-    """Refusal of a signed URL by the service, which does not accept it, or no longer accepts it."""
+    """Error for a signed URL that the service does not accept, or no longer accepts (HTTP status 400, 401 or 403)."""
 
 
 class SignedRequests:
     """Sender of ranged GETs of signed URLs that lead to `hosts`.
 
-    `connections` must keep to `request_time`. `busy_answers` is the number of responses that asked for fewer requests.
+    `connections` must have been opened with the same `request_time`. `busy_answers` is the number of responses that
+    asked for fewer requests.
     """
 
     def __init__(self, hosts: SignedHosts, connections: urllib3.PoolManager, request_time: RequestTime) -> None:
@@ -60,7 +61,7 @@ class SignedRequests:
         Raises:
             SignedLocationError: the URL leads to a host that is not allowed.
             _RefusedError: the service does not accept the URL.
-            StorageError: the object is missing, or the service cannot be reached or answers otherwise than expected.
+            StorageError: the object is missing, the service cannot be reached, or its response is not as expected.
             CorruptDataError: the object ends before `byte_range` does.
         """
         self._hosts.check(parse_signed_url(url))
@@ -85,7 +86,7 @@ class SignedRequests:
         """Send one GET, and return the bytes.
 
         Raises:
-            _RefusedError, StorageError, CorruptDataError: as `get`.
+            _RefusedError, StorageError, CorruptDataError: for the same reasons as `get`.
             ProtocolError: the connection broke.
         """
         try:
@@ -132,19 +133,20 @@ def signed_requests(options: StorageOptions) -> SignedRequests:
 def open_requests(
     hosts: SignedHosts, timeouts: RequestTimeouts, now: Callable[[], float] = time.monotonic
 ) -> SignedRequests:
-    """Return a sender with connections of its own, which no other caller shares. `now` returns seconds."""
+    """Return a new sender, whose connections no other sender shares. `now` returns seconds."""
     request_time = RequestTime(timeouts, now)
     return SignedRequests(hosts, open_connections(hosts, timeouts, request_time), request_time)
 
 
 class PresignedFetcher(RemoteStorageFetcher):
-    """Fetcher that reads the logs of the segments in `urls` by their signed URLs.
+    """Fetcher that reads the logs of segments by signed URLs.
 
-    Indexes have no signed URLs: `unsigned` reads them.
+    Indexes have no signed URLs, so the fetcher `unsigned` reads them.
 
     Args:
-        renew: returns a newly signed URL of a segment, or None if there is none; raises BrokerError. It is called when
-            a URL is refused, because the URL may have expired.
+        urls: signed URLs of logs, by segment id.
+        renew: returns a newly signed URL of a segment, or None if the segment has no URL; raises BrokerError. It is
+            called when a URL is refused, because the URL may have expired.
         unsigned: fetcher for segments that have no URL, and for indexes.
     """
 
@@ -198,10 +200,10 @@ class PresignedFetcher(RemoteStorageFetcher):
         return self._unsigned
 
     def _renewed(self, segment: RemoteLogSegment, refused: str) -> str:
-        """Return a new URL of the segment in place of the URL `refused`; threads share one call of `renew` for it.
+        """Return a new URL of the segment in place of the URL `refused`; threads share one call of `renew`.
 
         Raises:
-            StorageAccessError: no new URL could be signed.
+            StorageAccessError: the broker did not sign a new URL.
             StorageObjectNotFoundError: the segment has no URL any more.
         """
         with self._lock:

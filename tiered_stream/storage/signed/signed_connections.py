@@ -1,4 +1,4 @@
-"""HTTP connections for signed locations: they connect only to checked addresses, and each response is bounded in time.
+"""HTTP connections for signed locations: they lead only to checked addresses, and limit the time of each response.
 
 A host name is resolved once, and its addresses are both checked and connected to. So no second DNS look-up can give
 another address.

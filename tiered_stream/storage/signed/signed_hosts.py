@@ -2,7 +2,8 @@
 
 A gateway or broker names signed locations, and an executor that follows a signed location is inside the user's network.
 So a signed location must lead to a host of the configured storage, or to a host that the user lists. The host's name
-must not resolve to an address at which only the executor itself, or its cloud's metadata service, answers.
+must not resolve to an address that leads only to the executor itself, its network link, or its cloud's metadata
+service.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class SignedHosts:
         name = _AWS.fullmatch(url.host)
         if name is None or not self.aws_bucket:
             return name is not None
-        # These hosts serve the buckets of all customers.
+        # These hosts serve the buckets of all customers, so the path must begin with the bucket.
         return name["bucket"] is None and url.path.startswith(f"/{self.aws_bucket}/")
 
     def _is_google(self, url: SignedUrl) -> bool:
@@ -157,7 +158,7 @@ class SignedHosts:
 
 
 def signed_hosts(options: StorageOptions) -> SignedHosts:
-    """Return the allowed hosts: the user's list, and the host of the storage's endpoint.
+    """Return the hosts to which signed locations may lead: the user's list, and the host of the storage's endpoint.
 
     For an S3 endpoint, its subdomain for the bucket is allowed too. For S3 and Google without an endpoint, the bucket's
     host names at AWS or Google are allowed. If the options name no storage, all hosts of AWS's, Google's and Azure's
@@ -193,7 +194,7 @@ def _format_origin(scheme: str, host: str, port: int) -> str:
 
 
 def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield the addresses that packets to `ip` may reach: `ip` itself, or IPv4 addresses that it holds."""
+    """Yield the addresses that packets to `ip` may reach: `ip` itself, or IPv4 addresses in an IPv6 address."""
     if ip.version == 4:
         yield ip
     elif ip.ipv4_mapped:
@@ -206,7 +207,10 @@ def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address |
 
 
 def _is_special(ip: IPv4Address | IPv6Address) -> bool:
-    """Return whether only this machine, its network link, or its cloud's metadata service answers at the address."""
+    """Return whether the address leads only to this machine, its network link, or its cloud's metadata service.
+
+    Multicast and reserved addresses are special, too.
+    """
     return (
         ip.is_loopback
         or ip.is_link_local
