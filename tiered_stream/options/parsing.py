@@ -43,9 +43,9 @@ class Subscription:
     assigned: tuple[TopicPartition, ...] = of(spark.ASSIGN)
 
     def names(self, topic: str) -> bool:
-        """Return whether the topic, or one of its partitions, is read.
+        """Return whether this subscription chooses `topic`, or at least one partition of `topic`.
 
-        A pattern may match any part of the topic's name, as in Spark.
+        A pattern chooses a topic if any part of the topic's name matches the pattern, as in Spark.
         """
         if self.pattern is not None:
             return re.search(self.pattern, topic, re.ASCII) is not None
@@ -66,7 +66,7 @@ class S3Access:
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions(S3Access):
-    """Place of the tiered objects, and settings for access to them."""
+    """Settings of the storage that holds the tiered segments: its URI, its layout, access, timeouts and limits."""
 
     azure_account_name: str | None = of(remote.AZURE_ACCOUNT_NAME)
     azure_account_key: str | None = of(remote.AZURE_ACCOUNT_KEY)
@@ -95,7 +95,11 @@ class StorageOptions(S3Access):
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Settings for a task that fetches a split's bytes: size of a GET, GETs in flight, and limit of memory."""
+    """Settings for a task that fetches a split's bytes.
+
+    `request_bytes` is the approximate size of one GET. `in_flight` is the maximum number of GETs at the same time.
+    `memory_bytes` is the maximum number of fetched bytes in the task's memory.
+    """
 
     request_bytes: int = of(remote.REQUEST_BYTES)
     in_flight: int = of(remote.IN_FLIGHT)
@@ -178,7 +182,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
 
 
 def check_for_any_query(raw: Mapping[str, str]) -> None:
-    """Check options before Spark says whether the query is a batch or a stream. Log no warnings.
+    """Check a query's options when it is not known yet whether the query is a batch or a stream. Log no warnings.
 
     Raises:
         ConfigurationError: the options are valid neither for a batch query nor for a stream. The error is the batch
@@ -322,7 +326,7 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
     `wrong` is LATEST for a start, and EARLIEST for an end: the query would read nothing.
 
     Raises:
-        ConfigurationError: names the option, and the topic or the partition.
+        ConfigurationError: `position` is `wrong` somewhere. The message names the option, and the topic or partition.
     """
     word = wrong.name.lower()
     if position is wrong:
@@ -343,7 +347,7 @@ def _check_order(starting: Position, ending: Position) -> None:
         ConfigurationError: they do not name the same partitions, or a start lies beyond its end.
     """
     match starting, ending:
-        # The partitions of topics with a word are not known yet.
+        # For a topic with `earliest` or `latest` in place of offsets, the option names no partitions to compare.
         case AtOffsets(starts, start_words), AtOffsets(ends, end_words) if not (start_words or end_words):
             kind = "OFFSET"
         case AtTimestamps(starts), AtTimestamps(ends):
@@ -367,10 +371,11 @@ def _check_order(starting: Position, ending: Position) -> None:
 def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
     """Check that `minOffsetsPerTrigger` is not higher than `maxOffsetsPerTrigger`; as in Spark, in batch queries too.
 
-    Unlike in Spark, a stream's maximum must be at least 1, because otherwise the query would never read anything.
+    Unlike in Spark, a stream's `maxOffsetsPerTrigger` must be at least 1, because otherwise the query would never read
+    anything.
 
     Raises:
-        ConfigurationError: names the option and its value.
+        ConfigurationError: one of the two options is wrong. The message names the option and its value.
     """
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
     if queries is Queries.STREAMING and (maximum := given.read(high)) is not None and maximum < 1:
@@ -414,7 +419,8 @@ def _locator(given: GivenOptions) -> LocatorName:
 def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     """Return the storage options, with values from the storage plugin's properties for options that are not given.
 
-    The plugin's properties are not checked if `is_read` is false, or if `kafka.remote.storage.fetcher.class` is given.
+    `is_read` is true if the query reads from the storage. The plugin's properties are not checked if `is_read` is
+    false, or if `kafka.remote.storage.fetcher.class` is given.
     """
     prefix, has = given.plugin_prefix, given.has
     rsm_config = given.with_prefix(prefix)
@@ -422,7 +428,7 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     layout = chosen_layout(given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER), checked, prefix)
     if layout is StorageLayout.AIVEN:
         check_plugin_properties(checked, prefix, has)
-        # The plugin's settings for storages have the names of our options without `remote.`.
+        # The plugin's property for a storage setting has the name of our option without `remote.`.
         given = given.with_defaults({f"remote.{name}": value for name, value in rsm_config.items()})
     if uri := plugin_uri(layout, rsm_config):
         given = given.with_defaults({remote.STORAGE_URI.name.lower(): uri})
