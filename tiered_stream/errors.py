@@ -19,6 +19,7 @@ class TieredStreamError(Exception):
     """
 
     retriable = False
+    """True if the same call may succeed when it is repeated without any change by the user."""
 
 
 class ConfigurationError(TieredStreamError, ValueError):

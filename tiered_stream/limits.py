@@ -1,4 +1,4 @@
-"""Limits on the size of the data that is read, which is not trusted. Each limit names the option that sets it."""
+"""Limits on the size of data that is read from the storage or from brokers, because these data are not trusted."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class PartialAnswer(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """Name of a topic, its id and its partition numbers in ascending order.
+    """Description of a topic by the brokers: its name, its id, and its partition numbers in ascending order.
 
     The id is all zeros if the broker is too old to have topic ids. `internal` is true if the brokers report the topic
     as internal, such as `__consumer_offsets`.

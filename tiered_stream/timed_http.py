@@ -33,7 +33,7 @@ def timed_pools(
     The time starts when the request has been sent. A response that takes longer raises urllib3's ReadTimeoutError.
 
     Args:
-        connect_seconds: the time limit of making a connection.
+        connect_seconds: time limit for making a connection.
         tls: the context for https, which this function changes: its sockets become `TimedTlsSocket`s. None: https is
             not supported. Callers that need no https give None, because a context with the certificate authorities
             takes 0.1 s of a core.

@@ -42,7 +42,7 @@ def by_template(template: str) -> Callable[[Record], bytes]:
     is printed as NULL, and its length as -1.
 
     Raises:
-        ConfigurationError: the template has an unknown token or escape; the message names it.
+        ConfigurationError: the template has an unknown token or escape. The message names the token or escape.
     """
     parts: list[bytes | Callable[[Record], bytes]] = []
     for match in _PARTS.finditer(template):

@@ -1,4 +1,4 @@
-"""`tiered-stream warm`: compile the kernels and Spark's Python archives, so that Spark's Python processes need not."""
+"""`tiered-stream warm`: compile the kernels and Spark's Python archives, before Spark's Python processes need them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def watch(
     json: Json = False,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
 ) -> None:
-    """Show the streaming queries of a driver that serves its metrics, until Ctrl-C."""
+    """Show the progress of a driver's streaming queries from the metrics that the driver serves, until Ctrl-C."""
     with exit_codes():
         url, console = _url(address), open_console(soft_wrap=False)
         redraws = console.is_terminal and not json and not once

@@ -84,5 +84,5 @@ def _mechanism(kafka: Mapping[str, str]) -> str | None:
 
 
 def _property(kafka: Mapping[str, str], name: str) -> str:
-    """Return the value of the client property `name`, or Kafka's default for it, in upper case."""
+    """Return the value of the client property `name` in upper case; Kafka's default if the job does not set it."""
     return kafka.get(name, CLIENT_PROPERTIES[name].default).strip().upper()

@@ -123,7 +123,12 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
 
 
 def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, VisibleSegments]) -> str:
-    """Return a text with the number of offsets in `ranges` that are not tiered; empty if all are tiered (`visible`)."""
+    """Return a text with the number of offsets that are read from the brokers; empty if all offsets are tiered.
+
+    Args:
+        ranges: offset range of each partition's log.
+        visible: tiered segments of each partition, with the offsets that are read from each.
+    """
     total = sum(map(len, ranges.values()))
     tiered = sum(
         len(part.offsets.intersect(offsets))

@@ -1,4 +1,4 @@
-"""Lag of a streaming query behind its topics: the number of unread offsets, how many are tiered, and seconds."""
+"""Lag of a streaming query behind its topics: unread offsets, how many of them are tiered, and the age in seconds."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class PartitionLag:
     `committed` is the next offset to read, from the query's checkpoint. It is None if the partition was added after the
     last micro-batch; then the query reads the partition from the start of its log. `end` is the offset (exclusive) up
     to which the query can read. Under read_committed, this is the last stable offset, otherwise the high watermark.
-    `unread` is the cost of reading up to `end`. `next` is the first record at or after `committed`. `now_ms` is the
-    time at which the lag was measured, in ms since the epoch.
+    `unread` is the cost of reading up to `end`. `next` is the next record to read. `now_ms` is the time at which the
+    lag was measured, in ms since the epoch.
     """
 
     partition: TopicPartition

@@ -67,7 +67,7 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSums:
-    """Sums over segments: number and bytes of all segments, the same for orphans, and number of overlapping segments.
+    """Sums over segments: number and bytes of all segments and of the orphans, and number of overlapping segments.
 
     An orphan is a segment from which no offset is read. An overlapping segment shares offsets with another segment.
     """

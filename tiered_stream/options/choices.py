@@ -66,7 +66,8 @@ class TimestampStrategy(StrEnum):
 class GroupStrategy(StrEnum):
     """`startingOffsetsByGroupStrategy`: action for a partition without a committed offset of the group.
 
-    The group is the one in `startingOffsets`. `error`: fail. `earliest`, `latest`: start the partition there.
+    The option `startingOffsets` names the group. `error`: fail. `earliest`, `latest`: start the partition at the start
+    or at the end of its log.
     """
 
     ERROR = "error"

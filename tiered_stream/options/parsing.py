@@ -87,7 +87,7 @@ class StorageOptions(S3Access):
     signed_hosts: tuple[str, ...] = of(remote.SIGNED_HOSTS)
     """Hosts to which signed locations may lead, as URLs without a path. A host may begin with `*.`."""
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Storage plugin's properties, as in the broker's configuration, by name in lower case without `rsm.config.`."""
+    """Storage plugin's properties in the broker's configuration, by name in lower case without the plugin's prefix."""
     limits: Limits = field(default_factory=Limits)
     key_prefixes: tuple[str, ...] = of(remote.KEY_PREFIXES)
     """Further key prefixes of segments in an archive, in addition to the plugin's `key.prefix`."""
@@ -168,10 +168,11 @@ class Options:
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     """Parse the options of one query, and log warnings for options without effect.
 
-    Upper and lower case in names are the same. Unknown options are ignored, except `remote.*`.
+    Upper and lower case in names are the same. Unknown options are ignored, but an unknown `remote.*` option is an
+    error.
 
     Raises:
-        ConfigurationError: an option is missing, unknown (`remote.*`), malformed, or contradicts another.
+        ConfigurationError: an option is missing, malformed, or contradicts another; or a `remote.*` option is unknown.
     """
     given = GivenOptions(raw)
     options = _parsed(given, streaming)
@@ -254,7 +255,7 @@ def parse_subscription(raw: Mapping[str, str]) -> Subscription:
     """Parse `subscribe`, `subscribePattern` and `assign`, and no other option.
 
     Raises:
-        ConfigurationError: none or several of them are given, or one is malformed.
+        ConfigurationError: none or several of the three options are given, or the given option is malformed.
     """
     return _subscription(GivenOptions(raw))
 
@@ -344,7 +345,7 @@ def _check_order(starting: Position, ending: Position) -> None:
     """Check the start against the end if both are offsets by partition, or both are timestamps by partition.
 
     Raises:
-        ConfigurationError: they do not name the same partitions, or a start lies beyond its end.
+        ConfigurationError: start and end do not name the same partitions, or a partition's start lies beyond its end.
     """
     match starting, ending:
         # For a topic with `earliest` or `latest` in place of offsets, the option names no partitions to compare.

@@ -15,7 +15,7 @@ _PLACE = {StorageLayout.LOCAL: "dir", StorageLayout.AIVEN: "storage.s3.bucket.na
 
 
 def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
-    """Return the layout of the storage plugin that has these `rsm.config.*` properties; None: they fit no known plugin.
+    """Return the layout of the storage plugin that has these `rsm.config.*` properties; None: no known plugin fits.
 
     The plugin's class name is not needed, because pasted properties may lack it: Strimzi has a separate field for the
     class name.
@@ -56,7 +56,7 @@ def chosen_layout(
 def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | None:
     """Return the URI of the bucket, container or folder that the plugin's properties name, without the key prefix.
 
-    None: they name no bucket, container or folder.
+    None: the properties name no bucket, container or folder.
     """
     match layout, rsm_config:
         case StorageLayout.LOCAL, {"dir": folder}:

@@ -60,7 +60,9 @@ class Option(Generic[T]):
     """Declaration of an option.
 
     Args:
+        name: the option's name, as the documentation writes it.
         parse: parses the text of a value; raises ValueError or ConfigurationError if the text is malformed.
+        default: the parsed value if the user does not give the option.
         shown: the default, as the documentation shows it.
         doc: the option's description in the documentation.
         queries: the kind of queries in which the option has an effect.

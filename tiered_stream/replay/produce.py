@@ -221,7 +221,7 @@ class PositionedWriter:
                 self.commit()
 
     def advance(self, offset: int) -> None:
-        """Set the position to `offset` if that is higher, because all records below `offset` are produced."""
+        """Set the position to `offset` if that is higher. The caller has produced all records below `offset`."""
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
     def commit(self) -> None:

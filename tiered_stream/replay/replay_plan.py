@@ -85,7 +85,10 @@ class ReplayPlan:
 
     @property
     def transaction_id(self) -> str:
-        """Return the id of the replay's Delta application transaction; its Kafka consumer groups begin with this id."""
+        """Return the id of the replay's application transactions in Delta.
+
+        The names of the replay's consumer groups and transactional ids in Kafka begin with this id.
+        """
         return f"replay-{self.name}"
 
     @property
@@ -97,8 +100,8 @@ class ReplayPlan:
         """Return the options of a streaming query that reads the plan's offset ranges.
 
         Args:
-            options: the user's options. The result has the plan's positions and topic ids in place of the user's, and
-                no options that concern only other queries.
+            options: the user's options. The result has the plan's positions and topic ids in place of the user's.
+                `kafka.consumer.commit.groupid` and `boundedStreaming` are left out.
         """
         reads = {
             **starting_at(self.ranges),

@@ -238,7 +238,7 @@ def plan_replay(
     query_checkpoint: str | None = None,
     now_ms: int | None = None,
 ) -> Replay:
-    """Plan a new replay, or load the plan of a replay that was begun from its checkpoint; write nothing.
+    """Plan a new replay. If an earlier run has begun the replay, load its plan from the checkpoint. Write nothing.
 
     The arguments have the same meaning as the arguments of `replay`, except the following.
 

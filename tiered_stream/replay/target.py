@@ -60,7 +60,7 @@ class Target(ABC):
         """Check that the target can take the records of a new plan; write nothing.
 
         Raises:
-            ConfigurationError: the target does not fit, or has records of another replay by this name.
+            ConfigurationError: the target does not fit, or has records of another replay with the same name.
         """
 
     def prepare(self, plan: ReplayPlan) -> None:  # noqa: B027 - not every target has to

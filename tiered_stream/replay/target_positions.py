@@ -44,7 +44,7 @@ class Position:
 class PositionGroup:
     """Consumer group in the target's cluster that stores the replay's position in one source partition.
 
-    If `stable` is true, `read` waits until no open transaction has an uncommitted position.
+    If `stable` is true, `read` waits while an open transaction has a position that is not committed yet.
     """
 
     def __init__(self, writes: TopicWrites, source: Source, *, stable: bool = False) -> None:

@@ -87,7 +87,10 @@ def with_byte_rate(
 
 @dataclass(frozen=True)
 class DeltaTarget(Target):
-    """Delta table, new or existing; `place` is a path (it has a slash in it) or a name in the catalog."""
+    """Target that is a Delta table, new or existing.
+
+    `place` is a path (which has a slash in it) or a name in the catalog. `lane` is `auto`, `direct` or `spark`.
+    """
 
     lane: str = "auto"
 
@@ -188,7 +191,7 @@ def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str
 
 
 class ParquetTarget(Target):
-    """Folder of Parquet files, new or empty; `place` is a path, or a URI that Spark can write to.
+    """Target that is a folder of Parquet files, new or empty; `place` is a path, or a URI that Spark can write to.
 
     Spark's file sink commits each micro-batch once, by a log in the subfolder `_spark_metadata` (Spark:
     `FileStreamSink`). So Spark reads each record once, even if a crash left files that are not committed. Other readers

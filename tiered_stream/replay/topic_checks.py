@@ -52,7 +52,7 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
         described = _describe(partial(admin.describe_topics, collection, include_authorized_operations=True), resource)
         _check_authorized(described, AclOperation.WRITE, resource, "WRITE on the topic")
         _check_settings(topic, _settings(admin, topic), plan.times.from_ms)
-    for partition in list(plan.ranges)[:1]:  # ACLs are by prefix, and all groups and transactional ids have the same
+    for partition in list(plan.ranges)[:1]:  # one is enough, because all groups and transactional ids have one prefix
         group = writes.name_of(partition)
         resource = f"the consumer group {group}"
         described = _describe(

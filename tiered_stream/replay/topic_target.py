@@ -42,7 +42,7 @@ _WHOLE = {counter.name: isinstance(counter.default, int) for counter in fields(R
 
 @dataclass(frozen=True)
 class TopicTarget(Target):
-    """Target topic of a replay; `place` is its name, in which `{topic}` stands for the source topic's name."""
+    """Target that is a Kafka topic; `place` is its name, in which `{topic}` stands for the source topic's name."""
 
     KIND = "topic"
 
