@@ -1,4 +1,4 @@
-"""Run the command line `tiered-stream` as `python -m tiered_stream`."""
+"""Entry point of `python -m tiered_stream`, which runs the command line `tiered-stream`."""
 
 from tiered_stream.cli import app
 

@@ -19,6 +19,7 @@ class TieredStreamError(Exception):
     """
 
     retriable = False
+    """True if the same call may succeed when it is repeated without any change by the user."""
 
 
 class ConfigurationError(TieredStreamError, ValueError):
@@ -62,15 +63,15 @@ class UnsupportedDataError(TieredStreamError):
 class UndecodableRecordError(TieredStreamError):
     """A record's key or value cannot be decoded, or the table rejects the row, and `ingest.onDecodeError` is `fail`.
 
-    Fix: Correct the schema, or keep the records apart with `ingest.onDecodeError=deadLetter` and
-    `ingest.deadLetterTable`.
+    Fix: Correct the schema. Or store the records that cannot be decoded in another table, with
+    `ingest.onDecodeError=deadLetter` and `ingest.deadLetterTable`.
     """
 
 
 class DataLimitError(UnsupportedDataError):
     """Data exceeds a limit that an option sets. The message names the option. The data is neither read nor skipped.
 
-    Fix: Raise the option that the message names, if the data is yours and as large as it says.
+    Fix: If the data is yours and has the size that the message gives, raise the option that the message names.
     """
 
 
@@ -90,7 +91,7 @@ def naming(what: object) -> Iterator[None]:
 class StorageError(TieredStreamError):
     """A request to the remote storage failed. The message names the object.
 
-    `fallback_reason` is the error's label in the metrics if the broker is read instead of the storage.
+    If the records are then read from a broker, the metrics count this fallback under the label `fallback_reason`.
 
     Fix: Read the reason in the message, and run `tiered-stream doctor`, which checks credentials, bucket and segments.
     """
@@ -118,8 +119,8 @@ class StorageBucketNotFoundError(StorageObjectNotFoundError):
 class StorageAccessError(StorageError):
     """The storage refused the credentials, or there are none.
 
-    Fix: Check the credentials, `s3:GetObject`, the region and the endpoint. Grant `s3:ListBucket`, so that S3 does
-    not refuse objects that are only missing.
+    Fix: Check the credentials, `s3:GetObject`, the region and the endpoint. Grant `s3:ListBucket`, too: without this
+    permission, S3 refuses a request for an object that does not exist.
     """
 
     fallback_reason = "refused"
@@ -135,9 +136,11 @@ class StorageFormatError(StorageError):
 
 
 class SignedLocationError(StorageError):
-    """The signed location of a segment is not a URL, or `remote.signed.location.hosts` does not allow its host.
+    """The signed location of a segment is not a URL, or the URL's host is not allowed.
 
-    Fix: If the host is your storage, add it to `remote.signed.location.hosts`.
+    Only the hosts of the configured storage and the hosts in `remote.signed.location.hosts` are allowed.
+
+    Fix: If the host belongs to your storage, add the host to `remote.signed.location.hosts`.
     """
 
     fallback_reason = "refused"
@@ -174,7 +177,7 @@ class StorageReadTimeoutError(StorageUnavailableError):
 class BrokerError(TieredStreamError):
     """A broker responded with an error. The message contains Kafka's name of the error.
 
-    Fix: Look up Kafka's name of the error, and the broker's own log.
+    Fix: Look up Kafka's name of the error, and read the broker's own log.
     """
 
 
@@ -221,7 +224,7 @@ class BrokerUnavailableError(BrokerError):
 class FetchTimeoutError(BrokerUnavailableError, TimeoutError):
     """No record came within `kafkaConsumer.pollTimeoutMs`, though the log has more offsets (Spark: `TimeoutException`).
 
-    Fix: Look at the partition's leader, or raise `kafkaConsumer.pollTimeoutMs`.
+    Fix: Read the log of the broker that leads the partition, or raise `kafkaConsumer.pollTimeoutMs`.
     """
 
 
@@ -237,7 +240,7 @@ class ReplayStoppedError(TieredStreamError):
 class TableError(TieredStreamError):
     """A Delta table cannot be opened, written or committed to. The message names the table.
 
-    Fix: Read the reason in the message. The page Troubleshooting has the frequent ones.
+    Fix: Read the reason in the message. The page Troubleshooting explains frequent reasons.
     """
 
 

@@ -1,4 +1,4 @@
-"""Limits on the size of the data that is read, which is not trusted. Each limit names the option that sets it."""
+"""Limits on the size of data that is read from the storage or from brokers, because these data are not trusted."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ from tiered_stream.errors import DataLimitError
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Largest accepted number (`maximum`), and the name of the option that sets it."""
+    """Upper limit of a size in bytes or of a number of records, headers or other things.
+
+    `maximum` is the largest accepted value, and `option` is the name of the option that sets `maximum`.
+    """
 
     option: str
     maximum: int
 
     def check(self, number: int, what: str) -> None:
-        """Raise DataLimitError if `number` exceeds `maximum`. In the message, `what` says what `number` counts."""
+        """Raise DataLimitError if `number` exceeds `maximum`.
+
+        `what` is the start of the message: the name of the value that `number` gives, such as "the batch's length".
+        """
         if number > self.maximum:
             raise self.exceeded(f"{what}: {number}")
 
     def exceeded(self, what: str) -> DataLimitError:
         """Return the error for data above the limit.
 
-        `what` is the start of the message: it names the data and its size. The message also names the limit and the
-        option.
+        `what` is the start of the message: the name of the data, and the data's size. The message then names `maximum`
+        and `option`.
         """
         return DataLimitError(
             f"{what}, more than the {self.maximum} that the option {self.option} allows; raise it to read this"
@@ -32,10 +38,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on the data that one query reads. Sizes are in bytes.
+    """Limits on the data that one query reads.
 
-    Data above a limit raises DataLimitError and is never skipped. Memory stays bounded for data below the limits too,
-    because records are decoded in units of bounded size, however many records a batch has.
+    `batch_records` and `record_headers` limit the number of records in a batch, and of headers in a record. The other
+    limits are in bytes. Data above a limit raises DataLimitError and is never skipped. A batch below the limits is
+    decoded piece by piece, so the memory for decoded records is bounded however many records the batch has.
     """
 
     batch: Limit = Limit("remote.max.batch.bytes", 256 << 20)

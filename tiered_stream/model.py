@@ -26,8 +26,8 @@ _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 class TopicPartition(NamedTuple):
     """One partition of one topic.
 
-    A tuple, because planners use it as the key of most dictionaries. Python hashes and compares tuples faster than
-    dataclasses.
+    The class is a tuple, because partitions are the keys of most dictionaries, and Python hashes and compares tuples
+    faster than dataclasses.
     """
 
     topic: str
@@ -80,9 +80,10 @@ class OffsetRange(_Range):
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer(Generic[K, V]):
-    """Result for several keys, such as partitions. `found` has values by key, and `faults` has errors by key.
+    """Result of an operation on several keys, such as partitions, which can fail for single keys.
 
-    An error of one key does not hide the values of the other keys.
+    `found` has the value of each key for which the operation succeeded. `faults` has the error of each key for which it
+    failed.
     """
 
     found: dict[K, V]
@@ -91,7 +92,7 @@ class PartialAnswer(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """Name of a topic, its id and its partition numbers in ascending order.
+    """Description of a topic by the brokers: its name, its id, and its partition numbers in ascending order.
 
     The id is all zeros if the broker is too old to have topic ids. `internal` is true if the brokers report the topic
     as internal, such as `__consumer_offsets`.
@@ -131,7 +132,10 @@ def uuid_from_text(text: str) -> UUID:
 
 
 class AbortedTransaction(NamedTuple):
-    """Aborted transaction of one producer, from its first record to its abort marker, whose offset is `last_offset`."""
+    """Aborted transaction of one producer in one partition.
+
+    `first_offset` is the offset of the transaction's first record, and `last_offset` is the offset of its abort marker.
+    """
 
     producer_id: int
     first_offset: int
@@ -150,7 +154,7 @@ class ByteRange(_Range):
 
 
 class LeaderEpoch(NamedTuple):
-    """A leader epoch and the first offset that was written in it (Kafka: `EpochEntry`)."""
+    """Leader epoch of a partition, and the first offset that was written in this epoch (Kafka: `EpochEntry`)."""
 
     epoch: int
     start_offset: int
@@ -160,10 +164,12 @@ class LeaderEpoch(NamedTuple):
 class RemoteLogSegment:
     """One segment in remote storage whose copy is finished (KIP-405: `RemoteLogSegmentMetadata`).
 
-    `end_offset` is the last offset in the segment, inclusive, as in Kafka. `size` is the number of bytes of the log as
-    the broker wrote it, before any compression or encryption by the storage plugin. `max_timestamp` is in milliseconds;
-    -1: unknown. `custom_metadata` are bytes that the storage plugin wrote and that only its fetcher reads; None: there
-    are none.
+    `end_offset` is the last offset in the segment, inclusive, as in Kafka. `size` is the segment's size in bytes as the
+    broker wrote it, before any compression or encryption by the storage plugin. `max_timestamp` is the highest
+    timestamp of a record in milliseconds since the epoch; -1: unknown. `leader_epochs` are the epochs in which the
+    segment's records were written. `transaction_index_empty` is true if the segment is known to have no aborted
+    transactions. `custom_metadata` are bytes that the storage plugin wrote, and that only the fetcher of this plugin's
+    layout reads; None: there are no such bytes.
     """
 
     topic_partition: TopicPartition
@@ -191,8 +197,9 @@ class SegmentLocation:
 
     `aborted_transactions` are the aborted transactions that overlap `offsets`; only read_committed needs them.
     `signed_url` is a URL with a signature that grants access to the object. It is a credential, so no repr shows it.
-    `storage_format` is KIP-1248's name for the format of the object. `following` has the lowest and the highest
-    possible value of the offset after the last batch that begins in `bytes`. None: there are no such bounds.
+    `storage_format` is KIP-1248's name for the format of the object. `following` has two bounds, both inclusive, for
+    the first offset after the last batch that begins in `bytes`: the lowest and the highest possible value. None: no
+    bounds are known.
     """
 
     segment: RemoteLogSegment
@@ -270,5 +277,5 @@ class Split:
 
     @property
     def storage_bytes(self) -> int:
-        """Number of bytes of the log that this split reads from storage; 0 if it is read from a broker."""
+        """Number of bytes of the log that the task reads from storage for this split; 0 if a broker is read instead."""
         return sum(len(location.bytes) for location in self.locations)

@@ -33,15 +33,16 @@ def timed_pools(
     The time starts when the request has been sent. A response that takes longer raises urllib3's ReadTimeoutError.
 
     Args:
-        connect_seconds: the time limit of making a connection.
-        tls: the context for https, which is changed: its sockets become `TimedTlsSocket`s. None: https is not
-            supported, because loading the certificate authorities takes 0.1 s of a core.
+        connect_seconds: time limit for making a connection.
+        tls: the context for https, which this function changes: its sockets become `TimedTlsSocket`s. None: https is
+            not supported. Callers that need no https give None, because a context with the certificate authorities
+            takes 0.1 s of a core.
         headers: headers of each request.
         now: a clock in seconds.
     """
     timeout = urllib3.Timeout(connect=connect_seconds, read=response_seconds)
     pools = urllib3.PoolManager(headers=headers, retries=False, ssl_context=tls, timeout=timeout)
-    # urllib3 creates connections from a class and passes none of our arguments, so they are attributes of a subclass.
+    # urllib3 creates each connection itself, so the connection gets `response_seconds` and `now` from a subclass.
     attributes = {"response_seconds": response_seconds, "now": staticmethod(now)}
     plain = type("TimedConnection", (_Connection,), attributes)
     pools.pool_classes_by_scheme = {"http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain})}
@@ -54,7 +55,7 @@ def timed_pools(
 
 
 def read_response(response: urllib3.BaseHTTPResponse, max_bytes: int) -> bytes:
-    """Read the whole body of an HTTP response, of which nothing was read yet, and return it.
+    """Read the whole body of an HTTP response, and return the body. The caller must not have read from `response`.
 
     Raises:
         ValueError: the body has more than `max_bytes` bytes.
@@ -82,7 +83,10 @@ def system_tls() -> ssl.SSLContext:
 
 
 class TimedSocket(socket.socket):
-    """Socket that raises TimeoutError when it receives after `time_left` has come to 0, whatever its own timeout is."""
+    """Socket whose `recv_into` waits for bytes for at most `time_left()` seconds, and at most for its own timeout.
+
+    `recv_into` raises TimeoutError if no byte has come by then, or if `time_left()` is 0 or less at the call.
+    """
 
     time_left: Callable[[], float] = staticmethod(lambda: inf)
     """Function that returns the remaining time in seconds. By default the time is not limited."""
@@ -98,13 +102,13 @@ class TimedSocket(socket.socket):
 
 
 class TimedTlsSocket(TimedSocket, ssl.SSLSocket):
-    """TLS socket that receives only while `time_left` is positive. Python itself limits the time of the handshake."""
+    """TLS socket whose `recv_into` is limited by `time_left`. Python itself limits the time of the handshake."""
 
 
 def timed(sock: socket.socket, time_left: Callable[[], float] | None = None) -> TimedSocket:
-    """Return a `TimedSocket` that takes over the connection of `sock`; `sock` is detached and no longer usable.
+    """Return a `TimedSocket` with the connection and the timeout of `sock`; `sock` is detached and no longer usable.
 
-    `time_left` None: the time is not limited. The timeout of `sock` stays.
+    `time_left` is the new socket's `time_left`; None: the time is not limited.
     """
     timeout = sock.gettimeout()
     timed_socket = TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
@@ -121,7 +125,7 @@ class _Connection(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         return timed(super()._new_conn())
 
-    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as urllib3's own
+    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # urllib3 itself does this
         assert isinstance(self.sock, TimedSocket)
         deadline = self.now() + self.response_seconds
         self.sock.time_left = lambda: deadline - self.now()

@@ -1,11 +1,11 @@
-"""Daemon that forks Spark's Python workers and has all their imports done.
+"""Daemon process from which Spark forks its Python workers, with all modules that the workers need imported.
 
-It is set by `spark.python.daemon.module=tiered_stream.worker_daemon`. Spark forks the Python workers of an executor
-from one daemon, and ends a worker that was idle for a minute. Spark's own daemon has imported almost nothing. So each
-worker imports pyarrow, numba, boto3 and this package again, and loads the compiled kernels. This daemon imports and
-loads them once for all workers. Workers of other queries are forked from it too.
+The setting `spark.python.daemon.module=tiered_stream.worker_daemon` selects this daemon. Spark forks all Python workers
+of an executor from one daemon, and ends a worker that was idle for a minute. Spark's own daemon has imported almost
+nothing, so each new worker imports pyarrow, numba, boto3 and this package again, and loads the compiled kernels. This
+daemon imports the modules and loads the kernels once for all workers, including workers of other queries.
 
-A fork does not inherit threads. If an import here starts a thread, Spark's own daemon replaces this one.
+A fork does not inherit threads. If an import here starts a thread, Spark's own daemon replaces this daemon.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
 
     If an import fails or starts a thread, Spark's own daemon replaces this process.
     """
-    share_heap_with_arrow()  # before a library's thread gets its own heap, which each worker would keep
+    share_heap_with_arrow()  # first, before a library starts a thread: the thread's heap would stay in each worker
     try:
         import_ahead()
         reason = None if may_fork() else "an imported module has started threads"

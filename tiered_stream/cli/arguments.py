@@ -55,7 +55,11 @@ class SettingsArguments:
         return command_settings(self.settings, self.option, self.subscription())
 
     def source_options(self) -> dict[str, str]:
-        """Return the options of the source among `all_settings`. Raises: as `all_settings`."""
+        """Return the options of the source: all settings except `ingest.*`, from the file and the command line.
+
+        Raises:
+            ConfigurationError: the file cannot be read or is malformed, or a text of `--option` has no name or no `=`.
+        """
         return source_options(self.all_settings())
 
 
@@ -105,9 +109,9 @@ def with_grouped_arguments(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def show(report: str | RenderableType) -> None:
-    """Print a text unchanged with a line end, or render any other report for a terminal.
+    """Print `report` to standard output: a text unchanged with a line end, any other report as rich renders it.
 
-    If the reader has closed standard output, the report is dropped.
+    If the reader of standard output has closed it, the report is dropped.
     """
     if isinstance(report, str):
         write_bytes(report.encode() + b"\n")
@@ -119,8 +123,8 @@ def show(report: str | RenderableType) -> None:
 def exit_codes(*refused: type[TieredStreamError]) -> Iterator[None]:
     """Catch this package's errors in the block, print them on standard error, and end the command with an exit code.
 
-    The exit code is REFUSED (2) for ConfigurationError and the classes `refused`, FAILED (1) for other errors, and
-    STOPPED (130) for Ctrl-C.
+    The exit code is REFUSED (2) for ConfigurationError and for the error classes `refused`, FAILED (1) for other errors
+    of this package, and STOPPED (130) for Ctrl-C.
     """
     try:
         yield

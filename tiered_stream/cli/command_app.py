@@ -6,7 +6,12 @@ import typer
 
 
 def command_app(*, no_args_is_help: bool = False, add_completion: bool = False) -> typer.Typer:
-    """Return a Typer app with Python's plain tracebacks, because Typer's may show local variables with secrets."""
+    """Return a Typer app that shows Python's plain tracebacks. Typer's own may show local variables with secrets.
+
+    Args:
+        no_args_is_help: True to print the help if the command line has no arguments.
+        add_completion: True to add Typer's options that install completion in a shell.
+    """
     return typer.Typer(
         no_args_is_help=no_args_is_help,
         add_completion=add_completion,

@@ -28,7 +28,7 @@ DOCTOR_EXIT_CODES = (
 )
 _SIGNS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "dim")}
 _PLAIN_SIGNS = {"✓": "+", "✗": "x"}
-"""Replacements of the signs for terminals whose encoding lacks them."""
+"""Replacements of signs that the encoding of the output lacks, by the sign."""
 
 
 @with_grouped_arguments

@@ -18,7 +18,10 @@ def gateway(
     config: Annotated[Path, typer.Option(help="The settings file, see conf/gateway.properties.")],
     verbose: Annotated[bool, typer.Option(help="Say more.")] = False,
 ) -> None:
-    """Run a proxy in front of Kafka brokers that names tiered segments to clients, until SIGTERM or Ctrl-C."""
+    """Run a proxy in front of Kafka brokers that reports to clients where tiered segments are (KIP-1248).
+
+    The proxy runs until SIGTERM or Ctrl-C.
+    """
     # Imported late, because other commands need neither an asyncio server nor boto3.
     from tiered_stream.gateway.gateway_program import run_gateway
     from tiered_stream.gateway.gateway_settings import GatewaySettings

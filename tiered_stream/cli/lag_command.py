@@ -49,7 +49,7 @@ def lag(
     with exit_codes():
         job = command_settings(settings.settings, settings.option, {})
         checkpoint = checkpoint or _job_checkpoint(job)
-        # Imported late, because other commands need neither Kafka nor Arrow.
+        # Imported late, because other commands need neither the Kafka client nor Arrow.
         from tiered_stream.inspection.lag import lag_of, render_lag
         from tiered_stream.inspection.query_checkpoint import committed_batch
         from tiered_stream.options.parsing import parse_options

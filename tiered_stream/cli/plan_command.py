@@ -29,8 +29,7 @@ def plan(
 ) -> None:
     """Show what a batch query with these options would read: splits, segments, GETs, offsets from brokers, and cost.
 
-    The read is planned like the query, but no records are read. Without starting and ending options, all records are
-    planned.
+    The query is planned, but no records are read. Without starting and ending options, the plan has all records.
     """
     with exit_codes():
         # Imported late, because other commands do not need Kafka.

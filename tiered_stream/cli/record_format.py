@@ -12,7 +12,7 @@ import orjson
 from tiered_stream.errors import ConfigurationError
 
 Record = Mapping[str, Any]
-"""A row of `scan` as a mapping, with the timestamp in milliseconds since 1970."""
+"""Record of a topic: the source's columns by name, with the timestamp in milliseconds since the epoch."""
 
 _TOKENS: dict[str, Callable[[Record], bytes]] = {
     "t": lambda record: record["topic"].encode(),
@@ -36,12 +36,13 @@ _PARTS = re.compile(r"%(?P<token>.?)|\\(?P<escape>.?)|(?P<text>[^%\\]+)", re.DOT
 
 
 def by_template(template: str) -> Callable[[Record], bytes]:
-    """Return a function that formats a record by the template.
+    """Return a function that returns the bytes to print for a record, as the template says.
 
-    A key or value that is null is formatted as NULL, and its length as -1.
+    `template` has tokens (`TOKENS`), escapes such as a backslash with `n`, and other text. A key or value that is null
+    is printed as NULL, and its length as -1.
 
     Raises:
-        ConfigurationError: the template has an unknown token or escape; the message names it.
+        ConfigurationError: the template has an unknown token or escape. The message names the token or escape.
     """
     parts: list[bytes | Callable[[Record], bytes]] = []
     for match in _PARTS.finditer(template):
@@ -58,9 +59,9 @@ def by_template(template: str) -> Callable[[Record], bytes]:
 
 
 def as_json(record: Record) -> bytes:
-    """Return the record as a line of JSON. Keys, values and header values become texts.
+    """Return the record as a line of JSON in UTF-8. Keys, values and header values become texts.
 
-    Bytes that are not UTF-8 become `{"base64": …}`.
+    A key, value or header value that is not UTF-8 becomes `{"base64": …}`.
     """
     headers = record.get("headers")
     shown = {

@@ -42,11 +42,11 @@ def redrive(
     json: Json = False,
     spark: SparkArguments,
 ) -> None:
-    """Decode the job's dead letters again with the current settings, and land each record that decodes, once.
+    """Decode the job's dead letters again with the current settings, and land each record that decodes, exactly once.
 
-    The settings name the tables: ingest.deadLetterTable and ingest.table. Dead letters that still do not decode stay,
-    and are reported by topic and reason. Dead letters of a micro-batch that is not finished stay, and are reported as
-    pending.
+    The settings name the tables: ingest.deadLetterTable and ingest.table. Dead letters that still do not decode stay in
+    the first table, and are reported by topic and reason. Dead letters of a micro-batch that is not finished stay, too,
+    and are reported as pending.
     """
     # Imported late, because other commands do not need Spark.
     from tiered_stream.cli.spark_commands import spark_session

@@ -1,4 +1,4 @@
-"""`tiered-stream segments`: list tiered segments, each with whether its records are part of the log."""
+"""`tiered-stream segments`: list tiered segments, and show for each segment whether its records are part of the log."""
 
 from __future__ import annotations
 

@@ -54,10 +54,13 @@ WRONG_INPUT = (
 
 @contextmanager
 def spark_session(name: str, arguments: SparkArguments) -> Iterator[SparkSession]:
-    """Open spark-submit's Spark session, or else a local one with Delta, for the block, and stop it at the end.
+    """Yield a Spark session with the application name `name`, and stop the session at the end of the block.
+
+    If spark-submit has started this process, its session is used. Otherwise a local session with Delta is created.
 
     Raises:
-        ConfigurationError: as `session_builder`.
+        ConfigurationError: Spark's settings cannot be read, do not fit spark-submit, or Delta for Spark is not
+            installed.
     """
     spark = session_builder(name, arguments.properties_file, arguments.spark_conf).getOrCreate()
     try:
@@ -72,7 +75,11 @@ def spark_session(name: str, arguments: SparkArguments) -> Iterator[SparkSession
 def run_replay(
     command: ReplayCommand, settings: SettingsArguments, prices: PriceArguments, spark_arguments: SparkArguments
 ) -> int:
-    """Run the command `replay`, print its errors, and return the exit code."""
+    """Run the command `replay`, print its progress and errors, and return the exit code.
+
+    The exit code is 0, FAILED (1), REFUSED (2) for wrong arguments or settings, DIFFERS (3) if `--verify` has found a
+    difference, or STOPPED (130).
+    """
     console, replay = open_console(stderr=command.json), None
     try:
         job, now_ms = settings.all_settings(), time.time_ns() // 1_000_000
@@ -95,9 +102,10 @@ def run_replay(
 
 
 def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: SparkArguments, *, json: bool) -> int:
-    """Run the command `verify`, print its report or errors, and return the exit code.
+    """Run the command `verify`, print its report or its error, and return the exit code.
 
-    If `table` is None, the table is `ingest.table` in the settings.
+    The exit code is 0 if table and topics are equal, DIFFERS (3) if they are not, FAILED (1), REFUSED (2) for wrong
+    arguments or settings, or STOPPED (130). If `table` is None, the table is `ingest.table` in the settings.
     """
     console = open_console(stderr=json)
     try:
@@ -128,7 +136,7 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
             "say by --into where the records are to go: a Delta table by its path or its name in the catalog, "
             "kafka:TOPIC, or parquet:FOLDER"
         )
-    # The lane in the file is meant for the job's own table only.
+    # The lane in the settings is only for the ingest job's own table, and is not used for a target given by --into.
     lane = command.lane or (None if command.into else _job_setting(settings, LANE)) or "auto"
     options = with_byte_rate(spark, without(settings, JOB_SETTINGS), command.max_bytes_per_second, command.tasks)
     target = target_of(spark, into, options, lane=lane, tasks=command.tasks)
@@ -143,9 +151,9 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
 
 
 def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: Target) -> str | None:
-    """Return the ingest job's checkpoint if the job lands in the table `target`, else None.
+    """Return the ingest job's checkpoint if the job lands in the table `target`; None: it does not.
 
-    None also if the settings have no checkpoint or no table, or if `target` is not a table.
+    The result is also None if the settings have no checkpoint or no table, or if `target` is not a table.
 
     Raises:
         ConfigurationError: a setting is wrong.

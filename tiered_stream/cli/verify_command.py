@@ -33,7 +33,7 @@ def verify(
     json: Json = False,
     spark: SparkArguments,
 ) -> None:
-    """Compare a Delta table with the topics that it was ingested from, by any tool.
+    """Compare a Delta table with the topics from which any tool has ingested it.
 
     All records between the starting and ending options must be in the table. Without these options, each partition is
     compared from the table's first to its last offset. The first offset that is missing, extra, duplicate or different

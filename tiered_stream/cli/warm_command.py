@@ -1,4 +1,4 @@
-"""`tiered-stream warm`: compile kernels and archives, so that Spark's Python processes need not compile them."""
+"""`tiered-stream warm`: compile the kernels and Spark's Python archives, before Spark's Python processes need them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _compile_kernels() -> None:
         raise TieredStreamError(
             f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it"
         ) from error
-    # Imported only after the folder exists, because the kernels look for their folder when they are first imported.
+    # Imported only after the folder exists, because the kernels' modules look for the folder when they are imported.
     from tiered_stream.formats.avro import avro_decoder
     from tiered_stream.formats.json import json_decoder
     from tiered_stream.records.decoder import ONE_RECORD, compile_kernels

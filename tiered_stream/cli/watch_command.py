@@ -23,7 +23,7 @@ _SECONDS, _LARGEST = 10.0, 64 << 20
 _MIB, _OK = 1 << 20, 200
 
 Figures = dict[str, dict[str, float]]
-"""Values of the metrics of streaming queries, by query name and then by the metric's name without its prefix."""
+"""Metrics of streaming queries: by the query's name, then by the metric's name without prefix, the metric's value."""
 
 
 class NoAnswerError(TieredStreamError):
@@ -36,7 +36,7 @@ def watch(
     json: Json = False,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
 ) -> None:
-    """Show the streaming queries of a driver that serves its metrics, until Ctrl-C."""
+    """Show the progress of a driver's streaming queries from the metrics that the driver serves, until Ctrl-C."""
     with exit_codes():
         url, console = _url(address), open_console(soft_wrap=False)
         redraws = console.is_terminal and not json and not once
@@ -51,7 +51,7 @@ def watch(
                         for name, query_figures in sorted(figures.items())
                     )
                     once = not write_bytes(b"".join(line + b"\n" for line in lines)) or once
-                else:  # output that cannot be redrawn gets a new table for each look
+                else:  # a file or pipe cannot be redrawn, so each look prints a new table
                     console.print(_table(figures))
                 if once or console.quiet:
                     return
@@ -68,10 +68,11 @@ def _url(address: str) -> str:
 def look(url: str) -> Figures:
     """Request the driver's metrics at `url`, and return the metrics of its streaming queries.
 
-    The result is empty if no query has finished a micro-batch. Samples of a metric with further labels are added up.
+    The result is empty if no query has finished a micro-batch. If a query's metric has several samples, which differ in
+    other labels, their values are added up.
 
     Raises:
-        NoAnswerError: no response came, its status is not 200, or it is not in Prometheus's format.
+        NoAnswerError: no response came, or the response's status is not 200, or it is not in Prometheus's format.
     """
     import urllib3
     from prometheus_client.parser import text_string_to_metric_families

@@ -22,13 +22,13 @@ _LOGIN_FIXES = {
 
 
 def login_fixes(kafka: Mapping[str, str]) -> Fixes:
-    """Return advice on failed logins, by error class.
+    """Return advice on failed logins at the brokers, by the class of the login's error.
 
     Args:
-        kafka: the client properties without the prefix `kafka.`.
+        kafka: the job's client properties, by name without the prefix `kafka.`.
     """
     mechanism = _mechanism(kafka)
-    # Without SASL, the broker refuses the client's certificate.
+    # Without SASL, a refused login means that the broker refuses the client's certificate.
     refused = _LOGIN_FIXES.get(
         mechanism or "", "give a client certificate that brokers accept, in kafka.ssl.keystore.*"
     )
@@ -41,10 +41,10 @@ def login_fixes(kafka: Mapping[str, str]) -> Fixes:
 
 
 def request_fixes(kafka: Mapping[str, str]) -> Fixes:
-    """Return advice on failed requests for topics and records, by error class.
+    """Return advice on failed requests for topics and records, by the class of the request's error.
 
     Args:
-        kafka: the client properties without the prefix `kafka.`.
+        kafka: the job's client properties, by name without the prefix `kafka.`.
     """
     acl = kafka_tool("kafka-acls", kafka, "--add --allow-principal User:NAME --operation READ --operation DESCRIBE "
                      "--topic NAME")  # fmt: skip
@@ -67,8 +67,8 @@ def kafka_tool(tool: str, kafka: Mapping[str, str], arguments: str) -> str:
     file with the login.
 
     Args:
-        kafka: the client properties without the prefix `kafka.`.
-        arguments: the tool's further arguments.
+        kafka: the job's client properties, by name without the prefix `kafka.`.
+        arguments: the tool's further arguments, which are put at the end.
     """
     servers = kafka.get("bootstrap.servers", "").replace(" ", "") or "HOST:PORT"
     login = "" if _protocol(kafka) == "PLAINTEXT" else " --command-config FILE"
@@ -84,5 +84,5 @@ def _mechanism(kafka: Mapping[str, str]) -> str | None:
 
 
 def _property(kafka: Mapping[str, str], name: str) -> str:
-    """Return the value of the client property `name`, or Kafka's default for it, in upper case."""
+    """Return the value of the client property `name` in upper case; Kafka's default if the job does not set it."""
     return kafka.get(name, CLIENT_PROPERTIES[name].default).strip().upper()

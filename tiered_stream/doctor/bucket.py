@@ -36,9 +36,10 @@ _NO_CREDENTIALS = (
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Bucket to check: its name, the prefix of the keys in it, and the settings to access it.
+    """Bucket to check: its name, the prefix of the keys to look at, and the settings for access (`access`).
 
-    `option` is the prefix of the access settings' names, for advice. If `anonymous` is True, requests are not signed.
+    `option` is the prefix of these settings' names, such as `remote.storage.`, for advice. If `anonymous` is True,
+    requests are not signed.
     """
 
     name: str
@@ -68,7 +69,10 @@ class BucketResponse:
 
 
 def s3_config(access: S3Access, *, anonymous: bool) -> Config:
-    """Return boto3's configuration for the doctor: short timeouts and no retries."""
+    """Return boto3's configuration for the doctor: short timeouts and no retries.
+
+    If `anonymous` is True, requests are not signed.
+    """
     return Config(
         signature_version=UNSIGNED if anonymous else "s3v4",
         connect_timeout=_CONNECT_SECONDS,
@@ -83,7 +87,7 @@ def s3_config(access: S3Access, *, anonymous: bool) -> Config:
 def check_credentials(bucket: Bucket) -> Result[bool]:
     """Check that there are credentials for the bucket, and describe where they come from. The result's value is True.
 
-    An anonymous bucket needs none.
+    If `bucket.anonymous` is True, no credentials are needed, and the check succeeds.
 
     Raises:
         FaultError: there are no credentials.
@@ -104,7 +108,7 @@ def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
     """List at most one key of the bucket, and return the service's response, which may be an error response.
 
     Raises:
-        FaultError: no response comes, or no request can be made.
+        FaultError: the service does not respond, or no request can be made with these settings and credentials.
     """
     access, option = bucket.access, bucket.option
     with muted(*LOGGERS_WITH_SECRETS):
@@ -150,14 +154,16 @@ def _seconds_ahead(date: str | None) -> float | None:
 
 
 def check_clock(answer: BucketResponse) -> Result[bool]:
-    """Check that this machine's clock differs from the storage service's by at most 60 s; else the result is a warning.
+    """Check that this machine's clock differs from the storage service's clock by at most 60 s.
+
+    If the clocks differ by more than 60 s, the result is a warning. The result's value is True.
 
     Args:
-        answer: response of the storage service, with its time.
+        answer: response of the storage service.
 
     Raises:
-        FaultError: the service refuses requests because of the difference.
-        NotNeededError: the service does not send its time.
+        FaultError: the service refuses requests because the clocks differ.
+        NotNeededError: the response does not have the service's time.
     """
     if answer.seconds_ahead is None:
         raise NotNeededError("the service does not say its time, and Kafka's protocol has no time")
@@ -174,12 +180,13 @@ def check_clock(answer: BucketResponse) -> Result[bool]:
 
 
 def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
-    """Check the response of `list_one_key`; the result's value is False if the user may not list the bucket.
+    """Check `answer`, the response to `list_one_key`. The result's value is True if the user can list the bucket.
 
-    The result is a warning in that case, and if the service reports another region.
+    The result is a warning if the user is not authorized to list the bucket. It is also a warning if the bucket was
+    listed, but the service reports another region than the region for which the request was signed.
 
     Raises:
-        FaultError: the bucket does not exist, is in another region, or refuses the credentials; or the service has
+        FaultError: the bucket does not exist, the service refuses the region or the credentials, or the response has
             another error.
     """
     status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"

@@ -64,7 +64,7 @@ _RESTORE = "restore objects that are missing (from the bucket's versions); name 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Log source and offset ranges of the job, which later checks need."""
+    """Values that later checks need: the job's log source, and the offset ranges of the job's partitions."""
 
     source: Known[LogSource]
     ranges: Known[PartitionRanges]
@@ -72,7 +72,7 @@ class Cluster:
 
 
 def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
-    """Run all checks of the brokers, or of an archive; return the log source and offset ranges for later checks."""
+    """Run all checks of the brokers, or of the archive if the job reads an archive; return values for later checks."""
     kafka = {} if job.value is None else job.value.options.kafka
     check, asking = examination.check, request_fixes(kafka)
     if job.value is not None and job.value.options.locator is LocatorName.ARCHIVE:
@@ -92,7 +92,10 @@ def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
 
 
 def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
-    """Check the locator and the offsets of an archive, which come from the storage; skip the checks of brokers."""
+    """Check the locator and the offsets of an archive, and report that the checks of brokers are skipped.
+
+    Both values of the result come from the storage alone.
+    """
 
     def check_offsets(job: Job, source: LogSource) -> Result[PartitionRanges]:
         with collected_warnings() as warned:
@@ -108,7 +111,7 @@ def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
 
 
 def _reach_bootstrap(job: Job) -> Result[bool]:
-    """Check that at least one bootstrap server can be reached. If others cannot, the result is a warning.
+    """Check that the bootstrap servers can be reached. If only some of them can be reached, the result is a warning.
 
     Raises:
         FaultError: no bootstrap server can be reached.
@@ -129,7 +132,7 @@ def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
 
 
 def _log_in(options: Options) -> Result[Any]:
-    """Log in and send a Metadata request for no topic; return the response, which lists the brokers."""
+    """Log in to a broker, send a Metadata request without topics, and return the response, which lists the brokers."""
     client = open_client(options.kafka)
     _renew_login(client.config)
     response = client.ask_any_broker(lambda: metadata_request(()))
@@ -139,12 +142,12 @@ def _log_in(options: Options) -> Result[Any]:
 
 
 def _renew_login(config: BrokerConfig) -> None:
-    """Get the login's token or credentials, so that errors of getting them are not reported as errors of the brokers.
+    """Get the login's token or credentials before the login, so that a failure is not reported as the brokers' error.
 
     Do nothing if the login mechanism has no token or credentials to renew.
 
     Raises:
-        FaultError: no token or credentials come.
+        FaultError: the token or the credentials cannot be got.
     """
     login = config.renewed_login
     if login is None:
@@ -156,7 +159,7 @@ def _renew_login(config: BrokerConfig) -> None:
         raise FaultError(description, f"open the way to the {login.source}") from error
     except errors.BrokerUnavailableError as error:
         raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error
-    except errors.ConfigurationError as error:  # an error of the token or credentials, not of TLS to the brokers
+    except errors.ConfigurationError as error:  # about the token or the credentials, not about TLS to the brokers
         raise FaultError(str(error), "correct what the message names") from error
 
 
@@ -173,7 +176,7 @@ def _check_versions(options: Options) -> Result[bool]:
 
 
 def _reach_advertised(job: Job, response: Any) -> Result[bool]:
-    """Check that the brokers in a Metadata response can be reached at their advertised addresses.
+    """Check that the brokers in `response`, a Metadata response, can be reached at their advertised addresses.
 
     At most the first 1,000 brokers are checked.
 
@@ -182,7 +185,7 @@ def _reach_advertised(job: Job, response: Any) -> Result[bool]:
     """
     config = BrokerConfig.parse(job.options.kafka)
     brokers = response.brokers[:_MAX_BROKERS]
-    with ThreadPoolExecutor(_AT_ONCE) as threads:  # each connection may wait until its timeout
+    with ThreadPoolExecutor(_AT_ONCE) as threads:  # in parallel, because each connection may last until its timeout
         faults = threads.map(lambda broker: _unreached(config, broker.host, broker.port), brokers)
         unreached = [(broker, fault) for broker, fault in zip(brokers, faults, strict=True) if fault]
     if unreached:
@@ -220,18 +223,20 @@ def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
 
 
 def _list_some(names: Iterable[str]) -> str:
-    """Return the first five names in alphabetical order, and the number of the others, as one text."""
+    """Return a text with the first five names in alphabetical order, and the number of the names that are left out."""
     names = sorted(names)
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool]:
-    """Check that all topics are tiered; else the result is a warning.
+    """Check that all topics are tiered (`remote.storage.enable=true`). If a topic is not, the result is a warning.
 
-    The description names topics whose segments are copied with a delay.
+    The description names topics whose segments are copied with a delay. If the brokers never copy a topic's segments,
+    the result is a warning, too.
 
     Raises:
-        NotNeededError: the user is not authorized to see a topic's settings.
+        NotNeededError: the user is not authorized to see a topic's settings, and no other topic is known to be not
+            tiered.
     """
     topic_settings = topic_configs(open_client(job.options.kafka), topics, (_TIERED, *COPY_LAG_CONFIGS))
     not_tiered = [topic for topic, configs in topic_settings.items() if configs.get(_TIERED, "false") != "true"]
@@ -248,9 +253,12 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
 
 
 def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
-    """Return the result that all topics are tiered; it names topics whose segments are copied with a delay.
+    """Return the result of a check that has found all topics tiered. Its description has `lags`.
 
     If the brokers never copy a topic's segments, the result is a warning.
+
+    Args:
+        lags: delay of the copies of a topic's segments, by topic; topics without a delay are left out.
     """
     shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
     more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
@@ -260,13 +268,15 @@ def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
 
 
 def _set_config(options: Options, config: str) -> str:
-    """Return the command line that sets a topic's `config`, such as `remote.storage.enable=true`."""
+    """Return the command line by which the user can set `config` of a topic, such as `remote.storage.enable=true`."""
     arguments = f"--alter --entity-type topics --entity-name NAME --add-config {config}"
     return kafka_tool("kafka-configs", options.kafka, arguments)
 
 
 def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[bool]:
-    """Check that the user may READ each topic, by a Fetch at the log end of one partition, where no record is.
+    """Check that the user is authorized to READ each topic.
+
+    The check sends a Fetch request for the log end of one partition of each topic, where no record is yet.
 
     Raises:
         BrokerAuthorizationError: the user is not authorized to READ a topic.
@@ -277,7 +287,7 @@ def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Resul
     for topic, partition in {partition.topic: partition for partition in reversed(_with_leader(topics))}.items():
         try:
             end = reader.latest([partition])[partition]
-            with suppress(errors.OffsetOutOfRangeError):  # only an authorized user gets this error
+            with suppress(errors.OffsetOutOfRangeError):  # a user without READ gets the authorization error instead
                 fetch_records(client, partition, end, isolation=job.options.isolation_level, max_bytes=1, max_wait_ms=0)
         except errors.BrokerAuthorizationError as error:
             refused[topic] = error
@@ -307,7 +317,7 @@ def _check_metadata_topic(job: Job, feature: int, _: bool) -> Result[bool]:
 
 
 def _choose_locator(options: Options) -> Result[LogSource]:
-    """Open the log source as a query does, and describe which locator it uses, and why."""
+    """Open the log source as a query does; return it with a description of the chosen locator and of the reason."""
     with collected_warnings() as warned:
         source = open_log_source(options)
     setting = f"remote.log.locator={options.locator}"

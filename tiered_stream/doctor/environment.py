@@ -41,15 +41,15 @@ _DISTRIBUTION = "tiered-stream"
 _OLDEST_JAVA = 17
 _ENDINGS = (spark.ENDING_OFFSETS.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name)
 _API_TIMEOUT, _API_TIMEOUT_MS = "default.api.timeout.ms", "15000"
-"""Client property for the maximum time of a client's call, and the doctor's default for it in ms (Kafka's is 60 s)."""
+"""Client property for the time limit of one call of a client, and the doctor's default in ms (Kafka's is 60,000)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Job to check: the source's options, all settings, and pairs of table and checkpoint.
+    """Job to check: the source's options, all settings, and pairs of a table and its query's checkpoint (`tables`).
 
-    `tables` is empty if the settings have neither a table nor a checkpoint. One of a pair is None if only the other is
-    set.
+    `tables` is empty if the settings have neither a table nor a checkpoint. If only one of the two is set, the other
+    value of the pair is None.
     """
 
     options: Options
@@ -59,7 +59,10 @@ class Job:
 
 
 def check_environment(examination: Examination, settings: Mapping[str, str]) -> Known[Job]:
-    """Run all checks that need no network; return the job that the settings describe."""
+    """Run all checks that need no network; return the job that the settings describe.
+
+    The job's value is None if the settings are wrong.
+    """
     job = examination.check(SETTINGS, lambda: _parse(settings))
     lands = gives(settings, (TABLE,))
     examination.check("Python and packages", lambda: _check_packages(lands))
@@ -93,7 +96,7 @@ def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None],
         if "@" in urlsplit(path or "").netloc:
             raise ConfigurationError(f"{name} has credentials in it: give them by spark.hadoop.fs.s3a.*, or by a role")
     if TOPIC not in (checkpoint or ""):
-        return ((table, checkpoint),)  # many tables share one checkpoint, so only their common place is checked
+        return ((table, checkpoint),)  # one pair, because one query writes all tables
     topics = GivenOptions(source_options(settings)).read(spark.SUBSCRIBE)
     if not topics or TOPIC not in (table or ""):
         raise ConfigurationError(f"with {TOPIC} in {CHECKPOINT}, {TABLE} needs it too, and topics come by subscribe")
@@ -132,8 +135,8 @@ def _wrong_packages(requires: list[str], extra: str) -> Iterator[tuple[Requireme
     """Yield each requirement that is not met, with the installed version; None: the package is not installed.
 
     Args:
-        requires: requirements as in a package's metadata (`Requires-Dist`).
-        extra: name of the extra whose requirements are checked, too; empty: none.
+        requires: texts of requirements, as in a package's metadata (`Requires-Dist`).
+        extra: name of the extra whose requirements are checked, too; empty: no extra.
     """
     for requirement in map(Requirement, requires):
         if requirement.marker and not requirement.marker.evaluate({"extra": extra}):

@@ -19,11 +19,11 @@ def examine(
 ) -> list[Finding]:
     """Run all checks of a job, pass each finding to `report` as soon as its check has ended, and return all findings.
 
-    Nothing is changed; but if `write` is True, an empty object is put into the table's store and deleted.
+    The checks change nothing, unless `write` is True: then an empty object is put into each table's store and deleted.
 
     Args:
-        settings: settings of the job.
-        spark: Spark's configuration.
+        settings: settings of the job, by name.
+        spark: configuration with which Spark would run the job.
     """
     examination = Examination(report)
     job = check_environment(examination, settings)

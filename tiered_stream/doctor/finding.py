@@ -1,6 +1,6 @@
 """Findings of the doctor's checks, and the runner that runs the checks one after another.
 
-If a check fails, only the checks that need its value are skipped.
+If a check fails, the runner skips only the checks that need the failed check's value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_CHARACTERS = 2_000
 
 
 class Status(StrEnum):
-    """Status of a check. With a warning, a job can run. A skipped check was not run."""
+    """Status of a check. `warning`: a job can run in spite of the finding. `skipped`: the check was not run."""
 
     OK = "ok"
     WARNING = "warning"
@@ -49,9 +49,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[T]):
-    """Result of a check that did not fail: its description, and the `value` that other checks need.
+    """Result of a check that did not fail: a description for the report, and the `value` that other checks need.
 
-    If `fix` (advice) is not empty, the check's status is a warning.
+    `fix` is advice for the user. If `fix` is not empty, the check's status is a warning.
     """
 
     value: T
@@ -68,7 +68,7 @@ class Known(Generic[T]):
 
 
 class FaultError(Exception):
-    """Error with which a check fails; `fix` is the advice."""
+    """Error that a check raises if it fails, with a description for the report, and advice for the user (`fix`)."""
 
     def __init__(self, description: str, fix: str) -> None:
         super().__init__(description)
@@ -76,11 +76,14 @@ class FaultError(Exception):
 
 
 class NotNeededError(Exception):
-    """Error with which a check is skipped because it has nothing to check; the message gives the reason."""
+    """Error that a check raises if there is nothing to check. The check's status is then `skipped`.
+
+    The message is the reason.
+    """
 
 
 class Examination:
-    """Runner of the doctor's checks. It passes each finding to `report` at once, and collects all findings."""
+    """Runner of the doctor's checks. It calls `report` with each finding at once, and collects them in `findings`."""
 
     def __init__(self, report: Callable[[Finding], None]) -> None:
         self._report = report
@@ -91,11 +94,14 @@ class Examination:
     ) -> Known[T]:
         """Run a check, report its finding, and return its value; the value is None if the check failed or was skipped.
 
-        The check is skipped without a call if a value in `needs` is None.
+        If a value in `needs` is None, `run` is not called and the check is skipped.
 
         Args:
-            run: the check, called with the values of `needs`. Any exception that it raises becomes a finding.
-            fixes: advice for errors of this package that the check raises, by error class.
+            name: the check's name in the report.
+            run: function that does the check, called with the values of `needs`. Any exception that it raises becomes
+                a finding.
+            needs: values of earlier checks.
+            fixes: advice for errors of this package that `run` raises, by error class.
         """
         missing = next((need.check for need in needs if need.value is None), None)
         if missing is not None:
@@ -110,7 +116,7 @@ class Examination:
             known = *(fixes or {}).items(), *_COMMON_FIXES.items()
             fitting = (fix for kind, fix in known if isinstance(error, kind))
             return self._add(Finding(name, Status.FAILED, str(error), next(fitting, "do as the message says")))
-        except Exception as error:  # noqa: BLE001 - the other checks go on; its text may hold a secret
+        except Exception as error:  # noqa: BLE001 - other checks go on; the error's text may have a secret
             fix = "report it: a fault of the check itself, not of what it looked at"
             return self._add(Finding(name, Status.FAILED, f"unexpected {type(error).__name__}", fix))
         self._add(Finding(name, Status.WARNING if result.fix else Status.OK, result.description, result.fix))
@@ -128,9 +134,9 @@ class Examination:
 
 
 def _line(text: str) -> str:
-    """Return the text in one line of at most 2,000 characters, with control characters replaced.
+    """Return the text in one line of at most 2,000 characters, with control characters replaced by U+FFFD.
 
-    Names in it may come from brokers and services, and must neither control nor flood a terminal.
+    The text may have names from brokers and services, which must neither control nor flood a terminal.
     """
     shown = " ".join(text[:_MAX_CHARACTERS].split())
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in shown)
@@ -140,8 +146,8 @@ def _line(text: str) -> str:
 def collected_warnings() -> Iterator[list[str]]:
     """Collect the warnings that this package logs during the block, so that a finding can show them.
 
-    Yield the list to which they are appended. The root logger's handlers do not get log lines of this package
-    meanwhile.
+    Yield the list to which the warnings' texts are appended. During the block, the root logger's handlers do not get
+    this package's log lines.
     """
     warnings: list[str] = []
     logger = logging.getLogger(_PACKAGE)

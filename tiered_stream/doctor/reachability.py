@@ -16,7 +16,10 @@ _TLS_FIXES = {
     **dict.fromkeys((18, 19, 20, 21), _TRUST),
     **dict.fromkeys((62, 64), _RENAME),
 }
-"""Advice by OpenSSL's code (X509_V_ERR_*) for a certificate: not yet valid, expired, unknown authority, wrong name."""
+"""Advice on certificates that are not yet valid, expired, of an unknown authority, or have a wrong name.
+
+The keys are OpenSSL's error codes (X509_V_ERR_*).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLConte
     Return why the connection fails, or None if it succeeds.
 
     Args:
-        timeout_s: maximum time for each step, in seconds.
+        timeout_s: maximum wait in seconds for the TCP connection, and for each message of the TLS handshake.
     """
     try:
         with socket.create_connection((host, port), timeout_s) as connection:

@@ -21,9 +21,9 @@ _JAR_LISTS = ("spark.jars", "spark.driver.extraClassPath")
 
 @dataclass(frozen=True)
 class SparkConf:
-    """Spark's settings by name (`values`), and Spark's installation folder (`home`).
+    """Spark's settings by name (`values`), and Spark's installation folder on this machine (`home`).
 
-    If Spark is not installed here, `home` is None.
+    If Spark is not installed on this machine, `home` is None.
     """
 
     values: Mapping[str, str]
@@ -41,7 +41,7 @@ class SparkConf:
         return self.hadoop("fs.defaultFS") or "file:///"
 
     def s3a(self, bucket: str) -> S3aSettings:
-        """Return the s3a settings with which Spark accesses a bucket."""
+        """Return the S3A settings (`fs.s3a.*`) with which Spark accesses the bucket of this name."""
         prefix = _HADOOP + S3A_PREFIX
         names = [name[len(prefix) :] for name in self.values if name.startswith(prefix)]
         return S3aSettings(
@@ -57,9 +57,9 @@ class SparkConf:
 
     @property
     def missing_package(self) -> str:
-        """Maven coordinates of hadoop-aws, for `spark.jars.packages`; its version is the version of Spark's own Hadoop.
+        """Maven coordinates of hadoop-aws for `spark.jars.packages`, in the version of the Hadoop in Spark's jars.
 
-        Without Spark's jars, the version is 3.5.0.
+        If Spark's jars are not found, the version is 3.5.0.
         """
         version = next((match[1] for jar in self._jars("hadoop-client-api")
                         if (match := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip
@@ -70,14 +70,14 @@ class SparkConf:
 
 
 def read_spark_conf(file: Path | None, assignments: Sequence[str] | None) -> SparkConf:
-    """Read Spark's settings from a file, and apply assignments on top.
+    """Return Spark's settings from a properties file, overridden by `assignments`.
 
     Args:
-        file: properties file; None: Spark's own `spark-defaults.conf`, if there is one.
-        assignments: texts `name=value`; None: none.
+        file: properties file; None: Spark's own `spark-defaults.conf`, or no file if that does not exist.
+        assignments: texts `name=value`; None: no assignments.
 
     Raises:
-        ConfigurationError: the file cannot be read, or a text has no `=`.
+        ConfigurationError: the file cannot be read, or a text has no name or no `=`.
     """
     package = find_spec("pyspark")
     folder = os.environ.get("SPARK_HOME") or next(iter((package and package.submodule_search_locations) or ()), None)

@@ -46,7 +46,9 @@ _FIXES: Fixes = {
 
 
 def check_table(examination: Examination, job: Known[Job], cluster: Cluster, spark: SparkConf, *, write: bool) -> None:
-    """Check each pair of table and checkpoint of the job; if there is no pair, report that the check is skipped.
+    """Run the checks of each table of the job, and of the checkpoint of the query that writes the table.
+
+    If the settings have neither a table nor a checkpoint, report that the check is skipped.
 
     Args:
         write: True to put an empty object into each table's store and delete it.
@@ -62,7 +64,7 @@ def _check_pair(
     examination: Examination, job: Known[Job], cluster: Cluster, spark: SparkConf, table: str | None,
     checkpoint: str | None, *, write: bool,
 ) -> None:  # fmt: skip
-    """Check a table, the store that it is in, and the checkpoint of the query that writes it."""
+    """Run the checks of a table, of the store that holds the table, and of the checkpoint of the table's query."""
     check = examination.check
     check("hadoop-aws", lambda _: _check_hadoop_aws(table, checkpoint, spark), job)
     files = check(f"store of the table {table}", lambda job: _reach_table(job, table, spark), job, fixes=_FIXES)
@@ -79,7 +81,7 @@ def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkCon
     """Check that Spark has hadoop-aws and a file system for the URL scheme, if the table or the checkpoint is in S3.
 
     Raises:
-        NotNeededError: neither is in S3.
+        NotNeededError: neither the table nor the checkpoint is in S3.
         FaultError: hadoop-aws or the file system is missing.
     """
     paths = [path for path in (table, checkpoint) if path and urlsplit(path).scheme in S3_SCHEMES]
@@ -107,12 +109,12 @@ def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableF
 
 
 def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
-    """Check that the folder at `uri` can be reached; return it with its access settings, a description, and advice.
+    """Check that the folder at `uri`, of a table or a checkpoint, can be reached.
 
-    The advice is empty if there is nothing to fix.
+    Return the URI with its access settings, a description, and advice. The advice is empty if there is nothing to fix.
 
     Raises:
-        FaultError: the folder cannot be used.
+        FaultError: the folder's store cannot be reached or refuses access, or the user cannot write to a local folder.
         NotNeededError: only Spark can reach the store.
     """
     parts, files = urlsplit(uri), table_files(job.settings)
@@ -145,7 +147,9 @@ def _nearest(uri: str) -> Path:
 
 
 def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
-    """Check that the table can take the job's rows, and describe the lane in which they are written.
+    """Check that the table's columns fit the job's rows, and describe the lane in which the rows will be written.
+
+    The check succeeds if the table does not exist yet. If the job decodes values, the columns are not checked.
 
     Raises:
         FaultError: the table's columns do not fit, or the package deltalake is missing.
@@ -173,12 +177,12 @@ def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
 
 
 def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
-    """Create an empty object or file in the table's folder and delete it.
+    """Check that the user can write to the table's folder: create an empty object or file in it, and delete it.
 
-    Its name begins with a dot, so that Delta ignores it.
+    The name of the object or file begins with a dot, so that Delta ignores it.
 
     Raises:
-        FaultError: the object cannot be created or deleted.
+        FaultError: the object or file cannot be created or deleted.
         NotNeededError: `write` is False.
     """
     if not write:
@@ -186,7 +190,7 @@ def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
     name = f".tiered-stream-doctor-{uuid.uuid4().hex}"
     if urlsplit(files.uri).scheme == "s3":
         return _try_s3(job, files, name)
-    file = _nearest(files.uri) / name  # a missing table folder is not created
+    file = _nearest(files.uri) / name  # in a parent folder if the table's folder is missing
     try:
         file.write_bytes(b"")
         file.unlink()
@@ -249,10 +253,12 @@ Positions = dict[TopicPartition, int]
 
 
 def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Result[Positions]:
-    """Return the offsets at which the query continues, from its checkpoint; empty if no micro-batch is committed yet.
+    """Return the offsets at which the query continues, by partition, from its checkpoint.
+
+    The offsets are empty if no micro-batch is committed yet.
 
     Raises:
-        FaultError: the settings have no checkpoint, or it cannot be read or belongs to another query.
+        FaultError: the settings have no checkpoint, or the checkpoint cannot be read, or belongs to another query.
     """
     if not checkpoint:
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
@@ -278,11 +284,11 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
 def _check_positions(job: Job, positions: Positions, ranges: PartitionRanges, source: LogSource) -> Result[bool]:
     """Check that the logs still have the offsets at which the query continues.
 
-    If a partition in the checkpoint is not read any more, the result is a warning.
+    If the job does not read a partition in the checkpoint any more, the result is a warning.
 
     Args:
-        positions: offsets at which the query continues.
-        ranges: range from start to end of each partition's log.
+        positions: offsets at which the query continues, by partition.
+        ranges: range from the start to the end of the log, for each partition that the job reads.
 
     Raises:
         FaultError: an offset is below the log start offset or above the high watermark.
@@ -290,7 +296,7 @@ def _check_positions(job: Job, positions: Positions, ranges: PartitionRanges, so
     known = {partition: at for partition, at in positions.items() if partition in ranges}
     lost = {partition: at for partition, at in known.items() if at < ranges[partition].start}
     beyond = {partition: at for partition, at in known.items() if at > ranges[partition].end}
-    if beyond:  # Spark's own source plans up to the high watermark, above the last stable offset
+    if beyond:  # a checkpoint of Spark's own source can be above the last stable offset, up to the high watermark
         high_watermarks = source.offset_reader.high_watermarks(beyond)
         beyond = {partition: at for partition, at in beyond.items() if at > high_watermarks[partition]}
     not_read = sorted(positions.keys() - ranges.keys())

@@ -28,9 +28,9 @@ _S3_SCHEMES = ("s3", "s3a")
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Tiered segments of the job, sorted by partition and offset.
+    """Tiered segments that the locator has named for the job, grouped by partition and in offset order within it.
 
-    `signed` is one location that has a signed URL; None: no location has one.
+    `signed` is one location that has a signed URL; None: no location has a signed URL.
     """
 
     segments: tuple[RemoteLogSegment, ...]
@@ -38,7 +38,7 @@ class Located:
 
 
 Failures = Mapping[RemoteLogSegment, errors.TieredStreamError]
-"""Segments of the sample that could not be fetched, with their errors."""
+"""Error of each segment in the sample that could not be fetched, by segment."""
 
 
 def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> None:
@@ -56,9 +56,9 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
 
 
 def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[RemoteStorageFetcher]) -> Known[bool]:
-    """Check the bucket of the tiered storage; the value is True if the user is authorized to list it.
+    """Check the bucket of the tiered storage; the value is True if the user is authorized to list the bucket.
 
-    If the storage is not in S3, no bucket is checked. The value is then True if there is a fetcher, else None.
+    If the storage is not in S3, no bucket is checked. The value is then True, or None if `fetcher` has no value.
     """
     options = job.value.options if job.value else None
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
@@ -84,7 +84,10 @@ def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
 
 
 def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
-    """Locate the job's tiered segments: all of them if the locator lists segments, else the first of each partition.
+    """Locate the job's tiered segments.
+
+    If the locator lists segments, the result has all tiered segments of the job. A locator that asks brokers would need
+    many requests, so the result then has only the segment with the first offset of each partition.
 
     Raises:
         NotNeededError: the job uses no locator.
@@ -98,7 +101,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
             visible = locator.visible_of(list(ranges))
             located = Located(tuple(part.segment for partition in sorted(visible) for part in visible[partition]))
             from_brokers = _not_tiered(ranges, visible)
-        else:  # all segments of a cluster would take many requests, so only the first of each partition is located
+        else:  # all segments of a cluster would take many requests, so each partition's first offset is located
             first = {
                 partition: OffsetRange(offsets.start, offsets.start + 1)
                 for partition, offsets in ranges.items()
@@ -120,7 +123,12 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
 
 
 def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, VisibleSegments]) -> str:
-    """Return a text with the number of offsets that are read from the brokers; empty if all offsets are tiered."""
+    """Return a text with the number of offsets that are read from the brokers; empty if all offsets are tiered.
+
+    Args:
+        ranges: offset range of each partition's log.
+        visible: tiered segments of each partition, with the offsets that are read from each.
+    """
     total = sum(map(len, ranges.values()))
     tiered = sum(
         len(part.offsets.intersect(offsets))
@@ -139,7 +147,9 @@ def _innermost(locator: Locator) -> Locator:
 
 
 def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Result[bool]:
-    """Fetch one byte of the log, and the offset index, of a sample of at most 16 segments.
+    """Check that segments can be fetched: fetch a log byte and the offset index of each segment in a sample.
+
+    The sample has at most 16 of the located segments.
 
     Args:
         listable: True if the user is authorized to list the bucket.
@@ -174,6 +184,7 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
     """Return the error, with advice, for a sample in which segments could not be fetched.
 
     Args:
+        failures: segments of the sample that could not be fetched, with their errors.
         fetched: number of segments in the sample that could be fetched.
         listable: True if the user is authorized to list the bucket, so that S3 reports missing objects as missing.
     """
@@ -210,7 +221,9 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
 def _misplaced(
     storage: StorageOptions, missing: Sequence[RemoteLogSegment], failures: Failures, fetched: int
 ) -> FaultError | None:
-    """Return the error that the storage settings name a wrong place; None: nothing shows that they do.
+    """Return the error for storage settings that name a wrong bucket, folder, layout or prefix.
+
+    None: the failures do not show that these settings are wrong.
 
     Args:
         missing: segments whose objects were not found.
@@ -234,11 +247,11 @@ def _misplaced(
 
 
 def _follow_signed(job: Job, located: Located) -> Result[bool]:
-    """Fetch one byte of a segment by its signed URL.
+    """Check that the signed URL of a location works: fetch one byte of its segment by the URL.
 
     Raises:
         NotNeededError: no location has a signed URL.
-        FaultError: the URL's host is not allowed or not reachable, or it refuses the request.
+        FaultError: the URL's host is not allowed, is not reachable, or refuses the request.
     """
     location = located.signed
     if location is None or location.signed_url is None:

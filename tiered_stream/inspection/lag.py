@@ -1,4 +1,4 @@
-"""Lag of a streaming query behind its topics: in offsets, in seconds, and the number of tiered offsets in it."""
+"""Lag of a streaming query behind its topics: unread offsets, how many of them are tiered, and the age in seconds."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from tiered_stream.read.split_reader import read_split
 
 _AT_ONCE = 16
 _NEXT_RECORD_BYTES = 1 << 16
-"""Maximum bytes of one request for the next record of a partition; further records are not needed."""
+"""Size in bytes of a request for the next record of a partition. It is small, because one record is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextRecord:
-    """Timestamp (ms) of the next record that a query reads in a partition, or the error (`fault`) of reading it.
+    """Next record that a query will read in a partition: its timestamp, in ms since the epoch.
 
-    Both are None if there is no next record.
+    If the record could not be read, `timestamp_ms` is None and `fault` is the error's text. If there is no next record,
+    both are None.
     """
 
     timestamp_ms: int | None = None
@@ -47,10 +48,11 @@ class NextRecord:
 class PartitionLag:
     """Lag of a streaming query in one partition.
 
-    `committed` is the next offset to read, or None if the partition was added after the last micro-batch and so is read
-    from its start. `end` is the offset up to which the query can read: the last stable offset under read_committed,
-    else the high watermark. `unread` is the cost of reading up to `end`. `now_ms` is the time at which the lag was
-    measured.
+    `committed` is the next offset to read, from the query's checkpoint. It is None if the partition was added after the
+    last micro-batch; then the query reads the partition from the start of its log. `end` is the offset (exclusive) up
+    to which the query can read. Under read_committed, this is the last stable offset, otherwise the high watermark.
+    `unread` is the cost of reading up to `end`. `next` is the next record to read. `now_ms` is the time at which the
+    lag was measured, in ms since the epoch.
     """
 
     partition: TopicPartition
@@ -69,7 +71,7 @@ class PartitionLag:
 
     @property
     def tiered(self) -> int:
-        """Number of unread offsets that are read from storage."""
+        """Number of unread offsets that the query will read from storage."""
         return self.offsets - self.unread.broker_offsets - self.unread.skipped
 
     @property
@@ -79,7 +81,7 @@ class PartitionLag:
 
     @property
     def seconds(self) -> float | None:
-        """Age of the next record in seconds; 0 if no offset is unread; None if no record can be read."""
+        """Age of the next record at `now_ms`, in seconds; 0 if no offset is unread; None if no record could be read."""
         if not self.offsets:
             return 0.0
         return None if self.next.timestamp_ms is None else max(0, self.now_ms - self.next.timestamp_ms) / 1000
@@ -105,10 +107,10 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class LagReport:
-    """Lag of a streaming query after its last committed micro-batch, `batch_id`.
+    """Lag of a streaming query after its last committed micro-batch, whose id is `batch_id`.
 
-    `isolation` is the isolation level of the query. `gone` are partitions in the query's checkpoint that do not exist
-    any more.
+    `checkpoint` is the path of the query's checkpoint. `isolation` is the isolation level with which the lag was
+    measured. `gone` are partitions in the checkpoint that the options do not choose, or that do not exist any more.
     """
 
     checkpoint: str
@@ -132,7 +134,7 @@ class LagReport:
 
     @property
     def tiered_bytes(self) -> int:
-        """Number of bytes of unread offsets that are read from storage."""
+        """Number of bytes of the log that the query will read from storage for its unread offsets."""
         return sum(lag.unread.storage_bytes for lag in self.partitions)
 
     @property
@@ -166,8 +168,8 @@ def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int
     read, the error is in the report.
 
     Args:
-        checkpoint: the query's checkpoint, for the report's title.
-        now_ms: the current time in milliseconds since 1970.
+        checkpoint: path of the query's checkpoint, for the report's title.
+        now_ms: the current time in milliseconds since the epoch.
 
     Raises:
         UnknownTopicError: a topic does not exist.
@@ -210,7 +212,11 @@ def _unread(committed: int | None, log_start: int, end: int) -> OffsetRange:
 def _next_records(
     partitions: Sequence[TopicPartition], splits: Sequence[Split], options: Options
 ) -> dict[TopicPartition, NextRecord]:
-    """Return the next record to read of each partition, from the splits of its unread offsets."""
+    """Read the first record of each partition's splits, and return the records by partition.
+
+    Args:
+        splits: splits of the unread offsets of all partitions, in offset order.
+    """
     by_partition: dict[TopicPartition, list[Split]] = {partition: [] for partition in partitions}
     for split in splits:
         by_partition[split.topic_partition].append(split)
@@ -225,7 +231,7 @@ def _next_records(
 
 
 def _next_record(splits: Sequence[Split], options: Options) -> NextRecord:
-    """Return the first record of a partition's splits; an error of this package becomes the record's `fault`."""
+    """Read the first record of one partition's splits, and return it; an error of this package becomes its `fault`."""
     try:
         for split in splits:
             with closing(read_split(split, options)) as batches:

@@ -24,10 +24,13 @@ class CommittedBatch:
 def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     """Return the last committed micro-batch of the streaming query with this checkpoint.
 
-    `checkpoint` is the path of a folder, `file:///folder` or `s3a://bucket/prefix`.
+    Args:
+        checkpoint: the checkpoint's folder: a path, `file:///folder` or `s3a://bucket/prefix`.
+        storage: settings for access to a checkpoint in S3.
 
     Raises:
-        ConfigurationError: there is no such checkpoint, nothing is committed, or the query reads no topic.
+        ConfigurationError: the folder does not exist, or is not in a local folder or S3. Or no micro-batch is committed
+            in it. Or the query reads no topic.
         StorageError: the folder cannot be read.
         CorruptDataError: a file of the checkpoint is missing or malformed.
         UnsupportedDataError: a file has a version that is not supported.

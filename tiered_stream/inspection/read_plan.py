@@ -1,4 +1,4 @@
-"""Planned cost of a batch query's read; no record is read."""
+"""Cost of the read of a batch query, computed from the query's plan without reading a record."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
     """Plan the batch query, and return the cost of its read with `tasks` parallel tasks.
 
     Args:
-        prices: prices of requests and bytes.
+        options: options of the batch query.
+        prices: the storage's prices of requests and bytes.
 
-    Raises: as `plan.batch.plan_batch`.
+    Raises:
+        ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.
+        DataLossError: offsets to read are no longer in a log, or a topic was deleted and created again.
+        OpenTransactionError: an end lies beyond the first offset of an open transaction.
+        BrokerError, StorageError: offsets or segments cannot be looked up.
     """
     with closing(open_log_source(options)) as source:
         ranges, topic_ids = batch_offsets(options, source)
@@ -30,10 +35,11 @@ def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
 def cost_of(
     ranges: PartitionRanges, splits: list[Split], options: Options, source: LogSource
 ) -> tuple[PartitionCost, ...]:
-    """Return the cost of reading each partition's offset range, in the order of `ranges`.
+    """Return the cost of reading each partition's offset range, sorted by partition.
 
     Args:
-        splits: the splits of all ranges.
+        splits: all splits of the ranges.
+        source: log source that has located the splits.
     """
     costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
     return total_costs(costs, splits, options, source)

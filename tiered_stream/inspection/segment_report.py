@@ -1,4 +1,4 @@
-"""Report of `tiered-stream segments`: tiered segments, the offsets read from them, and why other offsets are not."""
+"""Report of `tiered-stream segments`: tiered segments, the offsets that are read from them, and why others are not."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSums:
-    """Sums over segments: number and bytes of all, number and bytes of orphans, and number of overlapping segments.
+    """Sums over segments: number and bytes of all segments and of the orphans, and number of overlapping segments.
 
-    An orphan is a segment from which no offset is read.
+    An orphan is a segment from which no offset is read. An overlapping segment shares offsets with another segment.
     """
 
     segments: int
@@ -101,7 +101,8 @@ class SegmentSums:
 class ListedPartition:
     """Segments of one partition, sorted by base offset.
 
-    `log` is the range of the partition's log, and `not_tiered` are the ranges in it that are read from no segment.
+    `log` is the offset range of the partition's log. `not_tiered` are the ranges in `log` that are read from no
+    segment.
     """
 
     partition: TopicPartition
@@ -111,7 +112,7 @@ class ListedPartition:
 
     @classmethod
     def of(cls, partition: TopicPartition, tier: PartitionTier) -> ListedPartition:
-        """Build the list of one partition's segments from the partition's tier."""
+        """Return the report's entry for `partition`, built from the partition's tiered segments (`tier`)."""
         return cls(partition, tier.log, tuple(_gaps(tier)), tuple(_listed(tier)))
 
 
@@ -119,8 +120,9 @@ class ListedPartition:
 class SegmentReport:
     """Report on the tiered segments of all chosen partitions.
 
-    `located_by` is the name of the locator that has listed the segments. If `only_counted` is True, that locator lists
-    only segments that are read. `faults` are the partitions whose segments could not be listed, with the reasons.
+    `located_by` is the name of the locator that has listed the segments. If `only_counted` is True, this locator lists
+    only segments from which offsets are read. `faults` are the partitions whose segments could not be listed, with the
+    reasons.
     """
 
     located_by: str
@@ -130,7 +132,7 @@ class SegmentReport:
 
     @classmethod
     def of(cls, contents: TierContents) -> SegmentReport:
-        """Build the report from the contents of a tier."""
+        """Return the report on the segments in `contents`, with partitions in sorted order."""
         tiers, faults = contents.tiers.found, contents.tiers.faults
         return cls(
             str(contents.located_by),
@@ -140,7 +142,7 @@ class SegmentReport:
         )
 
     def topics(self) -> Iterator[tuple[str, SegmentSums]]:
-        """Yield each topic with the sums over all its segments."""
+        """Yield each topic's name with the sums over the segments of its partitions, sorted by name."""
         for topic in sorted({listed.partition.topic for listed in self.partitions}):
             of_topic = [listed for listed in self.partitions if listed.partition.topic == topic]
             yield topic, SegmentSums.of([segment for listed in of_topic for segment in listed.segments])

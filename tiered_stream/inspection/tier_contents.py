@@ -41,17 +41,18 @@ from tiered_stream.options.remote_options import LOCATOR
 from tiered_stream.plan.lookup import OffsetLookup
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-_ISOLATION = IsolationLevel.READ_UNCOMMITTED  # the tier does not depend on it, and the log ends at the high watermark
+_ISOLATION = IsolationLevel.READ_UNCOMMITTED  # with this level, a log ends at the high watermark
 
 Partitions = Collection[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTier:
-    """Tiered segments of one partition, in no order. `visible` are the segments that are read, each with its offsets.
+    """Tiered segments of one partition, with their states, in any order.
 
-    `log` is the range from the log start offset to the high watermark, or in an archive to the last segment's end.
-    `lineage` is None if the locator names only segments that are read.
+    `visible` are the segments that are read, each with the offsets that are read from it. `log` is the range from the
+    log start offset to the high watermark, or in an archive to the last segment's end. `lineage` is None if the locator
+    names only segments that are read.
     """
 
     segments: tuple[TrackedSegment, ...]
@@ -62,7 +63,10 @@ class PartitionTier:
 
 @dataclass(frozen=True, slots=True)
 class TierContents:
-    """Tiered segments or an error for each partition; `located_by` is the name of the locator that has listed them."""
+    """Tiered segments, or an error, for each partition (`tiers`).
+
+    `located_by` is the name of the locator that has listed the segments.
+    """
 
     located_by: str
     tiers: PartialAnswer[TopicPartition, PartitionTier]
@@ -74,7 +78,9 @@ class TierContents:
 
 
 def tier_contents(options: Options) -> TierContents:
-    """Return the tiered segments of the partitions that the options choose; start and end positions are ignored.
+    """Return the tiered segments of the partitions that the options choose, with the offsets that are read from each.
+
+    Start and end positions in the options are ignored. An error of one partition is in the result.
 
     Raises:
         ConfigurationError: `remote.log.locator` is `none`, or is `broker` and the brokers lack KIP-1248.
@@ -103,7 +109,7 @@ def _assigned(options: Options, reader: OffsetReader) -> Partitions:
 
 
 def _logs(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, OffsetRange]:
-    """Return each partition's range from the log start offset to the high watermark, or its error."""
+    """Return the range from the log start offset to the high watermark for each partition, or the partition's error."""
     reader = BrokerOffsetReader(client, _ISOLATION)
     starts = reader.special_offsets(EARLIEST, partitions, None)
     ends = reader.special_offsets(LATEST, starts.found, None)
@@ -137,7 +143,7 @@ def _from_metadata_topic(
 def _tracked(
     log: MetadataLog, ids: Mapping[TopicPartition, UUID], metadata_topic: TopicMetadata
 ) -> PartialAnswer[TopicPartition, tuple[TrackedSegment, ...]]:
-    """Return the segments that the metadata topic has of each partition, with their states, or the partition's error.
+    """Return each partition's segments from the metadata topic, with their states, or the partition's error.
 
     Args:
         ids: topic ids by partition.
@@ -175,7 +181,7 @@ def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer
 
 
 def _whole(locations: tuple[SegmentLocation, ...]) -> Iterator[VisibleSegment]:
-    """Yield each segment once, with all offsets that are read from it.
+    """Yield each segment of `locations` once, with the range of all offsets that are read from it.
 
     Args:
         locations: locations in offset order; several of them may be parts of one segment.

@@ -1,4 +1,4 @@
-"""Values of options that are one word of several. Each value is also the text that the user writes."""
+"""Enums for options whose value is one of several words. A member's value is the word that the user writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ class IsolationLevel(StrEnum):
 
 
 class LocatorName(StrEnum):
-    """`remote.log.locator`: component that finds the segments of an offset range; `none`: read brokers only."""
+    """`remote.log.locator`: component that finds the tiered segments of an offset range.
+
+    `none`: read everything from the brokers. `auto`: the first of `broker`, `metadata-topic` and `none` that works with
+    the cluster and the other options.
+    """
 
     AUTO = "auto"
     BROKER = "broker"
@@ -23,14 +27,20 @@ class LocatorName(StrEnum):
 
 
 class Prefer(StrEnum):
-    """`remote.prefer`: the source of offsets that both the storage and the brokers' disks have."""
+    """`remote.prefer`: source from which to read offsets that are in the storage and also on the brokers' disks.
+
+    `tiered`: the storage. `local`: the brokers.
+    """
 
     TIERED = "tiered"
     LOCAL = "local"
 
 
 class Fallback(StrEnum):
-    """`remote.fallback`: what to do if the storage fails: read the rest of the split from the broker, or fail."""
+    """`remote.fallback`: action if the storage fails while a split is read.
+
+    `broker`: read the rest of the split from the broker. `fail`: fail.
+    """
 
     BROKER = "broker"
     FAIL = "fail"
@@ -56,7 +66,8 @@ class TimestampStrategy(StrEnum):
 class GroupStrategy(StrEnum):
     """`startingOffsetsByGroupStrategy`: action for a partition without a committed offset of the group.
 
-    The group is the one in `startingOffsets`. `error`: fail. `earliest`, `latest`: start the partition there.
+    The option `startingOffsets` names the group. `error`: fail. `earliest`, `latest`: start the partition at the start
+    or at the end of its log.
     """
 
     ERROR = "error"

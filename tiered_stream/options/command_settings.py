@@ -12,7 +12,7 @@ SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN
 STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
 ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
 POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
-"""Names of the options for the topics to read, for the start and for the end."""
+"""Names of all options that say which topics to read, where to start and where to end."""
 
 
 def command_settings(file: Path | None, assignments: Sequence[str] | None, reads: Mapping[str, str]) -> dict[str, str]:
@@ -23,7 +23,8 @@ def command_settings(file: Path | None, assignments: Sequence[str] | None, reads
     Args:
         file: the settings file; None: no file.
         assignments: `name=value` texts of the command's `--option`.
-        reads: options that the command's other arguments stand for. They override `assignments`.
+        reads: options by name, which the command's other arguments (such as `--subscribe`) stand for. They override
+            `assignments`.
 
     Raises:
         ConfigurationError: the file cannot be read or is malformed, or a text has no name or no `=`.

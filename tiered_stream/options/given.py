@@ -1,4 +1,4 @@
-"""Options of one query as texts: lookup by name in any case, parsing by their declarations, checks of their names."""
+"""Options of one query as the user wrote them: look-up by name, parsing by declarations, and checks of names."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class GivenOptions:
             raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if secret else error)
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Return the options whose names begin with `prefix` (in lower case): their texts, by the rest of the name.
+        """Return the text of each option whose name begins with `prefix`, by the rest of its name in lower case.
 
-        The names in the result are in lower case.
+        `prefix` must be in lower case.
         """
         return {name.removeprefix(prefix): value for name, value in self._values.items() if name.startswith(prefix)}
 
@@ -82,7 +82,8 @@ class GivenOptions:
         options are ignored, as in Spark.
 
         Raises:
-            ConfigurationError: names the unknown option and the nearest known one, or the option with a placeholder.
+            ConfigurationError: a `remote.*` option is unknown, or a value has a placeholder. The message names the
+                option, and for an unknown option the nearest known name.
         """
         check_placeholders(self._values, ("remote.", "kafka.", self.plugin_prefix))
         for name, nearest in self._unknown():
@@ -90,9 +91,10 @@ class GivenOptions:
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
 
     def warn(self, queries: Queries, honoured: Collection[Option[Any]] = ()) -> None:
-        """Log a warning for each given option without effect, and for each unknown one that looks like a typing error.
+        """Log a warning for each given option without effect, and for each unknown name that looks like a typing error.
 
-        An option has no effect if it is for the other kind of query, or if it is `kafka.group.id`.
+        An option has no effect if it is only for the other kind of query (streaming or batch), or if it is
+        `kafka.group.id`.
 
         Args:
             queries: the kind of this query.
@@ -108,7 +110,7 @@ class GivenOptions:
             logger.warning("option %s has no effect: no consumer group is joined", GROUP_ID.name)
 
     def _unknown(self) -> Iterator[tuple[str, str]]:
-        """Yield the name of each unknown option and the nearest known name, both in lower case."""
+        """Yield the name of each given option that is unknown, and the nearest known name, both in lower case."""
         for name in self._values:
             if name not in _NAMES and name not in BROKER_PROPERTIES and not name.startswith(self.plugin_prefix):
                 yield name, nearest_name(name, _NAMES)

@@ -24,8 +24,8 @@ class KnownProperty:
 
     Args:
         doc: the effect of an honoured property; for another property, the reason why it has no effect or is refused.
-        default: the default for the documentation; empty: there is none.
-        accepted: values of a refused property that are accepted; upper and lower case are the same.
+        default: the default value, as the documentation shows it; empty: the property has no default.
+        accepted: values with which a refused property is not an error; upper and lower case are the same.
         replaced_by: options that replace a refused property. If one of them is given, the property is not an error.
     """
 
@@ -37,9 +37,9 @@ class KnownProperty:
     replaced_by: tuple[Option[Any], ...] = ()
 
     def refuses(self, value: str) -> bool:
-        """Return whether the property with this value is an error; an empty value is not.
+        """Return whether the property is an error if it has this value, without regard to `replaced_by`.
 
-        `replaced_by` is not considered.
+        A property with an empty value is never an error.
         """
         return self.use is Use.REFUSED and value.strip().lower() not in ("", *map(str.lower, self.accepted))
 
@@ -47,9 +47,9 @@ class KnownProperty:
 def properties_of(
     use: Use, names_by_doc: Mapping[str, str], replaced_by: tuple[Option[Any], ...] = ()
 ) -> Iterator[KnownProperty]:
-    """Yield a property for each name in `names_by_doc`, all with the effect `use` and with `replaced_by`.
+    """Yield the declaration of each property in `names_by_doc`, all with the effect `use` and with `replaced_by`.
 
-    `names_by_doc` maps a text for `doc` to names separated by blanks.
+    A key of `names_by_doc` is a declaration's `doc`; its value has the properties' names, separated by blanks.
     """
     for doc, names in names_by_doc.items():
         yield from (KnownProperty(name, use, doc, replaced_by=replaced_by) for name in names.split())

@@ -1,4 +1,4 @@
-"""Options that raise or lower the `Limits`, with their documentation. Names and defaults come from `limits`."""
+"""Options that set the `Limits`, with their documentation. The module `limits` has their names and defaults."""
 
 from __future__ import annotations
 

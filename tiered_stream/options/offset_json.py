@@ -29,8 +29,8 @@ def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPart
     """Convert a checkpoint's offsets from Spark's nested form `{topic: {partition: offset}}`, and check them.
 
     Raises:
-        ConfigurationError: the offsets do not have that form, or one is negative or beyond 64 bits. Spark does not
-            check the content of its checkpoints.
+        ConfigurationError: the offsets do not have that form, or an offset is negative or beyond 64 bits. Spark does
+            not check the content of its checkpoints.
     """
     offsets: dict[TopicPartition, int] = {}
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
@@ -54,18 +54,22 @@ def offsets_to_dict(offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
 
 
 class LastOffsets:
-    """Cache of the last two results of `to_dict`, in both forms. Spark passes the same offsets at each trigger."""
+    """Converter between offsets by partition and Spark's nested form `{topic: {partition: offset}}`, with a cache.
+
+    The cache has the last two results of `to_dict`, because Spark passes the same offsets again at each trigger.
+    """
 
     def __init__(self) -> None:
         self._cache: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
 
     def from_dict(self, topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
-        """Return offsets given in Spark's nested form; from the cache if `to_dict` has returned this form lately.
+        """Convert offsets from Spark's nested form into offsets by partition.
 
-        Callers must not change the result.
+        If `topics` equals a cached result of `to_dict`, the cached offsets are returned. Callers must not change the
+        result.
 
         Raises:
-            ConfigurationError: as `offsets_from_dict`.
+            ConfigurationError: the offsets do not have that form, or an offset is negative or beyond 64 bits.
         """
         for form, offsets in self._cache:
             if form == topics:
@@ -91,14 +95,14 @@ def offsets_to_json(offsets: PartitionOffsets) -> str:
 
 
 def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:
-    """Parse offset JSON in which -2 and -1 are allowed, and return offsets by partition.
+    """Parse offset JSON in which -2 (earliest) and -1 (latest) are allowed, and return offsets by partition.
 
-    As in Spark's `JsonUtils.partitionOffsets`, fractions are cut off, `null` is 0 or an empty object, and the last of
-    several equal keys is used. Numbers that Jackson would change, and text after the object, which Jackson would
-    ignore, are errors.
+    As in Spark's `JsonUtils.partitionOffsets`, fractions of numbers are cut off, and `null` is 0 or an empty object. If
+    a key occurs several times, its last value is used. Numbers that Spark's parser Jackson would change, and text after
+    the object, which Jackson would ignore, are errors.
 
     Raises:
-        ValueError: the text does not have that form. The message continues a sentence that begins with the text.
+        ValueError: the text does not have that form. The message is the end of a sentence that begins with the text.
     """
     with _example('{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'):
         return _partition_longs(_json_object(text), *_OFFSET)

@@ -1,4 +1,4 @@
-"""Functions for offset ranges of partitions: their ends, and the source's options to read from their starts."""
+"""Conversions between offset ranges by partition, their start and end offsets, and options of the source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def starting_at(ranges: Ranges) -> dict[str, str]:
 def ranges_between(starts: PartitionOffsets, ends: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
     """Return, for each partition in `ends`, the range from its offset in `starts` to its offset in `ends` (exclusive).
 
-    The range is empty if the end is below the start. `starts` must have every partition of `ends`.
+    If the end is below the start, the range is empty and begins at the start. `starts` must have every partition of
+    `ends`.
     """
     return {partition: OffsetRange(starts[partition], max(starts[partition], end)) for partition, end in ends.items()}
 

@@ -43,9 +43,9 @@ class Subscription:
     assigned: tuple[TopicPartition, ...] = of(spark.ASSIGN)
 
     def names(self, topic: str) -> bool:
-        """Return whether the topic, or one of its partitions, is read.
+        """Return whether this subscription chooses `topic`, or at least one partition of `topic`.
 
-        A pattern may match any part of the topic's name, as in Spark.
+        A pattern chooses a topic if any part of the topic's name matches the pattern, as in Spark.
         """
         if self.pattern is not None:
             return re.search(self.pattern, topic, re.ASCII) is not None
@@ -66,7 +66,7 @@ class S3Access:
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions(S3Access):
-    """Place of the tiered objects, and settings for access to them."""
+    """Settings of the storage that holds the tiered segments: its URI, its layout, access, timeouts and limits."""
 
     azure_account_name: str | None = of(remote.AZURE_ACCOUNT_NAME)
     azure_account_key: str | None = of(remote.AZURE_ACCOUNT_KEY)
@@ -87,7 +87,7 @@ class StorageOptions(S3Access):
     signed_hosts: tuple[str, ...] = of(remote.SIGNED_HOSTS)
     """Hosts to which signed locations may lead, as URLs without a path. A host may begin with `*.`."""
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Storage plugin's properties, as in the broker's configuration, by name in lower case without `rsm.config.`."""
+    """Storage plugin's properties in the broker's configuration, by name in lower case without the plugin's prefix."""
     limits: Limits = field(default_factory=Limits)
     key_prefixes: tuple[str, ...] = of(remote.KEY_PREFIXES)
     """Further key prefixes of segments in an archive, in addition to the plugin's `key.prefix`."""
@@ -95,7 +95,11 @@ class StorageOptions(S3Access):
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Settings for a task that fetches a split's bytes: size of a GET, GETs in flight, and limit of memory."""
+    """Settings for a task that fetches a split's bytes.
+
+    `request_bytes` is the approximate size of one GET. `in_flight` is the maximum number of GETs at the same time.
+    `memory_bytes` is the maximum number of fetched bytes in the task's memory.
+    """
 
     request_bytes: int = of(remote.REQUEST_BYTES)
     in_flight: int = of(remote.IN_FLIGHT)
@@ -164,10 +168,11 @@ class Options:
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     """Parse the options of one query, and log warnings for options without effect.
 
-    Upper and lower case in names are the same. Unknown options are ignored, except `remote.*`.
+    Upper and lower case in names are the same. Unknown options are ignored, but an unknown `remote.*` option is an
+    error.
 
     Raises:
-        ConfigurationError: an option is missing, unknown (`remote.*`), malformed, or contradicts another.
+        ConfigurationError: an option is missing, malformed, or contradicts another; or a `remote.*` option is unknown.
     """
     given = GivenOptions(raw)
     options = _parsed(given, streaming)
@@ -178,7 +183,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
 
 
 def check_for_any_query(raw: Mapping[str, str]) -> None:
-    """Check options before Spark says whether the query is a batch or a stream. Log no warnings.
+    """Check a query's options when it is not known yet whether the query is a batch or a stream. Log no warnings.
 
     Raises:
         ConfigurationError: the options are valid neither for a batch query nor for a stream. The error is the batch
@@ -250,7 +255,7 @@ def parse_subscription(raw: Mapping[str, str]) -> Subscription:
     """Parse `subscribe`, `subscribePattern` and `assign`, and no other option.
 
     Raises:
-        ConfigurationError: none or several of them are given, or one is malformed.
+        ConfigurationError: none or several of the three options are given, or the given option is malformed.
     """
     return _subscription(GivenOptions(raw))
 
@@ -322,7 +327,7 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
     `wrong` is LATEST for a start, and EARLIEST for an end: the query would read nothing.
 
     Raises:
-        ConfigurationError: names the option, and the topic or the partition.
+        ConfigurationError: `position` is `wrong` somewhere. The message names the option, and the topic or partition.
     """
     word = wrong.name.lower()
     if position is wrong:
@@ -340,10 +345,10 @@ def _check_order(starting: Position, ending: Position) -> None:
     """Check the start against the end if both are offsets by partition, or both are timestamps by partition.
 
     Raises:
-        ConfigurationError: they do not name the same partitions, or a start lies beyond its end.
+        ConfigurationError: start and end do not name the same partitions, or a partition's start lies beyond its end.
     """
     match starting, ending:
-        # The partitions of topics with a word are not known yet.
+        # For a topic with `earliest` or `latest` in place of offsets, the option names no partitions to compare.
         case AtOffsets(starts, start_words), AtOffsets(ends, end_words) if not (start_words or end_words):
             kind = "OFFSET"
         case AtTimestamps(starts), AtTimestamps(ends):
@@ -367,10 +372,11 @@ def _check_order(starting: Position, ending: Position) -> None:
 def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
     """Check that `minOffsetsPerTrigger` is not higher than `maxOffsetsPerTrigger`; as in Spark, in batch queries too.
 
-    Unlike in Spark, a stream's maximum must be at least 1, because otherwise the query would never read anything.
+    Unlike in Spark, a stream's `maxOffsetsPerTrigger` must be at least 1, because otherwise the query would never read
+    anything.
 
     Raises:
-        ConfigurationError: names the option and its value.
+        ConfigurationError: one of the two options is wrong. The message names the option and its value.
     """
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
     if queries is Queries.STREAMING and (maximum := given.read(high)) is not None and maximum < 1:
@@ -414,7 +420,8 @@ def _locator(given: GivenOptions) -> LocatorName:
 def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     """Return the storage options, with values from the storage plugin's properties for options that are not given.
 
-    The plugin's properties are not checked if `is_read` is false, or if `kafka.remote.storage.fetcher.class` is given.
+    `is_read` is true if the query reads from the storage. The plugin's properties are not checked if `is_read` is
+    false, or if `kafka.remote.storage.fetcher.class` is given.
     """
     prefix, has = given.plugin_prefix, given.has
     rsm_config = given.with_prefix(prefix)
@@ -422,7 +429,7 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     layout = chosen_layout(given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER), checked, prefix)
     if layout is StorageLayout.AIVEN:
         check_plugin_properties(checked, prefix, has)
-        # The plugin's settings for storages have the names of our options without `remote.`.
+        # The plugin's property for a storage setting has the name of our option without `remote.`.
         given = given.with_defaults({f"remote.{name}": value for name, value in rsm_config.items()})
     if uri := plugin_uri(layout, rsm_config):
         given = given.with_defaults({remote.STORAGE_URI.name.lower(): uri})

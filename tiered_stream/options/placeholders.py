@@ -11,13 +11,17 @@ _PLACEHOLDER = re.compile(r"\$\{(?P<provider>[A-Za-z0-9_.-]+):[^}]*\}")
 
 
 def check_placeholders(values: Mapping[str, str], prefixes: tuple[str, ...]) -> None:
-    """Refuse placeholders of Kafka's config providers in options whose names begin with one of `prefixes`.
+    """Check that no option whose name begins with one of `prefixes` has a placeholder of a Kafka config provider.
 
-    Without this check, a placeholder would be sent as a password or a key. The message names the provider only, because
-    the rest may be a secret that looks like a placeholder. `prefixes` are in lower case.
+    Without this check, a placeholder would be sent as a password or a key.
+
+    Args:
+        values: the options' texts, by name.
+        prefixes: prefixes in lower case; upper and lower case in the options' names are the same.
 
     Raises:
-        ConfigurationError: an option has a placeholder; the message names the option.
+        ConfigurationError: an option has a placeholder. The message names the option and the provider only, because the
+            rest of the text may be a secret that looks like a placeholder.
     """
     for name in sorted(values):
         placeholder = _PLACEHOLDER.search(values[name]) if name.lower().startswith(prefixes) else None

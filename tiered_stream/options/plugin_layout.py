@@ -11,13 +11,14 @@ from tiered_stream.options.plugin_properties import plugin_property
 from tiered_stream.options.remote_options import LAYOUT, STORAGE_MANAGER, STORAGE_URI
 
 _PLACE = {StorageLayout.LOCAL: "dir", StorageLayout.AIVEN: "storage.s3.bucket.name"}
-"""Plugin property that names the bucket or folder of the segments, by layout."""
+"""Plugin property that names the folder (`LOCAL`) or the S3 bucket (`AIVEN`) of the segments, by layout."""
 
 
 def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
-    """Return the layout of the storage plugin that has these `rsm.config.*` properties; None: they fit no known plugin.
+    """Return the layout of the storage plugin that has these `rsm.config.*` properties; None: no known plugin fits.
 
-    The plugin's class may be missing in pasted properties, because Strimzi has a separate field for it.
+    The plugin's class name is not needed, because pasted properties may lack it: Strimzi has a separate field for the
+    class name.
     """
     if any(plugin_property(name) or name.startswith("storage.") for name in rsm_config):
         return StorageLayout.AIVEN
@@ -30,8 +31,8 @@ def chosen_layout(
     """Return the storage layout: `named`, or `of_plugin`, or the layout that fits `rsm_config`; LOCAL if all are empty.
 
     Args:
-        named: the layout in `remote.storage.layout`.
-        of_plugin: the layout of the class in `remote.log.storage.manager.class.name`.
+        named: the layout in `remote.storage.layout`; None: the option is not given.
+        of_plugin: the layout of the class in `remote.log.storage.manager.class.name`; None: the option is not given.
         rsm_config: the plugin's properties, by name without `prefix`.
         prefix: the prefix of the plugin's properties among the options, for the message.
 
@@ -55,7 +56,7 @@ def chosen_layout(
 def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | None:
     """Return the URI of the bucket, container or folder that the plugin's properties name, without the key prefix.
 
-    None: they name no bucket, container or folder.
+    None: the properties name no bucket, container or folder.
     """
     match layout, rsm_config:
         case StorageLayout.LOCAL, {"dir": folder}:

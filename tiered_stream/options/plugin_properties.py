@@ -119,19 +119,22 @@ PLUGIN_PROPERTIES = {
 
 
 def plugin_property(name: str) -> KnownProperty | None:
-    """Return the declaration whose name or pattern (`*`) fits `name` in lower case; None: `name` is unknown."""
+    """Return the declaration whose name equals `name`, or whose name with `*` fits `name`; None: `name` is unknown.
+
+    `name` must be in lower case, without the broker's prefix.
+    """
     known = PLUGIN_PROPERTIES.get(name)
     patterns = (pattern for pattern in PLUGIN_PROPERTIES.values() if "*" in pattern.name)
     return known or next((pattern for pattern in patterns if fnmatchcase(name, pattern.name)), None)
 
 
 def check_plugin_properties(properties: Mapping[str, str], prefix: str, has: Callable[[Option[Any]], bool]) -> None:
-    """Refuse plugin properties that ask for something that is not supported here.
+    """Check that no plugin property has a value that this package does not support.
 
     Args:
-        properties: the plugin's properties, by name in lower case without `prefix`.
+        properties: the values of the plugin's properties, by name in lower case without `prefix`.
         prefix: the prefix of the plugin's properties among the options, for the message.
-        has: returns whether an option is given, which may replace a refused property.
+        has: returns whether the user gave an option. A given option can replace a property that is not supported.
 
     Raises:
         ConfigurationError: a property is not supported; the message names it.
@@ -139,14 +142,14 @@ def check_plugin_properties(properties: Mapping[str, str], prefix: str, has: Cal
     for name in sorted(properties, key=lambda name: (name != "storage.backend.class", name)):
         known, value = plugin_property(name), properties[name]
         if known is not None and known.refuses(value) and not any(map(has, known.replaced_by)):
-            shown = f" = {value.strip()[:200]!r}" if known.accepted else ""  # the values of others may be secrets
+            shown = f" = {value.strip()[:200]!r}" if known.accepted else ""  # values of other properties may be secrets
             raise ConfigurationError(f"option {prefix}{name}{shown} is not supported: {known.doc.replace('`', '')}")
 
 
 def warn_of_unknown_properties(properties: Mapping[str, str], prefix: str) -> None:
-    """Log a warning for each unknown plugin property, which has no effect. It may be misspelled or of another version.
+    """Log a warning for each unknown plugin property, which may be misspelled or belong to another plugin version.
 
-    Names in `properties` are without `prefix`, which the message has.
+    An unknown property has no effect. `properties` have names without `prefix`; the message has the name with `prefix`.
     """
     for name in sorted(properties):
         if plugin_property(name) is None:

@@ -1,4 +1,7 @@
-"""Start and end positions as the user gives them (Spark: `KafkaOffsetRangeLimit`). `plan` converts them to offsets."""
+"""Classes of start and end positions as the user gives them, before they become offsets.
+
+(Spark: `KafkaOffsetRangeLimit`.) The package `plan` converts positions to offsets.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class LogEnd(Enum):
-    """Position at the start or at the end of every partition's log. A member's value is its number in offset JSON."""
+    """Position at the start (`EARLIEST`) or at the end (`LATEST`) of every partition's log.
+
+    A member's value is the number that stands for the position in offset JSON: -2 or -1.
+    """
 
     EARLIEST = EARLIEST
     LATEST = LATEST
@@ -52,7 +58,10 @@ class BeforeNow:
     ago_ms: int
 
     def at(self, now_ms: int) -> AtTimestamp:
-        """Return the position for a query planned at `now_ms`. Its timestamp is at least 0, Kafka's smallest."""
+        """Return the position for a query that is planned at `now_ms`, in ms since the epoch.
+
+        The position's timestamp is at least 0, which is Kafka's smallest timestamp.
+        """
         return AtTimestamp(max(0, now_ms - self.ago_ms))
 
 
@@ -83,7 +92,10 @@ Position = LogEnd | AtOffsets | AtTimestamps | AtTimestamp | BeforeNow | AtGroup
 
 
 def show_time(time_ms: int) -> str:
-    """Format a time (ms since the epoch) in UTC as ISO 8601, or as its number if the year is not from 1 to 9999."""
+    """Return a time (ms since the epoch) as text in ISO 8601 and UTC.
+
+    If the year is not from 1 to 9999, the text is `time_ms` as a number.
+    """
     try:
         shown = (EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
     except OverflowError:

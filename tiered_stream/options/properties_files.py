@@ -1,4 +1,4 @@
-"""Reader of settings files of jobs and the gateway. They are Java properties files, as a broker's configuration is."""
+"""Readers of Java properties files: settings of jobs and of the gateway, and Spark's own settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _read(path: Path) -> list[tuple[str, str]]:
         raise ConfigurationError(f"the settings file {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
         raise ConfigurationError(f"the settings file {path} is not UTF-8") from None
-    except javaproperties.InvalidUEscapeError:  # the error's text may contain a part of a secret
+    except javaproperties.InvalidUEscapeError:  # not shown: the error's text may contain a part of a secret
         raise ConfigurationError(
             rf"the settings file {path} has a malformed \uxxxx escape: write a backslash as \\"
         ) from None

@@ -1,4 +1,4 @@
-"""All declared options of the source."""
+"""Tuples of the source's options: `OPTIONS` has all, `OPTIONS_WITHOUT_LIMITS` has all except limits on sizes."""
 
 from __future__ import annotations
 

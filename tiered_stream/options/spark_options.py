@@ -1,7 +1,7 @@
 """Declarations of the source's options that come from Spark's `kafka` source and from Kafka.
 
-Names, defaults and checks are as in Spark's `KafkaSourceProvider`, and for `kafka.fetch.remote.*` and
-`kafka.remote.storage.*` as in KIP-1254.
+Names, defaults and checks are as in Spark's `KafkaSourceProvider`, unless the option's text says otherwise. For
+`kafka.fetch.remote.*` and `kafka.remote.storage.*`, they are as in KIP-1254.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tiered_stream.options.time_forms import ago_ms, iso_ms
 from tiered_stream.options.types import Option, Queries, option, optional
 
 GROUP = "group:"
-"""Prefix in `startingOffsets` before the name of a consumer group."""
+"""Prefix of a value of `startingOffsets` that names a consumer group, as in `group:my-app`."""
 
 
 def _offsets(value: str) -> LogEnd | AtOffsets:

@@ -1,4 +1,4 @@
-"""Parsing of times as a user writes them: ISO 8601 with a time zone, or a duration back from now."""
+"""Parsers of times that a user writes in ISO 8601 with a time zone, or as a duration back from now, such as `-3h`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def ago_ms(text: str) -> int | None:
 def iso_ms(text: str) -> int:
     """Parse a time with a time zone (ISO 8601) into milliseconds since the epoch.
 
-    A part of a millisecond is rounded up. This selects the same records, because timestamps are whole milliseconds.
+    A fraction of a millisecond is rounded up. The rounded time selects the same records, because records' timestamps
+    are whole milliseconds.
 
     Raises:
         ValueError: the text is not a time, has no time zone, or is before 1970.

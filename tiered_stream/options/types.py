@@ -1,7 +1,7 @@
-"""Class of options, and parsers of their values.
+"""Class `Option`, which declares an option, and parsers of options' values.
 
 A parser gets the text of a value, and returns the parsed value. It raises ValueError if the text is malformed. The
-message says the right form, and continues a sentence that begins with the option and the text.
+error's message says the right form, as the end of a sentence that begins with the option's name and the text.
 
 Numbers, booleans, durations and sizes are parsed as in Spark (Scala's `toInt`, `toLong`, `toBoolean`;
 `JavaUtils.timeStringAsMs`, `JavaUtils.byteStringAsBytes`).
@@ -60,7 +60,9 @@ class Option(Generic[T]):
     """Declaration of an option.
 
     Args:
+        name: the option's name, as the documentation writes it.
         parse: parses the text of a value; raises ValueError or ConfigurationError if the text is malformed.
+        default: the parsed value if the user does not give the option.
         shown: the default, as the documentation shows it.
         doc: the option's description in the documentation.
         queries: the kind of queries in which the option has an effect.
@@ -79,7 +81,7 @@ class Option(Generic[T]):
 
 
 def option(name: str, parse: Callable[[str], T], default: str, doc: str, queries: Queries = Queries.ALL) -> Option[T]:
-    """Return an option whose `default` is text, as a user would write it. Its default value is the parsed text."""
+    """Return an option whose default is given as text. The option's `default` is the parsed text."""
     return Option(name, parse, parse(default), default, doc, queries)
 
 
@@ -198,7 +200,10 @@ def byte_size(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser of one of `words`, in any case and with blanks around it. It returns the word as in `words`."""
+    """Return a parser that accepts only `words`, and returns the word as it is written in `words`.
+
+    The text may be in any case, and may have blanks around it.
+    """
     spelled = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:
@@ -210,7 +215,10 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def choice(words: type[E]) -> Callable[[str], E]:
-    """Return a parser of the members of the enum `words`, written in any case, perhaps with blanks around."""
+    """Return a parser that returns the member of the enum `words` whose value is the text.
+
+    The text may be in any case, and may have blanks around it.
+    """
     parse = one_of(*words)
     return lambda value: words(parse(value))
 
@@ -277,7 +285,7 @@ def topic_pattern(value: str) -> str:
         raise ValueError("has a group that Java does not know, as (?P<name>…) or (?#…)")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # `re` warns so of Java's [a&&b]
+            warnings.simplefilter("error", FutureWarning)  # how `re` reports Java's [a&&b]
             re.compile(pattern, re.ASCII)
     except (re.error, FutureWarning, RecursionError, OverflowError) as error:
         raise ValueError(f"is no regular expression that Java and Python read alike ({error})") from error
@@ -285,9 +293,9 @@ def topic_pattern(value: str) -> str:
 
 
 def storage_uri(value: str) -> str:
-    """Check the URI of a storage, `s3://bucket/prefix`, `file:///folder` or another scheme, and return it.
+    """Check the URI of a storage, such as `s3://bucket/prefix` or `file:///folder`, and return the URI.
 
-    Blanks around it and slashes at its end are removed. It must not contain credentials. The container in
+    The result has no blanks around it and no slashes at its end. The URI must not contain credentials. The container in
     `abfss://container@account.dfs.core.windows.net` is not a credential.
     """
     uri, parts = _without_credentials(value)
@@ -337,12 +345,12 @@ def bootstrap_servers(value: str) -> str:
 def http_url(value: str) -> str:
     """Check an `http://` or `https://` URL, and return it without blanks around it and slashes at its end.
 
-    It must have a host, may have a port, and must not contain credentials.
+    The URL must have a host, may have a port and a path, and must not contain credentials.
     """
     url, parts = _without_credentials(value)
     try:
         is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # the port is no number, or too large
+    except ValueError:  # `parts.port` raises this if the port is no number, or too large
         is_url = False
     if not is_url:
         raise ValueError("must be a URL, e.g. https://s3.example.com:9000")
@@ -350,9 +358,9 @@ def http_url(value: str) -> str:
 
 
 def http_hosts(value: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of hosts, and return URLs without a path.
+    """Parse a comma-separated list of hosts, and return a URL without a path for each host.
 
-    A host may have a scheme (default https) and a port.
+    A host may have a scheme and a port. The URL of a host without a scheme begins with `https://`.
     """
     urls = tuple(http_url(host if "://" in host else f"https://{host.strip()}") for host in text(value).split(","))
     if any((parts.path, parts.query, parts.fragment) != ("", "", "") for parts in map(urlsplit, urls)):

@@ -17,14 +17,14 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 
 def is_typing_error(name: str, known: str) -> bool:
-    """Return whether `name` is so similar to `known` that it may be a typing error (see `MIN_SIMILARITY`)."""
+    """Return whether `name` may be a misspelled `known`: their similarity is at least `MIN_SIMILARITY`."""
     return difflib.SequenceMatcher(None, name, known).ratio() >= MIN_SIMILARITY
 
 
 def unknown_setting(name: str, known: Mapping[str, str]) -> ConfigurationError:
     """Return the error for the unknown setting `name`, which suggests the nearest known name.
 
-    `known` has the documented names by the same names in lower case.
+    `known` maps each known name in lower case to the name as the documentation writes it.
     """
     nearest = nearest_name(name.lower(), known)
     return ConfigurationError(f"setting {name} is unknown; the nearest known one is {known[nearest]}")

@@ -1,6 +1,6 @@
-"""Replay: copy the records of topics between two times to a target, with a plan that a restart reads again.
+"""Replay: copy the records of topics between two times to a target, by a stored plan, so that a replay can be resumed.
 
-The package has the same name as the function `run_replay.replay`, so calling the package calls the function.
+The package has the same name as its function `run_replay.replay`. A call of the package calls this function.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Estimate of the offsets, bytes and requests of a replay, with notes on what the option `--exact` changes.
 
-All micro-batches are planned one by one, as the run plans them. No record is read.
+All micro-batches are planned in the same way as a run of the replay plans them. No record is read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from tiered_stream.replay.times import show_range
 
 @dataclass(slots=True)
 class PartitionEstimate(PartitionCost):
-    """Estimate of what a replay reads of one partition.
+    """Estimated cost of reading one partition in a replay.
 
-    `after_end` is the number of offsets from the first record at or after `--to` up to the log's end. `skipped` is the
-    number of offsets that an exact replay need not read.
+    `after_end` is the number of offsets from the first record at or after `--to` up to the log's end; 0 without `--to`.
+    `skipped` is the number of offsets that an exact replay does not read, because all their records are older than
+    `--from`.
     """
 
     after_end: int = 0
@@ -38,7 +39,7 @@ class PartitionEstimate(PartitionCost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate(ReadCost):
-    """Estimate of what a whole replay reads: the plan, and an estimate for each partition."""
+    """Estimated cost of a whole replay: the replay's plan, the cost of each partition, and sums, time and price."""
 
     plan: ReplayPlan = field(repr=False)
     partitions: Sequence[PartitionEstimate]
@@ -47,7 +48,7 @@ class Estimate(ReadCost):
     def notes(self) -> list[str]:
         """Return notes on the offsets from the first record at or after `--to` on, which only an exact replay reads.
 
-        The list has one note at most. It is empty if there are no such offsets and the replay is exact or has no
+        The list has at most one note. It is empty if no partition has such offsets, and the replay is exact or has no
         `--to`.
         """
         exact, after_end = self.plan.arguments.exact, self.total("after_end")
@@ -81,10 +82,11 @@ class Estimate(ReadCost):
 def estimate(
     plan: ReplayPlan, settings: Mapping[str, str], tasks: int, max_bytes_per_second: int | None, prices: Prices
 ) -> Estimate:
-    """Return the estimate of what a plan reads; write nothing.
+    """Return the estimated cost of reading the offset ranges of a plan; write nothing.
 
     Args:
-        settings: settings of the query that runs the plan (`Target.settings`).
+        plan: the plan of the replay.
+        settings: settings of the query that would run the plan (`Target.settings`).
         tasks: number of parallel tasks.
         max_bytes_per_second: maximum bytes per second that all tasks fetch together; None: no limit.
         prices: prices of requests and bytes, for the estimated cost.
@@ -115,9 +117,9 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
-    """Return the number of offsets from the first record at or after the plan's `to` up to the log's end, by partition.
+    """Return the number of offsets from the first record at or after `--to` up to the log's end, by partition.
 
-    Partitions without a record at or after `to` are left out. Without `to`, the result is empty.
+    Partitions without a record at or after `--to` are left out. If the plan has no `--to`, the result is empty.
     """
     if plan.times.to_ms is None:
         return {}

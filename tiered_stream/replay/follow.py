@@ -23,7 +23,7 @@ from tiered_stream.replay.replay_plan import ReplayPlan
 log = logging.getLogger(__name__)
 
 Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]
-"""Function that shows a query's progress until the query ends; it raises the error that ends the query early."""
+"""Function that waits until a query ends, and shows its progress meanwhile; it raises the error that ends the query."""
 
 _SECONDS_BETWEEN_LOOKS = 1
 _SECONDS_BETWEEN_LINES = 60.0
@@ -31,11 +31,12 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """Progress of a replay, which `str` formats as a line for people.
+    """Progress of a replay at one time. `str` formats it as a line for people.
 
-    `offsets` and `partitions` are the numbers in the whole plan. `done` and `partitions_done` are the numbers that this
-    run and earlier runs have finished. `done_before` is the number of offsets that were done when this run started.
-    `metrics` are the counters of this run, and `seconds` is its duration so far.
+    `offsets` and `partitions` are the numbers of offsets and of partitions in the whole plan. `done` and
+    `partitions_done` are how many of them are read, by this run and by earlier runs. `done_before` is the number of
+    offsets that were read when this run started. `metrics` are the counters of this run, and `seconds` is this run's
+    duration so far.
     """
 
     offsets: int
@@ -48,7 +49,7 @@ class ReplayProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the estimated seconds left at this run's rate, or None if this run has finished no offset yet."""
+        """Return the estimated seconds left at this run's rate; None: this run has not read any offset yet."""
         passed = self.done - self.done_before
         return (self.offsets - self.done) * self.seconds / passed if passed > 0 else None
 
@@ -71,7 +72,10 @@ def _time_left(seconds: float | None) -> str:
 
 
 class ProgressTracker:
-    """Calculator of a replay's progress, from Spark's finished micro-batches and the tasks' counters."""
+    """Calculator of a replay's progress, from Spark's finished micro-batches and the tasks' counters.
+
+    Offsets of the micro-batch that runs now are estimated: each record that its tasks have read counts as one offset.
+    """
 
     def __init__(self, plan: ReplayPlan, clock: Callable[[], float] = time.monotonic) -> None:
         self._plan = plan
@@ -82,11 +86,11 @@ class ProgressTracker:
         self._records_before = 0  # records that were read when the last micro-batch ended
 
     def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
-        """Record a finished micro-batch; calls with a micro-batch that is recorded already change nothing.
+        """Note that a micro-batch is finished. A repeated call for the same micro-batch changes nothing.
 
         Args:
-            start: the micro-batch's start offsets.
-            end: its end offsets.
+            start: the micro-batch's start offsets, by partition.
+            end: the micro-batch's end offsets (exclusive), by partition.
             metrics: counters of this run up to the end of the micro-batch.
         """
         if self._done_before is None:
@@ -117,9 +121,10 @@ class ProgressTracker:
 
 
 def follower(console: Console, clock: Callable[[], float] = time.monotonic) -> Follow:
-    """Return a function that shows a query's progress on the console until the query ends.
+    """Return a function that waits until a query ends, and shows the query's progress on the console meanwhile.
 
-    On Ctrl-C or another error, the function stops the query and raises the error again.
+    On Ctrl-C or another error, the returned function stops the query and raises the error again. `clock` returns
+    seconds.
     """
 
     def follow(query: StreamingQuery, plan: ReplayPlan, receiver: MetricsReceiver) -> None:

@@ -1,8 +1,8 @@
 """Limit of a replay to offsets that a streaming query, which writes the same table, has landed already.
 
-A query's checkpoint shows up to which offset of each partition its table has the rows. If a replay went further, the
-query would land the same rows again. A table to which the query could not write is parked: it has all rows only up to
-the first offset that it lacks.
+The query's checkpoint shows, for each partition, up to which offset the table has the query's rows. If a replay copied
+later offsets, the query would land the same rows again. A table to which the query could not write is parked. A parked
+table has all rows only below the first offset that it lacks.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ _MAX_NAMED = 10
 
 
 def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges) -> PartitionRanges:
-    """Return the ranges, cut at the offsets up to which the query has landed all rows.
+    """Return the ranges, each cut to end at or before the offset up to which the query has landed all rows.
 
-    A warning is logged if a range was cut. If the query has not planned a micro-batch yet, the ranges are returned
-    unchanged.
+    A range is empty if the query has landed none of its offsets. If a range was cut, a warning is logged. If the query
+    has not planned a micro-batch yet, the ranges are returned unchanged.
 
     Args:
-        open_folder: opens a checkpoint folder; errors of opening and reading it are raised unchanged.
-        checkpoint: the query's checkpoint; a path with `{topic}` stands for one query for each topic.
+        open_folder: opens the checkpoint folder at a path. Its errors, and errors of reading the folder, are raised
+            unchanged.
+        checkpoint: path of the query's checkpoint; a path with `{topic}` stands for one query for each topic.
         ranges: offset ranges of the replay, by partition.
 
     Raises:
@@ -67,10 +68,11 @@ def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, range
 def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
     """Return, by partition, the offset below which a query's tables have all rows.
 
-    The result is None if the query has not planned a micro-batch yet, and empty if it has not finished one.
+    The result is None if the query has not planned a micro-batch yet. It is empty if the query has planned a
+    micro-batch, but has not committed any.
 
     Args:
-        folder: the query's checkpoint.
+        folder: folder of the query's checkpoint.
 
     Raises:
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.

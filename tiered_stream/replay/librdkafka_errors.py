@@ -1,4 +1,4 @@
-"""Handling of librdkafka's errors: temporary errors are retried, others become errors of this package with advice."""
+"""Handling of librdkafka's errors: repeat calls with temporary errors, and convert other errors to this package's."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _REFUSED_RECORDS = {
 
 
 def retry(call: Callable[[], T], doing: str) -> T:
-    """Return the result of `call`, which is repeated for up to 60 s while its error is temporary.
+    """Return the result of `call`. If `call` raises a temporary error of librdkafka, repeat it for up to 60 s.
 
     Args:
-        doing: the action for an error message (see `target_fault`).
+        doing: the action and the topic for an error message, such as `producing to orders-copy`.
 
     Raises:
-        BrokerError, ConfigurationError: the error is not temporary, or 60 s have passed.
+        BrokerError, ConfigurationError: the error of `call` is not temporary, or 60 s have passed.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -68,7 +68,7 @@ def retry(call: Callable[[], T], doing: str) -> T:
 
 
 def error_of(exception: KafkaException) -> KafkaError:
-    """Return the KafkaError that the exception carries."""
+    """Return the `KafkaError` that `exception` has as its first argument."""
     error = exception.args[0]
     assert isinstance(error, KafkaError)
     return error

@@ -1,7 +1,7 @@
 """Producer of one source partition's records into the target topic, in order, from the replay's committed position on.
 
-librdkafka's producer is idempotent, with or without transactions. In both cases records are produced between `begin`
-and `commit`, and `commit` also commits the source's next offset.
+The position is the source's next offset to produce. librdkafka's producer is idempotent, with or without transactions.
+In both cases records are produced between `begin` and `commit`, and `commit` also commits the position.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tiered_stream.storage.throttle import Pace, pace_of
 
 COMMIT_BYTES = 16 << 20
 _SLICE_BYTES = 64 << 10
-"""Approximate number of bytes that are produced between two checks whether a commit is due."""
+"""Approximate size in bytes of a slice of records, after which the writer checks whether it must commit."""
 _ANY_PARTITION = -1
 _FULL_QUEUE_SECONDS = 0.1
 _ABORT_SECONDS = 5.0
@@ -37,17 +37,20 @@ _ABORT_SECONDS = 5.0
 def produce_splits(
     splits: Sequence[Split], options: Options, writes: TopicWrites, report: Callable[[ReadMetrics], None]
 ) -> ReadMetrics:
-    """Produce the splits' records from the replay's committed position on; return the counters of reading them.
+    """Produce the records of splits to the target topic, from the replay's committed position on.
+
+    Return the sum of the splits' counters of reading.
 
     Args:
         splits: splits of one source partition, in offset order; there is at least one.
+        options: options of the source, for reading the splits.
         writes: target topic, and settings for producing.
-        report: called with the metrics of each split after the split is produced.
+        report: called with the counters of each split after the split's records are handed to the producer.
 
     Raises:
         DataLossError: the target's cluster no longer has the position.
         UnsupportedDataError: a record cannot be produced unchanged.
-        TieredStreamError: a split cannot be read (see `read.read_split`), or the target refuses a request.
+        TieredStreamError: a split cannot be read, or the target refuses a request.
     """
     source, total = splits[0].topic_partition, ReadMetrics()
     with closing(PositionGroup(writes, source, stable=True)) as group:
@@ -71,10 +74,10 @@ def produce_splits(
 
 
 class TargetProducer:
-    """Producer without transactions for the records of one source partition.
+    """Producer without transactions, which sends the records of one source partition to the target topic.
 
-    After a crash, the records after the last committed position are produced again. Every method raises errors of
-    `tiered_stream.errors`.
+    After a crash, the records from the last committed position on are produced again, so some are in the target twice.
+    Every method raises errors of `tiered_stream.errors`.
     """
 
     def __init__(self, writes: TopicWrites, source: TopicPartition, group: PositionGroup) -> None:
@@ -86,10 +89,13 @@ class TargetProducer:
         self._producer = Producer({**writes.producer_of(source), "on_delivery": self._failed})
 
     def open(self) -> None:
-        """Do nothing; with transactions, exclude an earlier producer of the same source partition (fencing)."""
+        """Prepare the producer. With transactions, end an earlier producer of the same source partition (fencing).
+
+        Without transactions, do nothing.
+        """
 
     def begin(self) -> None:
-        """Do nothing; with transactions, begin a transaction for the records that are produced next."""
+        """Begin a transaction for the records that are produced next. Without transactions, do nothing."""
 
     def commit(self, position: Position) -> None:
         """Wait until all produced records are in the target, then commit the position."""
@@ -100,13 +106,13 @@ class TargetProducer:
         self._group.commit(position)
 
     def abort(self) -> None:
-        """Drop the records that wait for delivery; with transactions, all records that were produced since `begin`."""
+        """Drop the records that are not sent yet. With transactions, drop all records since `begin`."""
         self._producer.purge()
 
     def produce(self, rows: pa.RecordBatch) -> None:
         """Hand the records in `rows` to librdkafka, which sends them in the background.
 
-        Wait if librdkafka's queue is full. An error of a record that was handed over earlier is raised, too.
+        Wait while librdkafka's queue is full. If the delivery of an earlier record has failed, raise that error.
         """
         produce, topic, partition = self._producer.produce, self._topic, self._partition
         for offset, key, value, timestamp, headers in _records(rows):
@@ -153,14 +159,14 @@ class TransactionalProducer(TargetProducer):
         try:
             self._producer.abort_transaction(_ABORT_SECONDS)
         except KafkaException:
-            pass  # the next producer with this id, or the transaction's timeout, aborts it
+            pass  # the transaction is then aborted by the next producer with its id, or at its timeout
 
     def _again(self, call: Callable[[], object]) -> None:
         def checked() -> None:
             try:
                 call()
             except KafkaException:
-                # The error of a record's delivery says more than the failed transaction.
+                # If a record's delivery has failed, raise its error, which says more than the transaction's error.
                 self._check_delivery()
                 raise
 
@@ -173,10 +179,13 @@ def target_producer(writes: TopicWrites, source: TopicPartition, group: Position
 
 
 class PositionedWriter:
-    """Writer that produces records, and commits their position after 16 MiB, after `seconds`, and on `commit`.
+    """Writer that produces the records of one source partition, and commits the position that it has reached.
+
+    The writer commits after 16 MiB of records, after `seconds`, and when its method `commit` is called.
 
     Args:
-        position: committed position of the replay.
+        producer: producer that sends the records and commits the positions.
+        position: position that is committed already.
         seconds: longest time between the first record of a commit and the commit, checked while records are produced.
         pace: called with the number of bytes before each slice of records is produced, and may wait.
         clock: returns the time in seconds.
@@ -212,7 +221,7 @@ class PositionedWriter:
                 self.commit()
 
     def advance(self, offset: int) -> None:
-        """Set the position to `offset` if that is higher, because all records below `offset` are produced."""
+        """Set the position to `offset` if that is higher. The caller has produced all records below `offset`."""
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
     def commit(self) -> None:
@@ -225,7 +234,7 @@ class PositionedWriter:
             self._bytes = 0
 
     def close(self) -> None:
-        """Discard the records that are not committed, which exist only after an error."""
+        """Drop the records that are produced but not committed. Such records exist only after an error."""
         if self._begun is not None:
             self._producer.abort()
 
@@ -239,9 +248,10 @@ class PositionedWriter:
 def _batches_or_idle(
     batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and call `idle` if the next batch has not arrived after `seconds`.
+    """Yield the batches, and call `idle` once for each batch that does not arrive within `seconds`.
 
-    `idle` can then commit, because a transaction must not stay open while the storage or a byte limit delays reading.
+    The caller's `idle` commits, because a transaction must not stay open while the storage or a byte limit delays
+    reading.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="tiered-stream-read") as pool:
         while True:

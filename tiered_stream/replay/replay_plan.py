@@ -1,4 +1,4 @@
-"""Plan of a replay: offset ranges that are fixed once, so that a restart reads the same ranges at any later time.
+"""Plan of a replay: offset ranges that are determined once, so that a resumed replay reads the same ranges.
 
 The plan is stored as JSON in the replay's checkpoint (`store.py`).
 """
@@ -26,15 +26,15 @@ _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _NAME_LENGTH = 12
 _QUERY_OPTIONS = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
-"""Options that a replay leaves out, because they concern only the continuous streaming query with the same settings."""
+"""Options that a replay leaves out. A user sets them for the streaming query that shares the replay's settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayArguments:
-    """Arguments of a replay, as the user wrote them; a restart must have the same arguments.
+    """Arguments of a replay, as the user wrote them. To resume a replay, the user must give the same arguments.
 
-    `reads` is the name of the option `subscribe`, `subscribePattern` or `assign`, and its value. `target` is the kind
-    and the place of the target (`Target.described`).
+    `reads` is the option that names the topics (`subscribe`, `subscribePattern` or `assign`): its name and its value.
+    `target` is the kind and the place of the target, such as `topic orders-copy`.
     """
 
     reads: tuple[str, str]
@@ -49,7 +49,7 @@ class ReplayArguments:
         return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LENGTH]
 
     def difference(self, other: ReplayArguments) -> str | None:
-        """Return a text about the first argument that differs in `other`, with both values; None: none differs."""
+        """Return a text about the first argument that differs, with the old value in `other`; None: all are equal."""
         for name, ours in asdict(self).items():
             theirs = getattr(other, name)
             if ours != theirs:
@@ -72,9 +72,9 @@ def _shown(value: object) -> str:
 class ReplayPlan:
     """Plan of a replay: its name, its arguments, and the offset range that it reads of each partition.
 
-    `times` are the times that the arguments mean. An exact replay has ranges up to the log's end, and copies the
-    records in them whose timestamps are within `times`. Any other replay copies all records in the ranges. `topic_ids`
-    has the topics' ids by name.
+    `times` is the range of times from `--from` to `--to`. An exact replay has ranges up to the log's end, and copies
+    only records whose timestamps are within `times`. Any other replay copies all records in the ranges. `topic_ids` has
+    the topics' ids, by topic.
     """
 
     name: str
@@ -85,19 +85,23 @@ class ReplayPlan:
 
     @property
     def transaction_id(self) -> str:
-        """Return the id of the replay's Delta application transaction; its Kafka consumer groups begin with this id."""
+        """Return the id of the replay's application transactions in Delta.
+
+        The names of the replay's consumer groups and transactional ids in Kafka begin with this id.
+        """
         return f"replay-{self.name}"
 
     @property
     def offsets(self) -> int:
-        """Return the number of offsets in all ranges; the number of records is not larger."""
+        """Return the total number of offsets in the ranges. The number of records may be lower, but is never higher."""
         return sum(map(len, self.ranges.values()))
 
     def stream_options(self, options: Mapping[str, str]) -> dict[str, str]:
         """Return the options of a streaming query that reads the plan's offset ranges.
 
         Args:
-            options: the user's options; the plan replaces the options for positions and topic ids.
+            options: the user's options. The result has the plan's positions and topic ids in place of the user's.
+                `kafka.consumer.commit.groupid` and `boundedStreaming` are left out.
         """
         reads = {
             **starting_at(self.ranges),
@@ -111,7 +115,7 @@ class ReplayPlan:
         return without(options, (*POSITIONS, *_QUERY_OPTIONS, *reads)) | reads
 
     def to_json(self) -> bytes:
-        """Return the plan as JSON, which `from_json` reads."""
+        """Return the plan as JSON in UTF-8, from which `from_json` restores the plan."""
         return orjson.dumps(
             {
                 "version": _VERSION,
@@ -132,7 +136,7 @@ class ReplayPlan:
 
     @classmethod
     def from_json(cls, text: bytes) -> ReplayPlan:
-        """Parse a plan from the JSON of `to_json`.
+        """Return the plan that `to_json` has written as `text`.
 
         Raises:
             CorruptDataError: the text is not a plan, or has an unknown version.

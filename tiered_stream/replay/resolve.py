@@ -1,12 +1,13 @@
 """Conversion of a replay's times to offsets with Kafka's own lookup, and checks that a replay is possible.
 
-A partition begins at its first offset whose timestamp is at or after `from`, and ends before its first offset at or
-after `to` (Kafka: `Consumer.offsetsForTimes`, ListOffsets). Timestamps are not always ascending, so records with
-earlier timestamps may lie behind that end. An exact replay therefore reads up to the log's end.
+The range of a partition begins at the first offset whose timestamp is at or after `from`. It ends before the first
+offset whose timestamp is at or after `to` (Kafka: `Consumer.offsetsForTimes`, ListOffsets). Timestamps are not always
+ascending, so records between the two times may lie behind that end. An exact replay therefore reads up to the log's
+end.
 
-An exact replay also does not trust the start if records were deleted within a segment. If the first record at or after
-`from` was deleted, Kafka's lookup does not search the other segments of the same kind, tiered or local
-(`RemoteLogManager.findOffsetByTimestamp`, `UnifiedLog`).
+An exact replay also cannot rely on Kafka's start offset if records at the beginning of a segment were deleted. If the
+first record at or after `from` was deleted, Kafka does not search the next segments of the same kind, tiered or local.
+So Kafka may skip records (`RemoteLogManager.findOffsetByTimestamp`, `UnifiedLog`).
 """
 
 from __future__ import annotations
@@ -32,24 +33,26 @@ from tiered_stream.plan.partitions import check_topic_ids
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Offset range to read of each partition, and the topics' ids by name."""
+    """Result of `resolve`: the offset range to read of each partition, and the topics' ids by topic."""
 
     ranges: dict[TopicPartition, OffsetRange]
     topic_ids: dict[str, UUID]
 
 
 def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: bool) -> Resolved:
-    """Return the offset ranges of the subscribed partitions for a range of times, as the logs are now.
+    """Convert a range of times to offset ranges of the partitions that the options choose, as the logs are now.
 
     Args:
         options: options of the source, which choose the partitions.
-        exact: extend the ranges so that no record with a timestamp in `times` is missed.
+        source: log source that looks up the offsets.
+        exact: True to extend the ranges so that they have every record with a timestamp in `times`.
 
     Raises:
-        ConfigurationError: the subscription has no partition.
+        ConfigurationError: the options choose no partition.
         UnknownTopicError: a topic or partition that the options name does not exist.
-        DataLossError: a topic's id is not the one that the options pin it to, or an archive ends before `to`.
-        BrokerAuthorizationError: the user may not read a topic.
+        DataLossError: a topic's id differs from the id in `remote.topic.id`, or an archive has no record at or after
+            the end of `times`. With `failOnDataLoss=false`, a warning is logged instead.
+        BrokerAuthorizationError: the user is not authorized to READ a topic.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
     reader = source.offset_reader
@@ -74,7 +77,8 @@ def _ranges(
 ) -> tuple[dict[TopicPartition, OffsetRange], PartitionOffsets]:
     """Return the offset range of each partition for the times, and the end offset of each partition's log.
 
-    An exact range ends at the log's end. A range is empty if its partition has no record at or after `times.from_ms`.
+    If `exact` is True, the ranges end at the log's end. A range is empty if its partition has no record at or after
+    `times.from_ms`.
     """
     starts = reader.for_timestamps(dict.fromkeys(partitions, times.from_ms))
     ends: Mapping[TopicPartition, int | None] = {}
@@ -94,13 +98,14 @@ def _ranges(
 def _begin_at_sure_offsets(
     ranges: Mapping[TopicPartition, OffsetRange], earliest: PartitionOffsets, locator: Locator | None
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the ranges, in which some starts are moved down to the log start offset.
+    """Return the ranges, with starts moved down to the log start offset where Kafka's lookup by time may be wrong.
 
     A start is moved if the log start offset is above 0 and not the base offset of a tiered segment. Then records may
-    have been deleted within the first segment, and Kafka's lookup by time may have skipped records.
+    have been deleted at the beginning of the log's first segment, and Kafka's lookup may have skipped later records.
 
     Args:
         earliest: log start offset of each partition.
+        locator: locator of the tiered segments; None: the replay uses no locator.
     """
     unsure = {
         partition: OffsetRange(first, first + 1)
@@ -117,11 +122,11 @@ def _begin_at_sure_offsets(
 
 
 def _check_assignment(subscription: Subscription, assignment: Assignment) -> None:
-    """Check that the partitions that the option `assign` names exist, and that there is at least one partition.
+    """Check that the partitions in the option `assign` exist, and that the options choose at least one partition.
 
     Raises:
-        UnknownTopicError: a named partition does not exist.
-        ConfigurationError: there is no partition.
+        UnknownTopicError: a partition in `assign` does not exist.
+        ConfigurationError: the options choose no partition.
     """
     missing = set(subscription.assigned) - assignment.partitions
     if missing:
@@ -133,7 +138,10 @@ def _check_assignment(subscription: Subscription, assignment: Assignment) -> Non
 
 
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
-    """Report data loss if an archive has no record at or after `to`, because records before `to` may be missing."""
+    """Report data loss if a partition in an archive has no record at or after `times.to_ms`.
+
+    Without such a record, records before that time can still be missing in the archive.
+    """
     if times.to_ms is None:
         return
     offsets = reader.for_timestamps(dict.fromkeys(latest, times.to_ms))
@@ -148,13 +156,15 @@ def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRa
 
 
 def _check_readable(options: Options, latest: PartitionOffsets, topic_ids: Mapping[str, UUID]) -> None:
-    """Check that the user may READ each topic, by a Fetch at the log's end, where the broker has no record to send.
+    """Check that the user is authorized to READ each topic.
+
+    The check sends a Fetch request for the log end of one partition of each topic, where no record is yet.
 
     Args:
         latest: log end offset of each partition.
 
     Raises:
-        BrokerAuthorizationError: the user may not read a topic.
+        BrokerAuthorizationError: the user is not authorized to READ a topic.
     """
     client = open_client(options.kafka)
     for partition in {partition.topic: partition for partition in sorted(latest, reverse=True)}.values():

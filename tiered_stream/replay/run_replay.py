@@ -1,6 +1,6 @@
 """Function `replay`, which copies the records of topics between two times to a target, each record once.
 
-A replay that was stopped can be resumed.
+If a replay was stopped, a call with the same arguments resumes it.
 """
 
 from __future__ import annotations
@@ -79,25 +79,26 @@ def replay(
     tasks: int | None = None,
     max_bytes_per_second: int | None = None,
 ) -> ReplayReport:
-    """Copy the records of topics between two times to a target, and return when all records are there.
+    """Copy the records of topics between two times to a target, and return when all records are in the target.
 
-    A replay that was stopped is resumed by a call with the same arguments, and gives the same result. After it has
-    finished, a further call does nothing. A partition begins at its first offset whose timestamp is at or after
-    `from_time`, and ends before its first offset at or after `to_time` (Kafka: `Consumer.offsetsForTimes`).
+    If a replay was stopped, a call with the same arguments resumes it, with the same result in the target. After a
+    replay has finished, a further call does nothing. A partition is read from its first offset whose timestamp is at or
+    after `from_time`, up to its first offset whose timestamp is at or after `to_time` (exclusive; Kafka:
+    `Consumer.offsetsForTimes`).
 
     Args:
         options: options of `format("tiered_stream")`, whose starting and ending positions are ignored, and `ingest.*`
             settings for a table or `target.*` settings for a topic.
         from_time: ISO 8601 with a zone, milliseconds since the epoch, or back from now (such as `-3h`).
         to_time: in the forms of `from_time`; None: up to the log's end.
-        into: a Delta table, by its path (it has a slash in it) or its name in the catalog, which is created if it is
-            missing; or `kafka:TOPIC`, or `parquet:FOLDER`.
+        into: the target: a Delta table, by its path (which has a slash in it) or its name in the catalog; or
+            `kafka:TOPIC`, or `parquet:FOLDER`. A missing table or folder is created; a topic must exist.
         name: the replay's name; None: a name is derived from the arguments.
         checkpoint: the replay's checkpoint folder. The default is `_checkpoints/replay-NAME` in the folder of the table
             or of the Parquet files; for a topic it must be given.
-        exact: copy all records whose timestamps are between the times, and no others, even if timestamps are not
-            ascending.
-        replace: remove the table's rows of the same offsets in the commit that adds the replay's rows.
+        exact: True to copy exactly the records whose timestamps are from `from_time` (inclusive) to `to_time`
+            (exclusive), even if timestamps are not ascending.
+        replace: True to remove the table's rows that have the same offsets, in the commit that adds the replay's rows.
         query_checkpoint: the checkpoint of the query that continuously lands in the same table. The replay leaves out
             offsets that this query has not landed yet, because they would be in the table twice.
         lane: lane for a table: `direct`, `spark`, or `auto`.
@@ -107,8 +108,9 @@ def replay(
 
     Raises:
         ConfigurationError: an argument or option is wrong, or the table does not fit; nothing was written.
-        UnknownTopicError, BrokerAuthorizationError: a topic does not exist, or the user may not read it.
+        UnknownTopicError, BrokerAuthorizationError: a topic does not exist, or the user is not authorized to read it.
         DataLossError: records to be replayed are gone.
+        BrokerError, StorageError: offsets cannot be looked up.
         TableError: the table or the checkpoint cannot be reached.
         ReplayStoppedError: the query was stopped before its end.
         StreamingQueryException: the run failed.
@@ -123,7 +125,10 @@ def replay(
 
 @dataclass(frozen=True)
 class Replay:
-    """Planned replay, new or begun by an earlier run. A new replay writes nothing before `run`."""
+    """Replay that is planned: its plan, its target, and the user's options. Nothing is written before `run`.
+
+    The replay is new, or an earlier run has begun it and `run` resumes it.
+    """
 
     spark: SparkSession
     plan: ReplayPlan
@@ -132,16 +137,21 @@ class Replay:
     store: ReplayStore | None
     """Checkpoint of an earlier run of this replay; None: there was no earlier run."""
     checkpoint: str | None
+    """Path of the checkpoint folder; None: the target's default folder."""
 
     def estimate(
         self, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
     ) -> Estimate:
-        """Return the estimate of what the whole replay reads. The function `estimate` describes the errors.
+        """Return the estimated cost of reading the whole plan; write nothing.
 
         Args:
             tasks: number of parallel tasks; None: Spark's default parallelism.
             max_bytes_per_second: maximum bytes per second that all tasks fetch together; None: no limit.
             prices: prices of requests and bytes; None: default prices.
+
+        Raises:
+            DataLossError: a log or an archive does not hold the plan's offsets.
+            BrokerError, StorageError: offsets or segments cannot be looked up.
         """
         tasks = tasks or self.spark.sparkContext.defaultParallelism
         settings = self.target.settings(self.plan, self.options)
@@ -153,22 +163,36 @@ class Replay:
         return isinstance(self.target, DeltaTarget)
 
     def verify(self) -> VerifyReport:
-        """Compare the table with the records of the plan, and return the report. The target must be a Delta table.
+        """Compare the target table with the topics' records in the plan, and return the report.
 
-        The function `verify` describes the errors.
+        The target must be a Delta table.
+
+        Raises:
+            ConfigurationError: the table does not exist, or lacks columns.
+            BrokerError, StorageError: the topics' offsets cannot be looked up.
+            PySparkException: reading the topics or the table failed in Spark.
         """
         assert self.verifiable
         times = self.plan.times if self.plan.arguments.exact else None
         return verify(self.spark, options=self.options, table=self.target.place, ranges=self.plan.ranges, times=times)
 
     def run(self, follow: Follow | None = None, report: Callable[[str], None] = log.info) -> ReplayReport:
-        """Run the replay to its end, or resume it. The function `replay` describes the errors.
+        """Run the replay to its end, or resume it, and return a report on this run.
 
-        If the replay has finished before, read nothing.
+        If the replay has finished before, nothing is read.
 
         Args:
             follow: waits for the query and shows its progress; None: progress is not shown.
             report: called with a line about how the target is written.
+
+        Raises:
+            ConfigurationError: a setting is wrong, or another process has begun a replay with other arguments in the
+                same checkpoint.
+            TableError: the table or the checkpoint cannot be reached.
+            BrokerError, DataLossError: the positions of a replay into a topic cannot be read, or are lost.
+            CorruptDataError: a file in the checkpoint is damaged.
+            ReplayStoppedError: the query was stopped before its end.
+            StreamingQueryException: the query failed.
         """
         store = self.store or self._begin()
         plan = store.plan() or self.plan
@@ -190,7 +214,7 @@ class Replay:
         """Create the target if it is missing, store the plan in the checkpoint, and return the checkpoint.
 
         Raises:
-            ConfigurationError: another process has meanwhile stored a plan with other arguments there.
+            ConfigurationError: another process has meanwhile stored a plan with other arguments in the checkpoint.
         """
         self.target.prepare(self.plan)
         folder = self.checkpoint or self.target.default_checkpoint(self.plan.name)
@@ -214,13 +238,22 @@ def plan_replay(
     query_checkpoint: str | None = None,
     now_ms: int | None = None,
 ) -> Replay:
-    """Plan a new replay, or load the stored plan of a replay that was begun; write nothing.
+    """Plan a new replay. If an earlier run has begun the replay, load its plan from the checkpoint. Write nothing.
 
-    Other arguments and the errors are described at the function `replay`.
+    The arguments have the same meaning as the arguments of `replay`, except the following.
 
     Args:
-        target: target of the replay (see `target_of`).
+        target: target of the replay, as `target_of` returns it.
         now_ms: the current time, in milliseconds since the epoch; None: the system clock's time.
+
+    Raises:
+        ConfigurationError: an argument or option is wrong, the target does not fit, or the checkpoint belongs to a
+            replay with other arguments.
+        UnknownTopicError, BrokerAuthorizationError: a topic does not exist, or the user is not authorized to read it.
+        DataLossError: records to be replayed are gone.
+        BrokerError, StorageError: offsets cannot be looked up.
+        TableError: the table or the checkpoint cannot be reached.
+        CorruptDataError: the plan in the checkpoint is damaged.
     """
     refuse_connect(spark, "a replay")
     times = parse_range(from_time, to_time, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
@@ -247,9 +280,9 @@ def plan_replay(
 
 
 def _with_topic_settings(planned: Replay) -> Replay:
-    """Return the replay with its topics' settings (`ingest.topic.*`) applied, if its target is a table.
+    """Return a copy of the replay in which its topics' own settings (`ingest.topic.NAME.*`) are applied.
 
-    Otherwise return it unchanged.
+    If the target is not a Delta table, return the replay unchanged.
     """
     if not planned.verifiable:
         return planned

@@ -1,4 +1,4 @@
-"""A replay's own files in its checkpoint: the plan, which is written once, and the mark of a finished replay."""
+"""A replay's own files in its checkpoint: its plan, and a file that marks the replay as finished."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ PLAN, FINISHED = "replay.json", "finished.json"
 
 
 class ReplayStore(CheckpointFolder):
-    """Checkpoint folder of a replay, with the files `replay.json` (its plan) and `finished.json`."""
+    """Checkpoint folder of a replay, with the files `replay.json` and `finished.json` in addition to Spark's files.
+
+    `replay.json` has the plan, and is written once. `finished.json` exists after the replay has finished. All methods
+    raise TableError if the folder cannot be reached.
+    """
 
     def plan(self) -> ReplayPlan | None:
         """Return the stored plan, or None if no plan is stored, because the replay is new.
@@ -36,7 +40,7 @@ class ReplayStore(CheckpointFolder):
         return self.plan() or plan
 
     def reached(self, plan: ReplayPlan) -> bool:
-        """Return True if the last committed micro-batch ends at the plan's end offsets, or if the plan has no offsets.
+        """Return True if the last committed micro-batch ends at the plan's end offsets, or if all ranges are empty.
 
         Raises:
             UnsupportedDataError: the checkpoint's offsets have an unknown version.

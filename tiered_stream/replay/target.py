@@ -17,19 +17,21 @@ from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSE
 from tiered_stream.replay.replay_plan import ReplayPlan
 
 OFFSETS_PER_TASK = 8_000_000
-"""Default size of a micro-batch, in offsets for each parallel task. A resumed replay reads at most one micro-batch
-again.
+"""Default size of a micro-batch, in offsets for each parallel task.
+
+A resumed replay reads at most one micro-batch again, so this number limits the repeated work.
 """
 CHECKPOINTS = "_checkpoints"
-"""Folder for checkpoints inside the target's folder. Spark's readers and VACUUM ignore folders that begin with `_`."""
+"""Folder for checkpoints in the target's folder. Spark's readers and VACUUM ignore names that begin with `_`."""
 
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """Target of one replay: the `place` where its records go, and the user's settings (`user_settings`).
+    """Target of one replay: a table, folder or topic to which records are copied, and the user's settings.
 
-    `KIND` names the kind of target. `tasks` is the maximum number of parallel tasks; None: as many as Spark runs.
-    Methods raise errors of `tiered_stream.errors`.
+    `place` is the table's path or name, the folder, or the topic's name. `KIND` is the kind of target: `table`,
+    `parquet` or `topic`. `tasks` is the maximum number of parallel tasks; None: as many as Spark runs. Methods raise
+    errors of `tiered_stream.errors`.
     """
 
     spark: SparkSession
@@ -42,7 +44,7 @@ class Target(ABC):
 
     @property
     def described(self) -> str:
-        """Return kind and place of the target, without secrets; it is one of the replay's arguments."""
+        """Return a text with the kind and the place of the target, such as `topic orders-copy`, without secrets."""
         return f"{self.KIND} {self.place}"
 
     @abstractmethod
@@ -58,7 +60,7 @@ class Target(ABC):
         """Check that the target can take the records of a new plan; write nothing.
 
         Raises:
-            ConfigurationError: the target does not fit, or has records of another replay by this name.
+            ConfigurationError: the target does not fit, or has records of another replay with the same name.
         """
 
     def prepare(self, plan: ReplayPlan) -> None:  # noqa: B027 - not every target has to
@@ -66,16 +68,20 @@ class Target(ABC):
 
     @abstractmethod
     def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of the streaming query that reads the plan, based on the user's settings (`options`)."""
+        """Return the settings of the streaming query that reads the plan: `options` with the plan's offsets and limits.
+
+        Args:
+            options: the user's settings.
+        """
 
     @abstractmethod
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         """Start or resume the query that writes the plan's records; return it, and a line about how it writes them."""
 
     def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
-        """Return the settings, with a limit on the size of a micro-batch added if they have none.
+        """Return the settings with a limit on the size of a micro-batch, unless the user has set such a limit.
 
-        The limit is `OFFSETS_PER_TASK` offsets for each parallel task.
+        The added limit is `OFFSETS_PER_TASK` offsets for each parallel task.
         """
         limit = MAX_OFFSETS_PER_TRIGGER.name
         if gives(settings, [limit, MAX_BYTES_PER_TRIGGER.name]):
@@ -91,9 +97,9 @@ class Target(ABC):
         return rows.coalesce(self.tasks) if self.tasks else rows
 
     def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
-        """Start the query of `writer`, and return it. The query ends at the end of the plan.
+        """Start the query of `writer`, and return the query. The query ends at the end of the plan's ranges.
 
-        Its name comes from the plan (`transaction_id`).
+        The query's name is the plan's `transaction_id`.
         """
         named = with_named_sink(writer).queryName(plan.transaction_id)
         return named.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

@@ -1,10 +1,11 @@
 """Positions of a replay in its target's cluster, each in a consumer group for one source partition.
 
-The group's committed offset is the source's next offset. It is stored for partition 0 of the target, because a cluster
-accepts offsets only for its own partitions. The offset's metadata says which replay it belongs to.
+A position is the next offset of the source partition that the replay will produce. It is the committed offset of the
+group for partition 0 of the target topic, because a cluster accepts offsets only for its own topics. The metadata of
+the committed offset says to which replay the position belongs.
 
-Consumers that never read look up and commit the offsets. librdkafka's admin client would end the process if it asked a
-broker that does not coordinate the group yet.
+Positions are looked up and committed through consumers that never read a record. The admin client of librdkafka is not
+used, because it would end the process after a request to a broker that does not coordinate the group yet.
 """
 
 from __future__ import annotations
@@ -31,16 +32,19 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position of a replay in one source partition: the next offset to produce, and the replay's first offset."""
+    """Position of a replay in one source partition.
+
+    `offset` is the next offset to produce. `begun_at` is the first offset that the replay has produced or will produce.
+    """
 
     offset: int
     begun_at: int
 
 
 class PositionGroup:
-    """Consumer group in the target's cluster that stores the position of one source partition.
+    """Consumer group in the target's cluster that stores the replay's position in one source partition.
 
-    If `stable` is true, `read` waits until no transaction with the position is open.
+    If `stable` is true, `read` waits while an open transaction has a position that is not committed yet.
     """
 
     def __init__(self, writes: TopicWrites, source: Source, *, stable: bool = False) -> None:
@@ -55,7 +59,7 @@ class PositionGroup:
         """Return the committed position, or None if nothing is committed.
 
         Raises:
-            ConfigurationError: the position belongs to a replay with the same name and other arguments.
+            ConfigurationError: the position belongs to a replay with the same name, but with other arguments.
             BrokerError: the target's cluster does not return the position.
         """
         partitions, replay = [TopicPartition(self._topic, 0)], self._writes.replay
@@ -82,7 +86,7 @@ class PositionGroup:
         retry(lambda: self._consumer.commit(offsets=self.offsets(position), asynchronous=False), doing)
 
     def offsets(self, position: Position) -> list[TopicPartition]:
-        """Return the position as a list of one offset, which librdkafka can commit alone or in a transaction."""
+        """Return the position as a list of one librdkafka offset, to commit it alone or in a transaction."""
         return [TopicPartition(self._topic, 0, position.offset, f"{self._writes.arguments} {position.begun_at}")]
 
     @property
@@ -96,18 +100,21 @@ class PositionGroup:
 
 
 def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Source, Position]:
-    """Return the committed positions by source partition, without partitions that have none.
+    """Return the committed positions by source partition. Partitions without a committed position are left out.
 
-    `PositionGroup.read` describes the errors.
+    Raises:
+        ConfigurationError: a position belongs to a replay with the same name, but with other arguments.
+        BrokerError: the target's cluster does not return a position.
     """
     positions = zip(sources, _for_all(writes, sources, lambda group, source: group.read()), strict=True)
     return {source: position for source, position in positions if position is not None}
 
 
 def commit_positions(writes: TopicWrites, positions: Mapping[Source, Position]) -> None:
-    """Commit the positions of several source partitions outside of transactions.
+    """Commit the positions of several source partitions outside of any transaction.
 
-    `PositionGroup.commit` describes the errors.
+    Raises:
+        BrokerError: the target's cluster refuses a commit.
     """
     _for_all(writes, positions, lambda group, source: group.commit(positions[source]))
 

@@ -65,8 +65,8 @@ def with_byte_rate(
 ) -> dict[str, str]:
     """Return the settings with a byte rate for each task: `bytes_per_second` divided by the number of parallel tasks.
 
-    A task fetches at most at this rate, and writes at most at this rate. If `bytes_per_second` is None, no limit is
-    added.
+    A task fetches at most at this rate, and also writes at most at this rate. If `bytes_per_second` is None, the
+    settings are returned unchanged.
 
     Args:
         tasks: number of parallel tasks; None: as many as Spark runs.
@@ -87,7 +87,10 @@ def with_byte_rate(
 
 @dataclass(frozen=True)
 class DeltaTarget(Target):
-    """Delta table, new or existing; `place` is a path (it has a slash in it) or a name in the catalog."""
+    """Target that is a Delta table, new or existing.
+
+    `place` is a path (which has a slash in it) or a name in the catalog. `lane` is `auto`, `direct` or `spark`.
+    """
 
     lane: str = "auto"
 
@@ -133,9 +136,9 @@ class DeltaTarget(Target):
         )  # fmt: skip
 
     def _check_replaced(self, plan: ReplayPlan, include_headers: bool) -> None:
-        """Check that the table has topic, partition and offset as columns, by which `--replace` selects rows to remove.
+        """Check that the table gets columns for topic, partition and offset: `--replace` selects rows by these columns.
 
-        An exact replay needs a column with the timestamp, too.
+        An exact replay needs a column for the timestamp, too.
 
         Raises:
             ConfigurationError: the settings leave a needed column out of the table.
@@ -175,12 +178,12 @@ class DeltaTarget(Target):
 
 
 def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str:
-    """Return an SQL condition that holds for a table's rows with offsets of the plan.
+    """Return an SQL condition that holds for the rows of a table whose offsets are in the plan's ranges.
 
-    In an exact plan, the rows' timestamps must also be within the plan's times.
+    If the plan is exact, the condition holds only for rows whose timestamps are also within the plan's times.
 
     Args:
-        names: the table's names of Kafka's columns.
+        names: names of the table's columns for topic, partition, offset and timestamp, by these Kafka names.
     """
     bounds = {partition: (offsets.start, offsets.end) for partition, offsets in plan.ranges.items()}
     where = f"({exactly_within(bounds, names)})"
@@ -188,11 +191,11 @@ def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str
 
 
 class ParquetTarget(Target):
-    """Folder of Parquet files, new or empty; `place` is a path, or a URI that Spark can write to.
+    """Target that is a folder of Parquet files, new or empty; `place` is a path, or a URI that Spark can write to.
 
-    Spark's file sink commits each micro-batch once, by a log in the folder's `_spark_metadata` (Spark:
-    `FileStreamSink`). So Spark reads each record once, even if a crash left other files behind. Other readers must also
-    use that log to find the committed files.
+    Spark's file sink commits each micro-batch once, by a log in the subfolder `_spark_metadata` (Spark:
+    `FileStreamSink`). So Spark reads each record once, even if a crash left files that are not committed. Other readers
+    must also find the committed files by that log.
     """
 
     KIND = "parquet"
@@ -205,7 +208,7 @@ class ParquetTarget(Target):
             raise ConfigurationError("--replace is for a Delta table: files cannot be taken out of a folder")
         entries = [name for name in ReplayStore(self.spark, self.place).entries() if name != CHECKPOINTS]
         if entries:
-            # With another query's log in the folder, the sink would take its batches for written, and skip them.
+            # If the folder has another query's log, the sink skips the replay's batches, as if they were written.
             raise ConfigurationError(
                 f"the folder {self.place} is not empty (it has {min(entries)}): give a new one, or the --checkpoint of "
                 "the replay that wrote there"

@@ -10,7 +10,10 @@ from tiered_stream.options.time_forms import ago_ms, iso_ms
 
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _LEAST_NUMBER = 10**11
-"""1973-03-03 in milliseconds. A smaller number is most likely in seconds, and would mean the whole topic."""
+"""Smallest number above 0 that is accepted as milliseconds since the epoch: 1973-03-03.
+
+A smaller number is most likely in seconds. As milliseconds, it would be so early that it selects all records.
+"""
 
 
 def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
@@ -20,7 +23,7 @@ def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
         now_ms: the current time in milliseconds since the epoch.
 
     Raises:
-        ConfigurationError: a time is malformed or in the future, or the end is not after the start.
+        ConfigurationError: a time is malformed or after `now_ms`, or `to_time` is not after `from_time`.
     """
     start = _past("from", from_time, now_ms)
     if to_time is None:
@@ -35,9 +38,10 @@ def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Return the time that a text means, in milliseconds since the epoch.
+    """Parse a time, and return milliseconds since the epoch.
 
-    The text is ISO 8601 with a zone, milliseconds since the epoch, or back from now (such as `-3h`).
+    The text is a time in ISO 8601 with a zone, a number of milliseconds since the epoch, or a duration back from
+    `now_ms`, such as `-3h`.
 
     Raises:
         ConfigurationError: the text has none of these forms, is before 1970, or seems to be in seconds.
@@ -62,7 +66,7 @@ def parse_time(text: str, now_ms: int) -> int:
 
 
 def show_range(times: TimeRange) -> str:
-    """Return a range of times as text, in UTC; `the end` stands for a missing end."""
+    """Return a range of times as text in UTC, such as `2026-11-01T00:00:00Z to the end` for a range without an end."""
     return f"{show_time(times.from_ms)} to {'the end' if times.to_ms is None else show_time(times.to_ms)}"
 
 

@@ -1,4 +1,4 @@
-"""Checks that a target topic can take a replay's records, as far as its cluster shows before anything is written."""
+"""Checks of a target topic, before a replay produces its first record to the topic."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ _APPEND_TIME = "LogAppendTime"
 
 
 def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
-    """Check each target topic of the plan: its partitions, its settings, and the user's permissions.
+    """Check each target topic of the plan: its partitions, its settings, and the user's authorization to produce.
 
-    With transactions, this also aborts a transaction that an earlier run of the replay left open.
+    With transactions, the check also aborts a transaction that an earlier run of the replay has left open.
 
     Raises:
         UnknownTopicError: a target topic does not exist.
         BrokerAuthorizationError: the login fails, or the user lacks a permission that a replay needs.
-        ConfigurationError: a target is the source itself, has too few partitions, or would change or refuse timestamps.
-        BrokerError: the target's cluster cannot be asked.
+        ConfigurationError: a target is the source topic itself, has too few partitions, or would change or refuse
+            timestamps.
+        BrokerError: the target's cluster cannot be reached, or refuses a request.
     """
     topics = {writes.target(source): source for source in sorted({partition.topic for partition in plan.ranges})}
     # Our own client names what is wrong with a login, where librdkafka only reports a timeout.
@@ -51,14 +52,14 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
         described = _describe(partial(admin.describe_topics, collection, include_authorized_operations=True), resource)
         _check_authorized(described, AclOperation.WRITE, resource, "WRITE on the topic")
         _check_settings(topic, _settings(admin, topic), plan.times.from_ms)
-    for partition in list(plan.ranges)[:1]:  # one is enough: all groups and transactional ids have the same prefix
+    for partition in list(plan.ranges)[:1]:  # one is enough, because all groups and transactional ids have one prefix
         group = writes.name_of(partition)
         resource = f"the consumer group {group}"
         described = _describe(
             partial(admin.describe_consumer_groups, [group], include_authorized_operations=True), resource
         )
         _check_authorized(described, AclOperation.READ, resource, "READ on groups with the prefix replay-")
-        if writes.transactional:  # also aborts a transaction that another run of the replay left open
+        if writes.transactional:  # also aborts a transaction that an earlier run has left open
             init = partial(Producer(writes.producer_of(partition)).init_transactions, PATIENCE_SECONDS)
             retry(init, f"beginning transactions as {group}")
 
@@ -83,9 +84,11 @@ def _check_partitions(topic: str, count: int, partitions: Collection[TopicPartit
 
 
 def _check_settings(topic: str, settings: Mapping[str, str], oldest_ms: int) -> None:
-    """Check that a topic's settings keep the records' timestamps; warn if its retention would delete records soon.
+    """Check that the target topic keeps records' timestamps. Log a warning if its retention would soon delete records.
 
     Args:
+        topic: name of the target topic, for messages.
+        settings: the topic's settings by name; a setting that is not known is left out.
         oldest_ms: earliest timestamp of a replayed record, in milliseconds since the epoch.
 
     Raises:
@@ -118,7 +121,7 @@ def _check_authorized(described: Any, operation: AclOperation, resource: str, gr
 
 
 def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) -> Any:
-    """Return the result of an admin request for one resource. The request is repeated while its error is temporary.
+    """Send an admin request for one resource, and return its result. Repeat it for up to 60 s if an error is temporary.
 
     Args:
         describe: sends the request, and returns a mapping with one future.
@@ -133,7 +136,7 @@ def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) 
 
 
 def _settings(admin: AdminClient, topic: str) -> Mapping[str, str]:
-    """Return the topic's settings; empty if the user may not describe them, because producing does not need that."""
+    """Return the topic's settings by name; empty if the user lacks DESCRIBE_CONFIGS, which producing does not need."""
     topics = [ConfigResource(ResourceType.TOPIC, topic)]
     try:
         entries = _describe(partial(admin.describe_configs, topics), f"the settings of the target {topic}")

@@ -1,8 +1,8 @@
-"""Settings of a replay into a topic, which its tasks get as options of their Spark source.
+"""Settings of a replay into a topic. The tasks that produce the records get these settings as options of their source.
 
-A user writes the producer's properties as for Kafka's Java clients, and they become librdkafka's settings. A property
-with the same meaning in both is passed on unchanged. The connection to the cluster (SASL, TLS) is translated.
-librdkafka's own names are not accepted, so that source and target use the same names.
+A user writes the producer's properties as for Kafka's Java clients, and this module converts them to librdkafka's
+settings. A property with the same name and meaning in both is passed on unchanged. Properties for SASL and TLS are
+translated. librdkafka's own names are not accepted, so that source and target use the same names.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TRANSLATED = frozenset(
      "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type")
 )  # fmt: skip
 _CONNECTION = _SAME_CONNECTION | _TRANSLATED
-"""Properties of the source's connection that also apply to the target if its own properties name no cluster."""
+"""Properties of the source's connection that also apply to the target if the target's properties name no cluster."""
 _SAME = _SAME_CONNECTION | {
     *("acks", "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms", "request.timeout.ms", "retries"),
     *("max.in.flight.requests.per.connection", "retry.backoff.max.ms", "retry.backoff.ms", "transaction.timeout.ms"),
@@ -71,7 +71,7 @@ _RENAMED = {
     "max.request.size": "message.max.bytes",
 }
 _BUFFER_MEMORY = types.option("kafka.buffer.memory", types.integer(1 << 20, types.INT_MAX), str(32 << 20), "")
-"""Option for the memory of records that wait to be sent. Kafka's default is 32 MiB; librdkafka's is 1 GiB."""
+"""Option for the bytes of memory of records that wait to be sent. Kafka's default is 32 MiB; librdkafka's is 1 GiB."""
 _ENDPOINT_IDENTIFICATION = types.option(
     "kafka.ssl.endpoint.identification.algorithm", types.one_of("https", "", "none"), "https", ""
 )
@@ -84,10 +84,10 @@ _NOT_TO_BE_SET = {
 }
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _QUIET: Config = {"client.id": "tiered-stream", "log_level": 2}
-"""Settings that keep librdkafka from printing each lost connection on standard error; failures arrive as errors."""
+"""Settings with which librdkafka does not print each lost connection on standard error. Failed calls raise errors."""
 _PRODUCER: Config = {
     "enable.idempotence": True,
-    # The default of Kafka's own producer. librdkafka's default would put a key into another partition.
+    # As Kafka's own producer does. By librdkafka's default, the records of a key would go to another partition.
     "partitioner": "murmur2_random",
     # A callback into Python for each delivered record would cost more than the record itself.
     "delivery.report.only.error": True,
@@ -99,9 +99,10 @@ _PRODUCER: Config = {
 class TopicWrites:
     """Target topic of a replay, and settings for producing to it.
 
-    `topic` may have `{topic}` in place of the source topic's name. `producer` has librdkafka's settings of a producer.
-    If `by_key` is true, the key decides a record's partition, as in Kafka's own producer. Otherwise a record keeps its
-    source partition.
+    `topic` is the target topic's name, in which `{topic}` stands for the source topic's name. If `transactional` is
+    true, records are produced in transactions. If `by_key` is true, a record's key decides the record's partition, as
+    in Kafka's own producer. Otherwise a record keeps the number of its source partition. `producer` has librdkafka's
+    settings for a producer.
     """
 
     topic: str
@@ -118,9 +119,9 @@ class TopicWrites:
     """Short hash of the replay's arguments, which distinguishes two replays with the same name."""
 
     def producer_of(self, source: TopicPartition) -> Config:
-        """Return librdkafka's settings of the producer for one source partition.
+        """Return librdkafka's settings for the producer of one source partition's records.
 
-        If `transactional` is true, they have the partition's transactional id.
+        If `transactional` is true, the settings have the partition's transactional id.
         """
         transactional_id: Config = {"transactional.id": self.name_of(source)} if self.transactional else {}
         return {**self.producer, **_PRODUCER, **transactional_id}
@@ -131,20 +132,20 @@ class TopicWrites:
 
     @property
     def commit_seconds(self) -> float:
-        """Return the longest time in seconds between commits: a sixth of the transaction timeout."""
+        """Return the longest time in seconds between commits: a sixth of the producer's transaction timeout."""
         return int(self.producer.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)) / 6000
 
     def name_of(self, source: TopicPartition) -> str:
-        """Return the name that identifies one source partition in the target's cluster.
+        """Return the name that identifies this replay's work on one source partition in the target's cluster.
 
-        It is the transactional id, and the consumer group that stores the position. Names are unique, because neither
-        replays nor topics have a colon in their names.
+        The name is the transactional id, and the id of the consumer group that stores the position. Names are unique,
+        because names of replays and of topics have no colon.
         """
         return f"{self.replay}:{source}"
 
 
 def topic_writes(options: Mapping[str, str]) -> TopicWrites:
-    """Parse the options of the target, which `as_options` has added, and the `target.*` and `kafka.*` properties.
+    """Parse the target's settings: `target.*` and `kafka.*` of the user, and the options that `as_options` has added.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, no cluster is named, or the topic's name is not valid.
@@ -173,7 +174,11 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
 def as_options(settings: Mapping[str, str], topic: str, plan: ReplayPlan) -> dict[str, str]:
     """Return the settings with three options added: the target topic, the replay's name, and a hash of its arguments.
 
-    `topic_writes` parses them.
+    `topic_writes` parses the result.
+
+    Args:
+        settings: the user's settings.
+        topic: name of the target topic, in which `{topic}` stands for the source topic's name.
     """
     replay, arguments = plan.transaction_id, plan.arguments.default_name()
     return {**settings, _TOPIC.name: topic, _REPLAY.name: replay, _ARGUMENTS.name: arguments}
@@ -191,10 +196,14 @@ def _check_names(options: Mapping[str, str]) -> None:
 
 
 def target_properties(own: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
-    """Return the client properties for the target's cluster: `own` if it names a cluster.
+    """Return the client properties for the target's cluster.
 
-    Else return the connection properties in `source`, over which `own` takes precedence. Both arguments have names in
-    lower case and without a prefix.
+    If `own` has `bootstrap.servers`, the result is `own`. Otherwise the target is in the source's cluster: the result
+    has the connection properties in `source`, overridden by `own`.
+
+    Args:
+        own: the target's properties, by name in lower case without `target.kafka.`.
+        source: the source's properties, by name in lower case without `kafka.`.
 
     Raises:
         ConfigurationError: no cluster is named.
@@ -207,7 +216,7 @@ def target_properties(own: Mapping[str, str], source: Mapping[str, str]) -> dict
 
 
 def connection_config(properties: Mapping[str, str]) -> Config:
-    """Return the settings that any librdkafka client needs to reach the target's cluster.
+    """Return librdkafka's settings for a client of the target's cluster, from Kafka's client properties.
 
     Raises:
         ConfigurationError: a property is malformed or has no equivalent in librdkafka, or a key store or trust store
@@ -220,10 +229,10 @@ def connection_config(properties: Mapping[str, str]) -> Config:
 
 
 def producer_config(properties: Mapping[str, str]) -> Config:
-    """Return the settings that a librdkafka producer needs: the connection, and how to produce.
+    """Return librdkafka's settings for a producer to the target's cluster, from Kafka's producer properties.
 
     Raises:
-        ConfigurationError: a property is not known, may not be set, or has no equivalent in librdkafka; or a key store
+        ConfigurationError: a property is not known, must not be set, or has no equivalent in librdkafka; or a key store
             or trust store cannot be read.
     """
     for name in properties:
@@ -256,7 +265,7 @@ def _naming_the_target() -> Iterator[None]:
 def _tls(values: ConfigValues) -> Config:
     config: Config = {}
     if "ssl.endpoint.identification.algorithm" in values:
-        # In Kafka, an empty text turns the check off.
+        # In Kafka, an empty text turns off the check of the host's name; in librdkafka, `none` does.
         config["ssl.endpoint.identification.algorithm"] = values.read(_ENDPOINT_IDENTIFICATION) or "none"
     if certificates := values.secret("ssl.truststore.certificates"):
         check_is_pem(values, "truststore")

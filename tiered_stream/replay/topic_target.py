@@ -1,8 +1,8 @@
 """Replay into a Kafka topic of any cluster, by a Spark source whose tasks produce the records.
 
-The source is planned like `tiered_stream`, and its rows have the metrics of its tasks. One task produces one source
-partition of a micro-batch, in order. Records below the committed position were produced before, and are not planned
-again.
+The source is planned like `tiered_stream`. Its rows are not records, but the counters of its tasks. One task produces
+the records of one source partition in a micro-batch, in order. Records below the replay's committed position were
+produced before, and are not planned again.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tiered_stream.spark.source import StreamReader
 SOURCE = "tiered_stream_topic"
 _PREFIX = "task_"
 _WHOLE = {counter.name: isinstance(counter.default, int) for counter in fields(ReadMetrics)}
-"""For each counter of `ReadMetrics`: True if it is a whole number."""
+"""By the name of each counter in `ReadMetrics`: True if the counter is a whole number, False if it has a fraction."""
 
 
 @dataclass(frozen=True)
 class TopicTarget(Target):
-    """Target topic of a replay; `place` is its name, in which `{topic}` stands for the source topic's name."""
+    """Target that is a Kafka topic; `place` is its name, in which `{topic}` stands for the source topic's name."""
 
     KIND = "topic"
 
@@ -72,9 +72,9 @@ class TopicTarget(Target):
                 )
 
     def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of the query that reads the plan, with the option for headers.
+        """Return the settings of the query that reads the plan, with `includeHeaders=true`.
 
-        They also have the options that `topic_writes` parses.
+        The settings also have the target topic, the replay's name, and a hash of its arguments, for the tasks.
         """
         return as_options({**plan.stream_options(options), INCLUDE_HEADERS.name: "true"}, self.place, plan)
 
@@ -94,12 +94,12 @@ class TopicTarget(Target):
         return topic_writes(as_options(self.user_settings, self.place, plan))
 
     def _begin(self, writes: TopicWrites, plan: ReplayPlan, store: ReplayStore) -> None:
-        """Commit the plan's start as the position of each partition that has none.
+        """Commit the plan's start offset as the position of each partition that has no committed position.
 
-        So if a position is missing later, it is known to be lost.
+        If a position is missing later, the target's cluster must have lost it.
 
         Raises:
-            DataLossError: the replay was begun before, but positions are missing.
+            DataLossError: an earlier run has begun the replay, but positions are missing.
         """
         from tiered_stream.replay.target_positions import Position, commit_positions, lost_positions, read_positions
 
@@ -111,9 +111,9 @@ class TopicTarget(Target):
 
 
 class TopicDataSource(DataSource):
-    """Spark data source whose tasks produce records to the target topic, and return one row of metrics each.
+    """Spark data source whose tasks produce records to the target topic. Each task returns one row with its counters.
 
-    Only `TopicTarget` uses it.
+    Only `TopicTarget` uses this data source.
     """
 
     @classmethod
@@ -130,7 +130,12 @@ class TopicDataSource(DataSource):
 
 
 class TopicReader(StreamReader):
-    """Stream reader that plans from the replay's committed positions on, and whose tasks produce records."""
+    """Stream reader whose tasks produce the records that are at or above the replay's committed positions.
+
+    Args:
+        options: options of the source.
+        writes: target topic, and settings for producing.
+    """
 
     def __init__(self, options: Options, writes: TopicWrites) -> None:
         super().__init__(options)
@@ -140,13 +145,14 @@ class TopicReader(StreamReader):
         return {**super().__getstate__(), "_writes": self._writes}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return one input partition for each source partition: its splits, and the planner's address for metrics.
+        """Return one input partition for each source partition that has offsets to produce.
 
+        An input partition has the source partition's splits, and the addresses to which its task sends counters.
         Offsets below the committed positions are left out.
         """
         from tiered_stream.replay.target_positions import read_positions
 
-        # Planning starts at the positions, because earlier records may be gone from the source by now.
+        # Records below the positions are not planned, because the source may not have them any more.
         starts, ends = offsets_from_dict(start), offsets_from_dict(end)
         for partition, position in read_positions(self._writes, starts.keys()).items():
             starts[partition] = min(max(starts[partition], position.offset), ends[partition])
