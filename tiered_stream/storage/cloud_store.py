@@ -4,8 +4,8 @@ obstore (Rust: the crate `object_store`) signs, connects and receives. It checks
 range, and does not hold Python's global lock while it waits. This module makes the attempts, keeps the time limits, and
 counts busy responses, because read-ahead must know their number.
 
-obstore's threads do not survive a fork, and a request without them would wait forever. So the fork of a process that has
-sent a request refuses requests.
+obstore's threads do not survive a fork, and a request without them would wait forever. So the fork of a process that
+has sent a request refuses requests.
 """
 
 from __future__ import annotations
