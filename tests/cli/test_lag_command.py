@@ -116,7 +116,7 @@ def test_a_querys_own_checkpoint_says_how_far_behind_it_is(
 def test_what_is_tiered_of_a_lag_and_what_is_lost_is_said(stack: TieredStack, topic: str, tmp_path: Path) -> None:
     total = tier_segments(stack, topic, [40, 30, 50])
     given = options(stack, topic)
-    checkpoint = write_checkpoint(tmp_path / "c", 0, f'{{"{topic}":{{"0":45,"7":3}}}}')
+    checkpoint = write_checkpoint(tmp_path / "c", 0, f'{{"{topic}":{{"0":45,"7":3}},"not-chosen":{{"0":9}}}}')
     found = said(given, "--checkpoint", str(checkpoint))
     (partition,) = found["partitions"]
     assert (partition["lag_offsets"], partition["tiered_offsets"]) == (total - 45, 120 - 45)

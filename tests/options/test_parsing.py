@@ -71,6 +71,18 @@ def test_each_way_to_name_what_is_read(given: dict[str, str], subscription: Subs
     assert parse_options({**BROKERS, **given}, streaming=True).subscription == subscription
 
 
+@pytest.mark.parametrize(
+    ("subscription", "chosen"),
+    [
+        (Subscription(topics=("t",)), [True, True, False]),
+        (Subscription(pattern="^t"), [True, True, False]),
+        (Subscription(assigned=(T0,)), [True, False, False]),
+    ],
+)
+def test_a_subscription_chooses_partitions(subscription: Subscription, chosen: list[bool]) -> None:
+    assert list(map(subscription.chooses, (T0, T1, TopicPartition("u", 0)))) == chosen
+
+
 @pytest.mark.contract("1.2 one of the three", "1.2 subscribePattern", "2.12", "2.13", "2.14")
 @pytest.mark.parametrize(
     ("given", "said"),

@@ -42,8 +42,19 @@ def test_only_folders_with_the_prefix_are_looked_into(tmp_path: Path, monkeypatc
     seen: list[str] = []
     scan = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: seen.append(Path(path).name) or scan(path))
-    assert list(FileStore(tmp_path).list("in/a-")) == ["in/a-1", "in/a-0/x", "in/a-0/deep/x"]
+    assert list(FileStore(tmp_path).list("in/a-")) == ["in/a-0/deep/x", "in/a-0/x", "in/a-1"]
     assert seen == ["in", "a-0", "deep"]
+
+
+def test_keys_are_in_ascending_order_and_continue_after_a_key(tmp_path: Path) -> None:
+    keys = ["a-b/1", "a.log", "a/1", "a/b-c/1", "a/b/1", "a0"]
+    for key in keys:
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_text("")
+    (tmp_path / "a" / "to a folder").symlink_to(tmp_path / "a-b")
+    assert keys == sorted(keys)
+    for number in range(len(keys) + 1):
+        assert list(FileStore(tmp_path).list("a", after=(["", *keys])[number])) == keys[number:]
 
 
 def test_a_folder_is_no_object(tmp_path: Path) -> None:

@@ -194,7 +194,8 @@ def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int
         )
         for partition, cost in zip(partitions, costs, strict=True)
     )  # fmt: skip
-    gone = tuple(sorted(batch.offsets.keys() - assignment.partitions))
+    missing = batch.offsets.keys() - assignment.partitions
+    gone = tuple(sorted(filter(options.subscription.chooses, missing)))
     return LagReport(checkpoint, batch.batch_id, str(options.isolation_level), lags, gone)
 
 

@@ -51,6 +51,10 @@ class Subscription:
             return re.search(self.pattern, topic, re.ASCII) is not None
         return topic in self.topics or any(partition.topic == topic for partition in self.assigned)
 
+    def chooses(self, partition: TopicPartition) -> bool:
+        """Return whether this subscription chooses the partition, if the partition exists."""
+        return partition in self.assigned if self.assigned else self.names(partition.topic)
+
 
 @dataclass(frozen=True, slots=True)
 class S3Access:

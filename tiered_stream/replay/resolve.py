@@ -77,8 +77,8 @@ def _ranges(
 ) -> tuple[dict[TopicPartition, OffsetRange], PartitionOffsets]:
     """Return the offset range of each partition for the times, and the end offset of each partition's log.
 
-    If `exact` is True, the ranges end at the log's end. A range is empty if its partition has no record at or after
-    `times.from_ms`.
+    A range ends at the partition's first record at or after `times.to_ms`. It ends at the log's end if there is no such
+    record, or if `exact` is True. A range is empty if its partition has no record at or after `times.from_ms`.
     """
     starts = reader.for_timestamps(dict.fromkeys(partitions, times.from_ms))
     ends: Mapping[TopicPartition, int | None] = {}

@@ -48,18 +48,29 @@ class FileStore(ObjectStore):
             return os.fstat(file.fileno()).st_size
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        within, _, start = prefix.rpartition("/")
-        folder = str(self._path(within))
         if not self._root.is_dir():
             raise self._no_folder()
-        for parent, folders, names in os.walk(folder):
-            if parent == folder:  # an archive has thousands of folders: walk only into folders with the prefix
-                folders[:] = filter(lambda name: name.startswith(start), folders)
-            folders.sort()
-            for name in sorted(names):
-                key = Path(parent, name).relative_to(self._root).as_posix()
-                if key.startswith(prefix) and key > after:
-                    yield key
+        folder = prefix[: prefix.rfind("/") + 1]
+        self._path(folder)
+        return self._keys_below(folder, prefix, after)
+
+    def _keys_below(self, folder: str, prefix: str, after: str) -> Iterator[str]:
+        """Yield the keys with the prefix in a folder, in ascending order: a folder's name is ordered with its slash.
+
+        An archive has thousands of folders, so only folders that may hold such keys are read. A folder that is missing,
+        or that this process's user cannot read, has no keys.
+        """
+        try:
+            with os.scandir(self._root / folder) as entries:
+                names = sorted(f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries)
+        except OSError:
+            return
+        for key in (folder + name for name in names):
+            if key.endswith("/"):
+                if key.startswith(prefix) and (key > after or after.startswith(key)):
+                    yield from self._keys_below(key, prefix, after)
+            elif key.startswith(prefix) and key > after and not (self._root / key).is_dir():
+                yield key
 
     def describe(self, key: str) -> str:
         return f"file://{self._root}/{key}"

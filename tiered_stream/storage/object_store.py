@@ -48,7 +48,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        """Yield the keys that begin with `prefix` and are greater than `after`.
+        """Yield, in ascending order, the keys that begin with `prefix` and are greater than `after`.
 
         Only archives, and errors that say where objects are, need a listing. Otherwise keys follow from segments'
         metadata.

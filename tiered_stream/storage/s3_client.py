@@ -40,7 +40,6 @@ CREDENTIALS_HINT = (
 )
 _USER_AGENT = f"tiered_stream Botocore/{botocore.__version__}"
 _FALLBACK_REGION = "us-east-1"
-_ANY_REGION = "aws-global"  # botocore's name of the region if none is configured
 _ANY_KEY = "key"
 _CREDENTIALS_LIFETIME = timedelta(minutes=10)
 """Time for which obstore may use credentials before it requests them again.

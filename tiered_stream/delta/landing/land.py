@@ -157,7 +157,7 @@ class Landing:
     def start(self) -> StreamingQuery:
         """Log the lane and its reason, and start the query in this lane."""
         # A warning shows even without logging configuration. A user who did not choose the slower lane should see it.
-        level = logging.WARNING if self.lane is Lane.SPARK and self.reason != _LANE_SET else logging.INFO
+        level = logging.WARNING if self.lane is Lane.SPARK and not self.reason.startswith(_LANE_SET) else logging.INFO
         log.log(level, "%s: the %s lane: %s", self.address, self.lane.value, self.reason)
         if self.lane is Lane.DIRECT:
             return self._start_direct()

@@ -131,7 +131,7 @@ def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Ro
 
 @dataclass(frozen=True)
 class _Attempt:
-    """Result of an attempt to decode the unmarked dead letters of a job, with the row formats of their topics.
+    """Result of an attempt to decode the unmarked dead letters of a job; the row formats of their topics decode them.
 
     `left` is the number of dead letters that are not redriven, by topic and reason.
     """

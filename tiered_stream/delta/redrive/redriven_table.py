@@ -1,7 +1,7 @@
 """Table to which a redrive appends the rows of dead letters.
 
 Each number with which a redrive marks dead letters (column `redrive`) has a separate application transaction in the
-table. The version of that transaction is the outcome of the dead letters with this number (`redrive_protocol.py`).
+table. The version of that transaction is the value of `Outcome` for the dead letters with this number.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class RedrivenTable:
         transaction = self._transaction(topic, number)
         begun = DeltaSparkTable(self._spark, find_address(self._spark, self._name)).begin()
         # Because the outcome is read in this transaction, Delta refuses the transaction's commit if an append comes
-        # first. Without the read, Delta would accept the commit, because its version is higher than the append's.
+        # first. Without the read, Delta would accept the commit, because the version of its application transaction is higher.
         if begun.last_batch(transaction) is not None:
             return
         try:
