@@ -135,7 +135,7 @@ def test_who_may_can(secure: SecureBroker, way: str) -> None:
         ("bob", r"consumer group replay-.*: the user is not authorized: grant READ on"),
         (
             "dave",
-            r"beginning transactions as replay-.*: the user is not authorized: grant WRITE on the replay's transactional id",
+            r"beginning transactions as replay-.*: the user is not authorized: grant WRITE on the replay's",
         ),
         ("carol", r"the target guarded: the user is not authorized: grant WRITE on the topic"),
     ],

@@ -9,7 +9,9 @@ from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
 
-SIGNED = re.compile(rb"X-Amz-(?:Signature|Credential|Security-Token)=[^&\s]{8}|Signature=[0-9a-f]{64}")
+SIGNED = re.compile(
+    rb"X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)=[^&\s]{8}|Signature=[0-9a-f]{64}|[?&]sig=[^&\s]{8}"
+)
 """What a signed URL or request has, whoever signed it."""
 
 

@@ -7,7 +7,6 @@ client its headers.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,17 +30,6 @@ from tests.stack.versitygw import VersityGateway
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 TOPIC, LAKE = "secrets", "lake"
-LOG_EVERYTHING = """
-import logging, os
-logging.basicConfig(level=logging.DEBUG, filename=os.path.join({folder!r}, f"python-{{os.getpid()}}.log"))
-# What py4j logs at this level are the arguments of each call that the user's own program makes.
-logging.getLogger("py4j").setLevel(logging.INFO)
-"""
-
-
-@pytest.fixture
-def canaries() -> Canaries:
-    return Canaries()
 
 
 @pytest.fixture
@@ -109,17 +97,6 @@ def certified(canaries: Canaries, authority: CertificateAuthority, what: str) ->
     identity = authority.issue(what, password=canaries.of(f"key password of {what}"))
     canaries.pem(f"key of {what}", identity.key)
     return identity
-
-
-@pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where all is written to; every Python process that is started from now on logs everything there."""
-    folder, site = tmp_path / "written", tmp_path / "site"
-    (folder / "events").mkdir(parents=True)
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(LOG_EVERYTHING.format(folder=str(folder)))
-    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    return folder
 
 
 def test_no_secret_is_in_anything_that_is_written(

@@ -7,8 +7,10 @@ import hashlib
 import hmac
 import json
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from pathlib import Path
+from urllib.parse import urlencode
 
 from tests.stack.built import built, built_folder, missing_program, run_build
 from tests.stack.errors import StackError
@@ -21,6 +23,7 @@ ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The emulator's well-known account and its key."""
 _API_VERSION = "2021-08-06"
+_SAS_VERSION = "2020-12-06"
 
 
 def why_no_azurite() -> str | None:
@@ -37,10 +40,11 @@ def _build(folder: Path) -> None:
 
 
 class Azurite:
-    """One server, whose blobs are in `folder`."""
+    """One server, whose blobs are in `folder`. `key` is the account's, in base64."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, key: str = KEY) -> None:
         self.folder = folder
+        self.key = key
         (self.port,) = free_ports(1)
         self._process: ServiceProcess | None = None
 
@@ -51,13 +55,14 @@ class Azurite:
 
     def options(self) -> dict[str, str]:
         """The fields of `StorageOptions` with which a container is read."""
-        return {"azure_account_name": ACCOUNT, "azure_account_key": KEY, "azure_endpoint_url": self.endpoint}
+        return {"azure_account_name": ACCOUNT, "azure_account_key": self.key, "azure_endpoint_url": self.endpoint}
 
     def start(self) -> None:
         """Start it and wait until it listens."""
         self.folder.mkdir(parents=True, exist_ok=True)
         program = built("azurite", VERSION, _build) / "node_modules" / ".bin" / "azurite-blob"
         command = [
+            "env", f"AZURITE_ACCOUNTS={ACCOUNT}:{self.key}",
             str(program), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self.folder),
             "--silent", "--disableTelemetry", "--skipApiVersionCheck",
         ]  # fmt: skip
@@ -74,15 +79,25 @@ class Azurite:
         headers = f"x-ms-date:{date}\nx-ms-version:{_API_VERSION}\n"
         no_other_headers = "\n" * 12
         signed = f"PUT{no_other_headers}{headers}/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
-        signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), signed.encode(), hashlib.sha256)).decode()
         request = urllib.request.Request(
             f"{self.endpoint}/{name}?restype=container",
             method="PUT",
             headers={
                 "x-ms-date": date,
                 "x-ms-version": _API_VERSION,
-                "Authorization": f"SharedKey {ACCOUNT}:{signature}",
+                "Authorization": f"SharedKey {ACCOUNT}:{self._signature(signed)}",
                 "Content-Length": "0",
             },
         )
         urllib.request.urlopen(request).close()
+
+    def read_token(self, container: str) -> str:
+        """A shared access signature that grants reading and listing one container for an hour (Azure: service SAS)."""
+        expiry = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        fields = ["rl", "", expiry, f"/blob/{ACCOUNT}/{container}", "", "", "", _SAS_VERSION, "c"]
+        signed = "\n".join([*fields, *[""] * 7])
+        named = {"sp": "rl", "se": expiry, "sv": _SAS_VERSION, "sr": "c", "sig": self._signature(signed)}
+        return urlencode(named)
+
+    def _signature(self, text: str) -> str:
+        return base64.b64encode(hmac.digest(base64.b64decode(self.key), text.encode(), hashlib.sha256)).decode()

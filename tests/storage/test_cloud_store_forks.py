@@ -39,8 +39,8 @@ os.waitpid(fork, 0)
         ("wait", "True"),
         (
             "read",
-            "this process was forked from a process that had read from the storage, so it cannot read: start it without "
-            'a fork, in multiprocessing by get_context("spawn")',
+            "this process was forked from a process that had read from the storage, so it cannot read: start it "
+            'without a fork, in multiprocessing by get_context("spawn")',
         ),
     ],
 )

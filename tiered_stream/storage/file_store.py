@@ -62,7 +62,7 @@ class FileStore(ObjectStore):
         """
         try:
             with os.scandir(self._root / folder) as entries:
-                names = sorted(f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries)
+                names = sorted(entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in entries)
         except OSError:
             return
         for key in (folder + name for name in names):

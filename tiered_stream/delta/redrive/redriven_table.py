@@ -105,7 +105,7 @@ class RedrivenTable:
         transaction = self._transaction(topic, number)
         begun = DeltaSparkTable(self._spark, find_address(self._spark, self._name)).begin()
         # Because the outcome is read in this transaction, Delta refuses the transaction's commit if an append comes
-        # first. Without the read, Delta would accept the commit, because the version of its application transaction is higher.
+        # first. Without the read, Delta would accept the commit, because its application transaction has a higher version.
         if begun.last_batch(transaction) is not None:
             return
         try:
