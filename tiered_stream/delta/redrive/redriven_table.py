@@ -105,7 +105,7 @@ class RedrivenTable:
         transaction = self._transaction(topic, number)
         begun = DeltaSparkTable(self._spark, find_address(self._spark, self._name)).begin()
         # Because the outcome is read in this transaction, Delta refuses the transaction's commit if an append comes
-        # first. Without the read, Delta would accept the commit, because its application transaction has a higher version.
+        # first. Without the read, Delta would accept the commit, because its version of the transaction is higher.
         if begun.last_batch(transaction) is not None:
             return
         try:
