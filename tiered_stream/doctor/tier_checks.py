@@ -16,6 +16,7 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.segment_places import misplacement
@@ -58,10 +59,16 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
 def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[RemoteStorageFetcher]) -> Known[bool]:
     """Check the bucket of the tiered storage; the value is True if the user is authorized to list the bucket.
 
-    If the storage is not in S3, no bucket is checked. The value is then True, or None if `fetcher` has no value.
+    If the storage is a folder or a class of the user's, no bucket is checked. The value is then True, or None if
+    `fetcher` has no value.
     """
     options = job.value.options if job.value else None
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
+    if options is not None and parts.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES):
+        # Imported late, because importing obstore takes long and a folder does not need it.
+        from tiered_stream.doctor.container import FIXES, list_container
+
+        return examination.check("bucket", lambda _: list_container(options.storage), fetcher, fixes=FIXES)
     if options is None or parts.scheme not in _S3_SCHEMES:
         return Known("storage settings", True if fetcher.value else None)
     # Imported late, because importing boto3 takes long and a folder does not need it.

@@ -49,7 +49,7 @@ class Prices:
 
     per_1000_gets: float = 0.0004
     per_gib: float = 0.0
-    as_of: str = "2025-06-01"
+    as_of: str = "2025-06-01 for S3 Standard"
 
 
 def prices_or_default(per_1000_gets: float | None, per_gib: float | None) -> Prices:
