@@ -6,7 +6,7 @@ Of 500 topics of 20 partitions: nothing is new, or each topic has a new record, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,11 @@ from tests.bench.figures import Row
 from tests.bench.rig import Rig
 from tests.bench.turns import Claim, Contender, allowance, rows_of
 from tests.gateway.planning import made_up_cluster
+from tiered_stream.errors import StorageObjectNotFoundError
+from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.spark.source import StreamReader
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 PARTITIONS = 20
 """Of each topic."""
@@ -50,10 +53,11 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
     """A row for each; the first micro-batch, of all that is tiered, is told beside."""
     for trigger in _TRIGGERS:
         made_up = made_up_cluster(PARTITIONS, segments=1, topics=trigger.topics, growing=trigger.growing)
-        with made_up as (servers, folder):
+        with made_up as (servers, _):
             given = {
                 "kafka.bootstrap.servers": servers, "subscribePattern": "made-up.*", "startingOffsets": "earliest",
-                "remote.storage.uri": folder.as_uri(), "remote.log.locator": "metadata-topic",
+                "kafka.remote.storage.fetcher.class": f"{__name__}.{Zeros.__name__}",
+                "remote.log.locator": "metadata-topic",
             }  # fmt: skip
             planner = _Planner(given)
             try:
@@ -71,6 +75,19 @@ def _row(trigger: _Trigger, planner: _Planner, runs: int) -> Row:
     other = allowance(most or ours.more[_FIRST], partitions)
     (row,) = rows_of([claim], {name: ours, against: other}, runs)
     return row
+
+
+class Zeros(RemoteStorageFetcher):
+    """The made-up segments' storage, of which a query asks for a byte before it is planned."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """No property counts."""
+
+    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        return bytes((segment.size if end == -1 else end) - start)
+
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        raise StorageObjectNotFoundError(f"the made-up segment {segment.segment_id} has no indexes")
 
 
 class _Planner:
