@@ -95,7 +95,7 @@ def test_a_broken_connection_is_tried_again_with_new_metadata() -> None:
 def test_a_partition_that_stays_without_a_leader_is_named_when_time_is_up() -> None:
     client = ScriptedClient(lambda *_: metadata(leader=-1), {"default.api.timeout.ms": "50"})
 
-    with pytest.raises(BrokerUnavailableError, match=r"partition t-0: no answer .* within 50 ms; last: .* no leader"):
+    with pytest.raises(BrokerUnavailableError, match=r"partition t-0: no response .* within 50 ms; last: .* no leader"):
         latest(client)
 
 

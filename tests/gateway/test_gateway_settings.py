@@ -121,5 +121,5 @@ def test_who_signs_on_a_plaintext_listener_is_warned(caplog: pytest.LogCaptureFi
     warn_of_plaintext(GatewaySettings.parse(GIVEN))
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "gateway.listener.security.protocol=PLAINTEXT: whoever reads a signed URL" in record.message
+    assert "gateway.listener.security.protocol=PLAINTEXT: a person who reads a signed URL" in record.message
     assert "900 seconds" in record.message

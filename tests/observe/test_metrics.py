@@ -229,4 +229,4 @@ def test_where_nothing_can_be_listened_at_a_line_says_so_and_the_query_goes_on(
         send(COUNTED, [receiver.address])
         assert (receiver.address, receiver.total(), receiver.take()) == ("", ReadMetrics(), ReadMetrics())
     (said,) = caplog.messages
-    assert "what reading costs is not counted" in said and "too many open files" in said
+    assert "the costs of reading are not counted" in said and "too many open files" in said

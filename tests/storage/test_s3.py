@@ -142,7 +142,7 @@ def test_credentials_that_a_400_refuses_are_a_matter_of_access(code: str) -> Non
 
 
 def test_a_listing_that_is_refused_names_the_permission() -> None:
-    named = pytest.raises(StorageAccessError, match="grant s3:ListBucket on arn:aws:s3:::bucket; else check")
+    named = pytest.raises(StorageAccessError, match="grant s3:ListBucket on arn:aws:s3:::bucket; otherwise check")
     with ScriptedHttp([error(403, "AccessDenied")]) as server, named:
         list(store_at(server.url).list("t-"))
 

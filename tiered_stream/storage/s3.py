@@ -76,7 +76,7 @@ class S3Bucket:
         if failure.status == 404:
             return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
         if failure.status in (401, 403) or failure.code in _ACCESS_CODES:
-            hint = f"to list it, grant s3:ListBucket on arn:aws:s3:::{self._bucket}; else " if listing else ""
+            hint = f"to list it, grant s3:ListBucket on arn:aws:s3:::{self._bucket}; otherwise " if listing else ""
             return StorageAccessError(f"no access to {name}: {answer}; {hint}{CREDENTIALS_HINT}")
         return StorageError(f"{answer}, asked for {name}")
 

@@ -37,7 +37,7 @@ def test_a_wrong_password_opens_nothing(password: str) -> None:
 def test_a_key_needs_its_own_password() -> None:
     (entry,) = read_jks(KEY, "store-secret").keys
 
-    with pytest.raises(ConfigurationError, match="not that of the private key"):
+    with pytest.raises(ConfigurationError, match="does not fit the private key"):
         entry.decrypt("store-secret")
 
 

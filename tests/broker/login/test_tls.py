@@ -135,7 +135,7 @@ def test_what_is_given_in_place_is_pem(authority: CertificateAuthority) -> None:
         {"truststore_type": "JKS", "truststore_certificates": authority.certificate},
         {"keystore_type": "PKCS12", "keystore_key": identity.key, "keystore_certificate_chain": identity.certificate},
     ):
-        with pytest.raises(ConfigurationError, match="settings themselves is PEM"):
+        with pytest.raises(ConfigurationError, match="only PEM can be given in the settings themselves"):
             context(**given)
 
 

@@ -49,7 +49,7 @@ def of_schema(name: str) -> tuple[TableDescription, str | None]:
         case "NOT NULL of a field in structs":
             # Nothing that is written has structs: one in a list stands for them.
             return described(changed={"headers": {"type": headers}}), None
-        case "elements of lists and values of maps that may not be null, NOT NULL within them":
+        case "elements of lists and values of maps that must not be null, NOT NULL within them":
             return described(changed={"headers": {"type": headers}}), None
         case "NOT NULL of the day's column":
             return described(DAY, partition_columns=("day",)), "day"

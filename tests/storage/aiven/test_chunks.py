@@ -83,7 +83,7 @@ def test_fixed_sizes_differ_in_the_last_only() -> None:
         (10, 25, [4, 0, 6], "a chunk has no bytes"),
         (10, 25, [4, -5, 6], "a chunk has no bytes"),
         (10, 25, [2**30, 2**30, 2**30], "bytes together"),
-        (10, 25, [4, 2000, 6], "a chunk of 10 bytes cannot take"),
+        (10, 25, [4, 2000, 6], "a chunk of 10 bytes takes too many bytes"),
         (0, 25, [4], "cannot be"),
         (-1, 25, [4], "cannot be"),
         (10, -1, [], "cannot be"),

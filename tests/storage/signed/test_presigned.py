@@ -116,7 +116,7 @@ def test_a_connection_that_breaks_in_the_body_is_made_again() -> None:
 def test_a_length_that_is_none_is_the_services_fault(length: str) -> None:
     data = part(b"0123456789").replace(b"Content-Length: 10", b"Content-Length: " + length.encode("latin-1"))
     with ScriptedHttp([data]) as server:
-        assert "did not give the length of its answer" in fails(StorageError, fetcher(server.url))
+        assert "did not give the length of its response" in fails(StorageError, fetcher(server.url))
 
 
 @pytest.mark.parametrize("stall", [STALL, part(b"01234" + STALL, length=10)])
