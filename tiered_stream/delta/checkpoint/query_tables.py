@@ -171,11 +171,9 @@ class Folder(ReadableFolder, Protocol):
 
     def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
         """Write `text` to the file `name` atomically; an existing file is kept unless `replace` is true."""
-        ...
 
     def delete(self, name: str) -> None:
         """Delete the file `name`; a missing file is no error."""
-        ...
 
 
 class QueryTablesLog:

@@ -60,7 +60,6 @@ class ParkedRowsReader(Protocol):
 
         A parked table is one that could not be written, and that the query continues without.
         """
-        ...
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> Sequence[DataFile]:
         """Read offset ranges again, write the rows and dead letters of the table `key`, and return their files.
@@ -71,7 +70,6 @@ class ParkedRowsReader(Protocol):
             DataLossError: records in the ranges are gone.
             TieredStreamError: the records could not be read, or the files could not be written.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,6 @@ class DeltaTransaction(Protocol):
         Raises:
             TableError: the table's state cannot be read.
         """
-        ...
 
     def commit(self, batch: BatchCommit) -> int:
         """Commit the batch: its application transaction, and its files as added files.
@@ -108,7 +107,6 @@ class DeltaTransaction(Protocol):
             UncertainCommitError: another commit came first, or the result is unknown.
             TableError: the table refused the commit, and would refuse it again.
         """
-        ...
 
 
 class CommitTable(Protocol):
@@ -120,8 +118,6 @@ class CommitTable(Protocol):
         The next `begin` still begins from the table's newest version at that time. Errors of the background read are
         not raised here.
         """
-        ...
 
     def begin(self) -> DeltaTransaction:
         """Begin a transaction on the table's newest version. Raise TableError if the table cannot be opened."""
-        ...

@@ -38,11 +38,9 @@ class MarkedDeadLetters(Protocol):
 
         The outcome is read from the newest version of the table that gets the rows.
         """
-        ...
 
     def decode(self) -> bool:
         """Return whether all of the dead letters decode with the settings of this redrive."""
-        ...
 
     def append(self) -> int:
         """Append the rows to their table in a commit that gives the dead letters the outcome `APPENDED`.
@@ -52,22 +50,18 @@ class MarkedDeadLetters(Protocol):
         Returns:
             Number of rows appended; 0 if another commit came first.
         """
-        ...
 
     def give_up(self) -> None:
         """Commit the outcome `GIVEN_UP` to the table that would get the rows.
 
         Do nothing if the number in the column `redrive` already has an outcome, or if another commit comes first.
         """
-        ...
 
     def delete(self) -> None:
         """Delete the dead letters from the table for dead letters."""
-        ...
 
     def clear(self) -> None:
         """Set the column `redrive` of the dead letters to null."""
-        ...
 
 
 def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
