@@ -43,7 +43,7 @@ from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.parsing import parse_subscription
+from tiered_stream.options.parsing import Subscription, parse_subscription
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +102,8 @@ def redrive(
     if transaction is None:
         raise TableError(f"the table {name} for dead letters is not there")
     marks = DeadLetterMarks(spark, address)
-    run = _Redrive(spark, marks, transaction.state.description.table_id, settings, _routing(spark, settings, table),
-                   dry_run=dry_run)  # fmt: skip
+    table_id = transaction.state.description.table_id
+    run = _Redrive(spark, marks, table_id, _routing(spark, settings, table), parse_subscription(settings), dry_run)
     report = run.run(chosen)
     run.raise_first()
     return report
@@ -138,23 +138,19 @@ class _Attempt:
     """Number of dead letters that decode, by the name of their table."""
 
 
+@dataclass(eq=False)
 class _Redrive:
-    def __init__(
-        self,
-        spark: SparkSession,
-        marks: DeadLetterMarks,
-        table_id: str,
-        settings: Mapping[str, str],
-        routing: Routing,
-        *,
-        dry_run: bool,
-    ) -> None:
-        self._spark = spark
-        self.marks = marks
-        self._table_id = table_id
-        self.routing = routing
-        self._dry_run = dry_run
-        self._job = JobDeadLetters(parse_subscription(settings), routing, self._last_finished)
+    spark: SparkSession
+    marks: DeadLetterMarks
+    table_id: str
+    routing: Routing
+    subscription: Subscription
+    dry_run: bool
+
+    def __post_init__(self) -> None:
+        self._job = JobDeadLetters(
+            self.subscription, self.routing, lambda target, query: self.table(target).last_finished(query)
+        )
         self._rows: dict[str, RowFormat] = {}
         self._failed: dict[str, ConfigurationError | TableError] = {}
         """Errors that keep topics from being redriven, by topic."""
@@ -168,7 +164,7 @@ class _Redrive:
             TableError: the table for dead letters cannot be read or changed, or other redrives gave up all numbers of
                 this one.
         """
-        if self._dry_run:
+        if self.dry_run:
             tried = self.attempt(chosen)
             return RedriveReport(True, tried.ready, tried.left, tried.unmarked.pending)
         appended = self.finish()
@@ -241,7 +237,7 @@ class _Redrive:
             keys = {self.routing.target(topic).key for topic in tried.row_formats}
             numbers = {key: new_number(key) for key in keys}
             rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.row_formats]
-            by_topic = sql.broadcast(self._spark.createDataFrame(rows, "topic STRING, number BIGINT"))
+            by_topic = sql.broadcast(self.spark.createDataFrame(rows, "topic STRING, number BIGINT"))
             unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
             decoded = (
                 _try_to_decode(unmarked.of(tried.row_formats), tried.row_formats).where("reason IS NULL").drop("reason")
@@ -262,18 +258,15 @@ class _Redrive:
             self._rows[topic] = self._fitted(row_format, target)
         return self._rows[topic]
 
-    def _last_finished(self, target: TableTarget, query: str) -> int:
-        return self.table(target).last_finished(query)
-
     def table(self, target: TableTarget) -> RedrivenTable:
-        return RedrivenTable(self._spark, target.name, self._table_id)
+        return RedrivenTable(self.spark, target.name, self.table_id)
 
     def _fitted(self, row_format: RowFormat, target: TableTarget) -> RowFormat:
-        address, day = find_address(self._spark, target.name), target.files.day_column
-        if not self._dry_run:
-            create_by_spark(self._spark, address, target)
-            address = find_address(self._spark, target.name)
-        transaction = None if address.uri is None else DeltaSparkTable(self._spark, address).find()
+        address, day = find_address(self.spark, target.name), target.files.day_column
+        if not self.dry_run:
+            create_by_spark(self.spark, address, target)
+            address = find_address(self.spark, target.name)
+        transaction = None if address.uri is None else DeltaSparkTable(self.spark, address).find()
         if transaction is None:
             return row_format
         table = transaction.state.description
