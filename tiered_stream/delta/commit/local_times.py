@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampNTZType
+from pyspark.sql.types import StructField, StructType
 
-from tiered_stream.delta.schema.json_types import common_fields, struct_of
+from tiered_stream.delta.schema.json_types import common_fields, parts_of, struct_of
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.nested_columns import FieldPath
 
@@ -41,26 +41,8 @@ def columns_for_creation(schema: StructType, day_column: str | None) -> tuple[St
 
 def hides_local_times(field: StructField) -> bool:
     """Return whether a map anywhere in the column contains local times (TIMESTAMP_NTZ)."""
-    return any(_has_local_times(kind) for kind in parts_of(field.dataType) if isinstance(kind, MapType))
-
-
-def _has_local_times(kind: DataType) -> bool:
-    return any(isinstance(part, TimestampNTZType) for part in parts_of(kind))
-
-
-def parts_of(kind: DataType) -> Iterator[DataType]:
-    """Yield the type and all types nested in it."""
-    yield kind
-    inner: list[DataType] = []
-    match kind:
-        case StructType():
-            inner = [part.dataType for part in kind]
-        case ArrayType():
-            inner = [kind.elementType]
-        case MapType():
-            inner = [kind.keyType, kind.valueType]
-    for part in inner:
-        yield from parts_of(part)
+    parts = parts_of(field.dataType.jsonValue())
+    return any("timestamp_ntz" in parts_of(part) for part in parts if isinstance(part, dict) and part["type"] == "map")
 
 
 def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: StructType) -> None:
