@@ -20,6 +20,7 @@ from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
 from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
+from tiered_stream.delta.checkpoint.query_run import limited
 from tiered_stream.delta.write.data_files import totals
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, send
@@ -84,7 +85,7 @@ class TopicTarget(Target):
         register_source(self.spark, TopicDataSource)
         rows = stream_of(self.spark, SOURCE, settings, checkpoint)
         # Spark reports the sums of the tasks' metrics in each `StreamingQueryProgress`.
-        writer = self.limited(rows).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
+        writer = limited(rows, self.tasks).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         guarantee = "in transactions" if writes.transactional else "idempotent, at least once"
         with started_without_idle_limit(self.spark):
             query = self.started(writer, plan, checkpoint)

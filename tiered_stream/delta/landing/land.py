@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
-from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, query_id_of
-from tiered_stream.delta.commit.dead_letters import DeadLetterCommits, check_files
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, limited, query_id_of
+from tiered_stream.delta.commit.dead_letters import DeadLetterTable, check_files
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.landing.landing_by_topic import (
@@ -176,8 +176,9 @@ class Landing:
         options = routing_options(routing)
         if bounded:
             options[TRANSACTION.name] = f"/{bounded.transaction_id}"
-        rows = stream_of(self.spark, SOURCE, options, self.run.checkpoint)
+        rows = limited(stream_of(self.spark, SOURCE, options, self.run.checkpoint), bounded.tasks if bounded else None)
         dead_letters = self._dead_letters(routing)
+        most_dead = row_settings(settings).max_dead_letters
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             query_id = bounded.transaction_id if bounded else query_id_of(batch)
@@ -186,13 +187,13 @@ class Landing:
                 return
             table.prepare()
             files = data_files(batch.collect())
+            check_files(most_dead, files, list(folders))
             if dead_letters:
                 files = dead_letters.commit_first(table, self.target.key, query_id, batch_id, files)
             table.commit(query_id, batch_id, files)
             if self.run.goes_on:
                 table.prepare()
 
-        rows = bounded.limited(rows) if bounded else rows
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
 
     def _commits(self) -> TableCommits:
@@ -202,12 +203,10 @@ class Landing:
         gap = on_gap(self.spark, self.run.checkpoint, str(self.address), fail=fail)
         return open_commits(self.spark, self.address, self.target, self.suitability, gap, fail_on_data_loss=fail)
 
-    def _dead_letters(self, routing: Routing) -> DeadLetterCommits | None:
+    def _dead_letters(self, routing: Routing) -> DeadLetterTable | None:
         target = routing.dead_letters(self.target)
-        if target is None:
-            return None
         tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
-        return DeadLetterCommits(tables.open_dead_letters(target), row_settings(self.target.settings).max_dead_letters)
+        return None if target is None else tables.open_dead_letters(target)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, table_location
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
-from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, query_id_of
+from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.commit.committer import Committer
 from tiered_stream.delta.commit.dead_letters import (
     check_limit,
@@ -26,11 +26,7 @@ from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import shared_columns
-from tiered_stream.delta.settings.ingest_settings import (
-    COMMIT_BY_SPARK,
-    source_options,
-    with_overrides,
-)
+from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, source_options, with_overrides
 from tiered_stream.delta.settings.row_settings import evolution_of, row_settings
 from tiered_stream.delta.write.waiting_rows import spark_day
 from tiered_stream.errors import TableError
@@ -117,7 +113,7 @@ class SparkLane:
         def write(batch: DataFrame, batch_id: int) -> None:
             _append(batch, location, bounded.transaction_id, batch_id, self._growth, bounded.replace_where)
 
-        return self.run.configured(bounded.limited(rows).writeStream.foreachBatch(write)).start()
+        return self.run.configured(limited(rows, bounded.tasks).writeStream.foreachBatch(write)).start()
 
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         refuse_connect(self.spark, "a table for dead letters")
@@ -143,9 +139,8 @@ class SparkLane:
             if bounded and bounded.replaced_records is not None:
                 dead_letter_table.remove_claimed(transaction)
 
-        return self.run.configured(
-            (bounded.limited(records) if bounded else records).writeStream.foreachBatch(write)
-        ).start()
+        writer = limited(records, bounded.tasks if bounded else None).writeStream.foreachBatch(write)
+        return self.run.configured(writer).start()
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)
