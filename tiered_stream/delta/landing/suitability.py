@@ -16,7 +16,6 @@ from tiered_stream.delta.commit.committer import Committer, choose_committer, lo
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
-from tiered_stream.delta.requirements import type_widening
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
     check_fit,
@@ -250,7 +249,8 @@ def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[
 
 def _check_widening(address: TableAddress, settings: Mapping[str, str], description: TableDescription) -> None:
     """Raise ConfigurationError if `ingest.schemaEvolution` is `widen`, but the table does not allow wider columns."""
-    if evolution_of(settings) is Evolution.WIDEN and not type_widening.is_enabled(description.configuration):
+    is_enabled = description.configuration.get(TYPE_WIDENING, "").lower() == "true"
+    if evolution_of(settings) is Evolution.WIDEN and not is_enabled:
         raise ConfigurationError(
             f"{SCHEMA_EVOLUTION.name} is {Evolution.WIDEN}, but columns of the table {address} cannot become wider: "
             f"ALTER TABLE {address.sql_name} SET TBLPROPERTIES ('{TYPE_WIDENING}' = 'true'), where all of its "

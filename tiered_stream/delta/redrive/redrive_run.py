@@ -298,7 +298,9 @@ class _Marked:
 
     def append(self) -> int:
         row_format, day = self._run.row_format(self._topic), self._target.files.day_column
-        rows = _distinct(self._marked()).mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
+        # Each record once, because two queries may have written the same record.
+        records = self._marked().dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
+        rows = records.mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
         count = rows.count()
         return count if self._table.append(rows, self._number, self._topic) else 0
 
@@ -322,11 +324,6 @@ def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]
     `row_formats` are by topic.
     """
     return dead_letters.withColumns(identity_columns()).mapInArrow(_to_reasons(row_formats), _TRIED)
-
-
-def _distinct(dead_letters: DataFrame) -> DataFrame:
-    """Return the dead letters with each record only once, because two queries may have written the same record."""
-    return dead_letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
 
 
 def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:

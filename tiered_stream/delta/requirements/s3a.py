@@ -143,9 +143,6 @@ class S3aSettings:
         match = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
         return match.group(1) if match else None
 
-    def path_style(self) -> bool:
-        return (self.text("path.style.access") or "").lower() == "true"
-
     def acl(self) -> str | None:
         """Return S3's name of the canned ACL for new objects; None: not set.
 
@@ -305,7 +302,8 @@ def find_storage(
     """
     own = table_storage(settings)
     _check_same_store(own, session)
-    storage, why_not = replace(own, s3_path_style=own.s3_path_style or session.path_style()), None
+    path_style = (session.text("path.style.access") or "").lower() == "true"
+    storage, why_not = replace(own, s3_path_style=own.s3_path_style or path_style), None
     if own.s3_endpoint_url is None:
         storage = replace(storage, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
     try:

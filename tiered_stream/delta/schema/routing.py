@@ -57,9 +57,6 @@ class Route:
     folder: str
     in_lower_case: bool = False
 
-    def name_for(self, topic: str) -> str:
-        return self.table.replace(TOPIC, topic)
-
     def uri_for(self, topic: str) -> str:
         """Return the URI of the folder of the topic's table.
 
@@ -139,7 +136,8 @@ class Routing:
             table_files(settings), uri=route.uri_for(topic), storage=self.files.storage, tasks=self.files.tasks
         )
         rows = self._rows(topic, settings)
-        return TableTarget(route.name_for(topic), files, written_columns(rows, files.day_column), settings, rows)
+        name = route.table.replace(TOPIC, topic)
+        return TableTarget(name, files, written_columns(rows, files.day_column), settings, rows)
 
     def _rows(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
         row_format_of_topic = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")

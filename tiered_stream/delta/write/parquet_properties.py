@@ -40,12 +40,8 @@ _GROWING = (OFFSET, TIMESTAMP)
 _SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _MIN_SAMPLE_BYTES = 32, 32, 2 << 10, 1 << 10
 _MAX_COMPRESSED_SHARE = 0.95
 _PAGE_BYTES, _MIN_WRITE_ROWS, _MAX_WRITE_ROWS = 256 << 10, 64, 16_384
-_SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
-
-
-def file_suffix(compression: str) -> str:
-    """Return the end of a data file's name for this value of `ingest.compression`, such as `.zstd.parquet`."""
-    return _SUFFIXES[compression]
+FILE_SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
+"""Ends of data files' names, by the value of `ingest.compression`."""
 
 
 def file_schema(rows: pa.Schema) -> pa.Schema:
@@ -80,7 +76,8 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
     by_column |= {name: "none" for name in payload if not _gets_smaller(first.column(name), compression)}
     levels = {name: 1 for name, codec in by_column.items() if codec == "zstd"}
     indexes = [find_column(first.schema, name) for name in _GROWING]
-    growing = [first.schema.names[index] for index in indexes if index >= 0 and _grows(first.schema.field(index).type)]
+    fields = [first.schema.field(index) for index in indexes if index >= 0]
+    growing = [field.name for field in fields if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)]
     writer = pq.ParquetWriter(
         sink, first.schema, compression=by_column, compression_level=levels or None,
         write_batch_size=_write_batch_rows(first), data_page_size=_PAGE_BYTES,
@@ -113,10 +110,6 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
 
 def _repeats(name: str, kind: pa.DataType) -> bool:
     return not (pa.types.is_binary(kind) or pa.types.is_boolean(kind) or name.startswith("headers."))
-
-
-def _grows(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
 
 
 def _has_bounds(name: str, kind: pa.DataType) -> bool:
