@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -163,17 +162,8 @@ def observed(rows: DataFrame) -> DataFrame:
 
     In a streaming query, Spark reports the totals in each `StreamingQueryProgress`, under the name `OBSERVATION`.
     """
-    return rows.observe(OBSERVATION, *_file_totals(rows.sparkSession.sparkContext._gateway))
-
-
-@lru_cache(maxsize=1)
-def _file_totals(_gateway: object) -> list[Column]:
-    """Return the aggregates that `observed` lets Spark report.
-
-    They are cached for each JVM (`_gateway`), because making one takes five calls into the JVM.
-    """
     files = sql.sum(_FILE_BYTES).alias(_FILE_BYTES), sql.count(_FILE).alias("files"), sql.count(_HELD).alias("held")
-    return [*totals(_TASK_FIELDS), *files]
+    return rows.observe(OBSERVATION, *totals(_TASK_FIELDS), *files)
 
 
 def totals(task_fields: Iterable[str]) -> list[Column]:
