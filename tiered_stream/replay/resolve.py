@@ -12,7 +12,6 @@ An exact replay also does not trust the start if records were deleted within a s
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from tiered_stream.broker.client import open_client
@@ -30,16 +29,12 @@ from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """Offset range to read of each partition, and the topics' ids by name."""
-
-    ranges: dict[TopicPartition, OffsetRange]
-    topic_ids: dict[str, UUID]
-
-
-def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: bool) -> Resolved:
+def resolve(
+    options: Options, source: LogSource, times: TimeRange, *, exact: bool
+) -> tuple[dict[TopicPartition, OffsetRange], dict[str, UUID]]:
     """Return the offset ranges of the subscribed partitions for a range of times, as the logs are now.
+
+    The second result has the topics' ids by name.
 
     Args:
         options: options of the source, which choose the partitions.
@@ -62,11 +57,11 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
     topic_ids = {**options.topic_ids, **assignment.topic_ids}
     if options.locator is LocatorName.ARCHIVE:
         _check_archive(reader, latest, times, data_loss)
-        return Resolved(ranges, topic_ids)
+        return ranges, topic_ids
     if exact:
         ranges = _begin_at_sure_offsets(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
     _check_readable(options, latest, topic_ids)
-    return Resolved(ranges, topic_ids)
+    return ranges, topic_ids
 
 
 def _ranges(

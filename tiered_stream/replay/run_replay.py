@@ -261,8 +261,7 @@ def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments,
     parsed = parse_options(reading, streaming=True)
     check_all_columns(parsed)
     with closing(open_log_source(parsed)) as source:
-        resolved = resolve(parsed, source, times, exact=arguments.exact)
-    return ReplayPlan(name, arguments, times, resolved.ranges, resolved.topic_ids)
+        return ReplayPlan(name, arguments, times, *resolve(parsed, source, times, exact=arguments.exact))
 
 
 def _subscription(options: Mapping[str, str]) -> tuple[str, str]:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -179,13 +178,6 @@ def describe(table: DeltaTable) -> TableDescription:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _PreparedTable:
-    table: DeltaTable
-    newest: bytes | None
-    """SHA-256 of the log file of the table's version; None: there is no such file."""
-
-
 class DeltalakeTable:
     """A table in a local folder or in S3, to which deltalake commits, each time in a `with` block of `lock`."""
 
@@ -195,7 +187,8 @@ class DeltalakeTable:
         self._files = files
         self._log = TableLog(files)
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
-        self._prepared: Future[_PreparedTable] | None = None
+        self._prepared: Future[tuple[DeltaTable, bytes | None]] | None = None
+        """Table, and SHA-256 of the log file of its version (None: there is no such file)."""
         self._checkpoint_looked_for: int | None = None
 
     def prepare(self) -> None:
@@ -206,9 +199,9 @@ class DeltalakeTable:
         with _table_errors(self.uri, "opened"):
             return DeltalakeTransaction(self, self._prepared_table() or _open(self._files))
 
-    def _open_ahead(self) -> _PreparedTable:
+    def _open_ahead(self) -> tuple[DeltaTable, bytes | None]:
         table = _open(self._files)
-        return _PreparedTable(table, self._log.digest(table.version()))
+        return table, self._log.digest(table.version())
 
     def _prepared_table(self) -> DeltaTable | None:
         """Return the table that `prepare` opened, updated to the newest version; None if it must be opened again.
@@ -220,14 +213,14 @@ class DeltalakeTable:
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.exception() is not None:
             return None
-        opened = prepared.result()
-        if opened.newest is None or self._log.digest(opened.table.version()) != opened.newest:
+        table, newest = prepared.result()
+        if newest is None or self._log.digest(table.version()) != newest:
             return None
         try:
-            opened.table.update_incremental()
+            table.update_incremental()
         except (DeltaError, OSError):
             return None
-        return opened.table
+        return table
 
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
         """Write a checkpoint of `table` after a commit, if its checkpoint interval (`CHECKPOINT_INTERVAL`) has passed.

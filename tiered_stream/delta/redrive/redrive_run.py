@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -183,8 +182,8 @@ class _Redrive:
         """Log the kept errors of all topics, and raise the first one; without errors, do nothing."""
         for topic, error in self._failed.items():
             log.error("dead letters of topic %s: %s", topic, error)
-        for error in self._failed.values():
-            raise error
+        if self._failed:
+            raise next(iter(self._failed.values()))
 
     def finish(self) -> Counter[str]:
         """Finish all dead letters of the job whose column `redrive` is set, whichever redrive has set it.
@@ -345,13 +344,11 @@ def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches
 def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
     def reasons(batches: Batches) -> Batches:
         for dead_letters, decoded in decoded_batches(row_formats, batches):
-            reasons_by_row: list[str | None] = [None] * dead_letters.num_rows
+            by_offset: dict[int, str] = {}
             if decoded.dead is not None:
-                slots = np.searchsorted(
-                    dead_letters.column("offset").to_numpy(), decoded.dead.column("offset").to_numpy()
-                )
-                for slot, reason in zip(slots, decoded.dead.column("reason").to_pylist(), strict=True):
-                    reasons_by_row[slot] = reason
+                offsets, texts = (decoded.dead.column(name).to_pylist() for name in ("offset", "reason"))
+                by_offset = dict(zip(offsets, texts, strict=True))
+            reasons_by_row = [by_offset.get(offset) for offset in dead_letters.column("offset").to_pylist()]
             known = {name: dead_letters.column(name) for name in IDENTITY_NAMES}
             yield pa.RecordBatch.from_pydict({**known, "reason": pa.array(reasons_by_row, pa.string())})
 

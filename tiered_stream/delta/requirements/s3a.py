@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from urllib.parse import urlsplit
 
 from pyarrow import fs
@@ -84,7 +84,7 @@ class Credentials:
     access_key_id: str | None = None
     secret_access_key: str | None = None
     session_token: str | None = None
-    anonymous: bool = False
+    anonymous: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +189,13 @@ class S3aSettings:
         """
         for name in names_of_bucket(self.bucket, self.names):
             requirement = find_requirement(Kind.SESSION, S3A_PREFIX + name)
-            if requirement is None and not may_concern_writers(name):
-                continue
-            value = self.text(name) or ""
-            if requirement is None and value.lower() not in OFF:
-                raise NotForTasksError(f"{_PREFIX}{name} is set, which is not known here, and may be for writers")
-            if (
-                requirement is not None
-                and requirement.handling is Handling.SPARK_LANE
-                and value.lower() not in requirement.off
-            ):
-                raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
+            if requirement is None:
+                is_unmet, off, why = may_concern_writers(name), OFF, "is not known here, and may be for writers"
+            else:
+                is_unmet, off = requirement.handling is Handling.SPARK_LANE, requirement.off
+                why = "tasks that write files themselves do not follow"
+            if is_unmet and (self.text(name) or "").lower() not in off:
+                raise NotForTasksError(f"{_PREFIX}{name} is set, which {why}")
 
     def credentials(self) -> Credentials:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
@@ -227,13 +223,13 @@ class S3aSettings:
 
     def _credentials_of(self, provider: str) -> Credentials | None:
         if provider in (_SIMPLE, _TEMPORARY):
-            token = self.secret(SESSION_TOKEN) if provider == _TEMPORARY else None
-            credentials = Credentials(self.secret(ACCESS_KEY), self.secret(SECRET_KEY), token)
-            return _if_complete(credentials, with_token=provider == _TEMPORARY)
+            names = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN) if provider == _TEMPORARY else (ACCESS_KEY, SECRET_KEY)
+            keys = [self.secret(name) for name in names]
+            return Credentials(*keys) if all(keys) else None
         if provider in _ENVIRONMENT:
-            names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-            key_id, key, token = map(self.environment, names)
-            return _if_complete(Credentials(key_id, key, token))
+            variables = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+            key_id, key, token = map(self.environment, variables)
+            return Credentials(key_id, key, token) if key_id and key else None
         if provider in _ANONYMOUS:
             return Credentials(anonymous=True)
         if provider in _MACHINE and self.environment("AWS_ACCESS_KEY_ID"):
@@ -243,13 +239,6 @@ class S3aSettings:
         if provider in _MACHINE | _CHAIN:
             return Credentials()
         raise _unusable(provider, "is known to Spark alone")
-
-
-def _if_complete(credentials: Credentials, *, with_token: bool = False) -> Credentials | None:
-    complete = (
-        credentials.access_key_id and credentials.secret_access_key and (credentials.session_token or not with_token)
-    )
-    return credentials if complete else None
 
 
 def _unusable(provider: str, why: str) -> NotForTasksError:
@@ -270,7 +259,8 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
         password=lambda name: "".join(conf.getPassword(name) or ()),
         environment=system.getenv,
         has_connector=conf.getClassByNameOrNull(f"{_HADOOP}S3AFileSystem") is not None,
-        names=_names(conf.getPropsWithPrefix(_PREFIX).keySet().toString()),
+        # The text of a Java set, `[a, b]`, saves a call to the JVM for each name.
+        names=tuple(filter(None, conf.getPropsWithPrefix(_PREFIX).keySet().toString().strip("[]").split(", "))),
     )
     # S3A's credential files take precedence over Hadoop's for all file systems, as in
     # S3AUtils.patchSecurityCredentialProviders.
@@ -279,11 +269,6 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
         of_all = f"hadoop.{_CREDENTIAL_FILES}"
         conf.set(of_all, ",".join(filter(None, (files, conf.get(of_all)))))
     return settings
-
-
-def _names(listed: str) -> tuple[str, ...]:
-    """Split the text of a Java set of names (`[a, b]`) into the names, to save a call to the JVM for each name."""
-    return tuple(filter(None, listed.strip("[]").split(", ")))
 
 
 def find_storage(

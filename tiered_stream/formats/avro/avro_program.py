@@ -112,13 +112,11 @@ class AvroProgram:
 
         Raises _MismatchError if no value of `writer` can be read as `reader`.
         """
-        if isinstance(writer, Union):
-            self._writer_union(writer, reader, node, path)
-            return
-        if isinstance(reader, Union):
-            self._reader_union(writer, reader, node, path)
-            return
         match writer, reader:
+            case Union(), _:
+                self._writer_union(writer, reader, node, path)
+            case _, Union():
+                self._reader_union(writer, reader, node, path)
             case Primitive(), Primitive():
                 self._primitive(writer, reader, node, path)
             case Fixed(), Fixed() if reader.is_called(writer) and writer.size == reader.size:
@@ -241,11 +239,8 @@ class AvroProgram:
         targets = {sources[field.name]: field for field in reader.fields if field.name in sources}
         for field in writer.fields:
             target = targets.get(field.name)
-            below = f"{path}.{field.name}" if path else field.name
-            if target is None:
-                self.read(field.type, field.type, -1, below)
-            else:
-                self.read(field.type, target.type, nodes[target.name], below)
+            kind, below = (target.type, nodes[target.name]) if target else (field.type, -1)
+            self.read(field.type, kind, below, f"{path}.{field.name}" if path else field.name)
         for field in reader.fields:
             if field.name not in sources:
                 self._default(field, nodes[field.name], f"{path}.{field.name}" if path else field.name)
