@@ -39,14 +39,7 @@ from tiered_stream.delta.landing.suitability import (
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, time_zone
-from tiered_stream.delta.settings.ingest_settings import (
-    COMMIT,
-    TRANSACTION,
-    TableFiles,
-    check_names,
-    source_options,
-    table_files,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.row_settings import infers, row_settings
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed
 from tiered_stream.errors import ConfigurationError, TableError
@@ -175,7 +168,7 @@ class Landing:
         )
         options = routing_options(routing)
         if bounded:
-            options[TRANSACTION.name] = f"/{bounded.transaction_id}"
+            options[ingest.TRANSACTION.name] = f"/{bounded.transaction_id}"
         rows = limited(stream_of(self.spark, SOURCE, options, self.run.checkpoint), bounded.tasks if bounded else None)
         dead_letters = self._dead_letters(routing)
         most_dead = row_settings(settings).max_dead_letters
@@ -199,7 +192,7 @@ class Landing:
     def _commits(self) -> TableCommits:
         from tiered_stream.delta.commit.batch_commit import on_gap
 
-        fail = parse_options(source_options(self.target.settings), streaming=True).fail_on_data_loss
+        fail = parse_options(ingest.source_options(self.target.settings), streaming=True).fail_on_data_loss
         gap = on_gap(self.spark, self.run.checkpoint, str(self.address), fail=fail)
         return open_commits(self.spark, self.address, self.target, self.suitability, gap, fail_on_data_loss=fail)
 
@@ -254,12 +247,12 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
     """
     if lane not in LANES:
         raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
-    check_names(options)
-    parsed = parse_options(source_options(options), streaming=True)
+    ingest.check_names(options)
+    parsed = parse_options(ingest.source_options(options), streaming=True)
     check_all_columns(parsed)
-    table_files(options)
+    ingest.table_files(options)
     row_settings(options)
-    GivenOptions(options).read(COMMIT)
+    GivenOptions(options).read(ingest.COMMIT)
     return parsed
 
 
@@ -295,7 +288,7 @@ def plan_landing(
     address = find_address(spark, table)
     if infers(options):
         options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)
-    files = table_files(options)
+    files = ingest.table_files(options)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
     target = TableTarget(str(address), files, shared_columns(rows.values(), files.day_column), options)
     create = partial(create_by_spark, spark, target=target)
@@ -335,7 +328,7 @@ def _with_inferred(
     from tiered_stream.delta.landing.inferred_schema import with_inferred
 
     storage, _ = resolve_storage(spark, address.uri or "", settings)
-    files = replace(table_files(settings), uri=address.uri or "", storage=storage)
+    files = replace(ingest.table_files(settings), uri=address.uri or "", storage=storage)
     known = _description(spark, address, files) if address.uri else None
     return with_inferred(settings, known, include_headers=include_headers)
 
@@ -359,7 +352,7 @@ def _rows_for_spark(
     return rows
 
 
-def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:
+def _description(spark: SparkSession, address: TableAddress, files: ingest.TableFiles) -> TableDescription | None:
     """Return the table's description, read by delta-spark if the session has it, or by deltalake if it is installed.
 
     None: there is no table, or the library cannot read it, or there is neither library.
