@@ -15,18 +15,8 @@ from urllib.parse import urlsplit
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from tiered_stream.delta.requirements import s3a_requirements as hadoop
 from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind
-from tiered_stream.delta.requirements.s3a_requirements import (
-    ACL,
-    AES256,
-    CANNED_ACLS,
-    ENCRYPTION,
-    S3A_PREFIX,
-    STORAGE_CLASS,
-    STORAGE_CLASSES,
-    may_concern_writers,
-    names_of_bucket,
-)
 from tiered_stream.delta.requirements.writer_requirements import find_requirement
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
@@ -149,7 +139,7 @@ class S3aSettings:
         Raises:
             NotForTasksError: S3A has no ACL of that name.
         """
-        return self._translated(ACL, lambda value: CANNED_ACLS.get(value))
+        return self._translated(hadoop.ACL, lambda value: hadoop.CANNED_ACLS.get(value))
 
     def storage_class(self) -> str | None:
         """Return S3's name of the storage class for new objects; None: not set.
@@ -157,8 +147,8 @@ class S3aSettings:
         Raises:
             NotForTasksError: S3A has no storage class of that name.
         """
-        classes = {name.lower(): name for name in STORAGE_CLASSES}
-        return self._translated(STORAGE_CLASS, lambda value: classes.get(value.lower()))
+        classes = {name.lower(): name for name in hadoop.STORAGE_CLASSES}
+        return self._translated(hadoop.STORAGE_CLASS, lambda value: classes.get(value.lower()))
 
     def encryption(self) -> str | None:
         """Return the server-side encryption for new objects, `AES256`; None: not set.
@@ -166,10 +156,10 @@ class S3aSettings:
         Raises:
             NotForTasksError: another encryption is set, such as KMS or keys of the client.
         """
-        algorithm = next(filter(None, map(self.text, ENCRYPTION)), None)
-        if algorithm is not None and algorithm.lower() not in AES256:
+        algorithm = next(filter(None, map(self.text, hadoop.ENCRYPTION)), None)
+        if algorithm is not None and algorithm.lower() not in hadoop.AES256:
             raise NotForTasksError(
-                f"{_PREFIX}{ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
+                f"{_PREFIX}{hadoop.ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
             )
         return algorithm and "AES256"
 
@@ -187,10 +177,10 @@ class S3aSettings:
 
         An unknown setting is such a setting if its name suggests it (`may_concern_writers`).
         """
-        for name in names_of_bucket(self.bucket, self.names):
-            requirement = find_requirement(Kind.SESSION, S3A_PREFIX + name)
+        for name in hadoop.names_of_bucket(self.bucket, self.names):
+            requirement = find_requirement(Kind.SESSION, hadoop.S3A_PREFIX + name)
             if requirement is None:
-                is_unmet, off, why = may_concern_writers(name), OFF, "is not known here, and may be for writers"
+                is_unmet, off, why = hadoop.may_concern_writers(name), OFF, "is not known here, and may be for writers"
             else:
                 is_unmet, off = requirement.handling is Handling.SPARK_LANE, requirement.off
                 why = "tasks that write files themselves do not follow"
