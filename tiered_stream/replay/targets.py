@@ -48,15 +48,13 @@ def target_of(
     Raises:
         ConfigurationError: the name after the prefix is missing, or a lane is given for a target that has no lanes.
     """
-    for prefix in (TOPIC, PARQUET):
+    for prefix, kind in ((TOPIC, TopicTarget), (PARQUET, ParquetTarget)):
         if text == prefix:
             raise ConfigurationError(f"the target {text!r} says no more than what it is: write {prefix}NAME")
-        if text.startswith(prefix) and lane != "auto":
-            raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
-    if text.startswith(TOPIC):
-        return TopicTarget(spark, text.removeprefix(TOPIC), settings, tasks=tasks)
-    if text.startswith(PARQUET):
-        return ParquetTarget(spark, text.removeprefix(PARQUET), settings, tasks=tasks)
+        if text.startswith(prefix):
+            if lane != "auto":
+                raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
+            return kind(spark, text.removeprefix(prefix), settings, tasks=tasks)
     return DeltaTarget(spark, text, settings, lane, tasks=tasks)
 
 
