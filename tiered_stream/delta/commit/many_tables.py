@@ -410,7 +410,7 @@ def _held_ranges(
         by_table[file.share].append(file)
     for rows in held:
         by_table[rows.table].append(rows)
-    return {key: offset_ranges(rows) for key, rows in by_table.items() if key in without}, reasons
+    return {key: offset_ranges(of_table) for key, of_table in by_table.items() if key in without}, reasons
 
 
 def _topics(files: Sequence[DataFile]) -> list[str]:

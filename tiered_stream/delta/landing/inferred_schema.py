@@ -7,7 +7,7 @@ first start creates the table with the inferred schema, so later starts take the
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 
 import pyarrow as pa
@@ -94,9 +94,5 @@ def _sample(settings: Mapping[str, str], part: str) -> list[bytes | None]:
         source_options(settings), {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
     )
     with scan(options, threads=1, waiting_bytes=1) as batches:
-        return list(islice(_values(batches, part), SAMPLE))
-
-
-def _values(batches: pa.RecordBatchReader, part: str) -> Iterator[bytes | None]:
-    for batch in batches:
-        yield from batch.column(part).slice(0, SAMPLE).to_pylist()
+        values = (value for batch in batches for value in batch.column(part).slice(0, SAMPLE).to_pylist())
+        return list(islice(values, SAMPLE))

@@ -297,12 +297,10 @@ def plan_landing(
         address = find_address(spark, table)
     storage, unreachable = resolve_storage(spark, address.uri or "", options)
     target = replace(target, files=replace(files, uri=address.uri or "", storage=storage))
-    if lane == "spark" or unreachable:
-        suitability = Suitability(None, _LANE_SET if lane == "spark" else unreachable)
-    elif replaces:
-        suitability = Suitability(None, "the direct lane only appends, and rows are to be replaced")
-    else:
-        suitability = assess_table(spark, address, target, create, rows)
+    why_spark = _LANE_SET if lane == "spark" else unreachable
+    if replaces and not why_spark:
+        why_spark = "the direct lane only appends, and rows are to be replaced"
+    suitability = Suitability(None, why_spark) if why_spark else assess_table(spark, address, target, create, rows)
     if lane == "direct" and suitability.why_not:
         raise ConfigurationError(
             f"the direct lane cannot write to {address}: {suitability.why_not}. Use lane auto or spark."

@@ -71,15 +71,17 @@ class SparkLane:
         if self.bounded:
             return self._start_bounded(self.bounded, rows)
         writer = self.run.configured(rows.writeStream.format("delta").outputMode("append"))
-        writer = writer.options(**self._growth)
+        writer = writer.options(**self._options)
         if self.target.files.day_column:
             writer = writer.partitionBy(self.target.files.day_column)
         return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
 
     @property
-    def _growth(self) -> dict[str, str]:
-        """Options of Delta's writer that let it add columns; empty if `ingest.schemaEvolution` is `none`."""
-        return {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
+    def _options(self) -> dict[str, str]:
+        """Options of Delta's writer: whether it adds columns, and the condition on the rows that a run replaces."""
+        growth = {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
+        replaced = self.bounded.replace_where if self.bounded else None
+        return growth if replaced is None else growth | {"replaceWhere": replaced}
 
     def _classified(self, records: DataFrame) -> DataFrame:
         """Decode the records to rows and dead letters, as `classify_records` does.
@@ -111,7 +113,7 @@ class SparkLane:
         location = table_location(self.spark, self.address)
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            _append(batch, location, bounded.transaction_id, batch_id, self._growth, bounded.replace_where)
+            _append(batch, location, bounded.transaction_id, batch_id, self._options)
 
         return self.run.configured(limited(rows, bounded.tasks).writeStream.foreachBatch(write)).start()
 
@@ -132,8 +134,7 @@ class SparkLane:
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
-                    replaced = bounded.replace_where if bounded else None
-                    _append(good_rows(classified), folder, transaction, batch_id, self._growth, replaced)
+                    _append(good_rows(classified), folder, transaction, batch_id, self._options)
                 finally:
                     classified.unpersist()
             if bounded and bounded.replaced_records is not None:
@@ -220,21 +221,11 @@ def _has(spark: SparkSession, address: TableAddress, transaction: str, batch_id:
     return newest is not None and newest >= batch_id
 
 
-def _append(
-    rows: DataFrame,
-    folder: str,
-    transaction: str,
-    batch_id: int,
-    options: Mapping[str, str],
-    replaced: str | None = None,
-) -> None:
+def _append(rows: DataFrame, folder: str, transaction: str, batch_id: int, options: Mapping[str, str]) -> None:
     """Append rows to the table in `folder`, under the application transaction (`transaction`, `batch_id`).
 
-    If `replaced` is not None, the table's rows that meet this SQL condition are replaced by `rows`. Delta skips the
-    write if the table already has this transaction or a later one. `options` are options of Delta's writer.
+    `options` are options of Delta's writer. If they have `replaceWhere`, the table's rows that meet this SQL condition
+    are replaced by `rows`. Delta skips the write if the table already has this transaction or a later one.
     """
-    writer = rows.write.format("delta").options(**options).mode("append")
-    writer = writer.option("txnAppId", transaction).option("txnVersion", batch_id)
-    if replaced is not None:
-        writer = writer.mode("overwrite").option("replaceWhere", replaced)
-    writer.save(folder)
+    writer = rows.write.format("delta").options(**options).mode("overwrite" if "replaceWhere" in options else "append")
+    writer.option("txnAppId", transaction).option("txnVersion", batch_id).save(folder)

@@ -124,9 +124,8 @@ class Routing:
         if shared is None or shared.is_resolved:
             return {}
         unresolved = {topic for topic in topics if topic not in self.rows}
-        self._registered.update(
-            {topic: registered(shared, topic) for topic in unresolved if topic not in self._registered}
-        )
+        for topic in unresolved - self._registered.keys():
+            self._registered[topic] = registered(shared, topic)
         return {topic: self._registered[topic] for topic in unresolved}
 
     def _make(self, topic: str) -> TableTarget:
