@@ -36,11 +36,8 @@ def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, range
         ConfigurationError: no offset is left to replay.
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.
     """
-    landed: dict[str, dict[TopicPartition, int] | None] = {}
-    for topic in {partition.topic for partition in ranges}:
-        folder = checkpoint.replace(TOPIC, topic)
-        if folder not in landed:
-            landed[folder] = landed_offsets(open_folder(folder))
+    folders = {checkpoint.replace(TOPIC, partition.topic) for partition in ranges}
+    landed = {folder: landed_offsets(open_folder(folder)) for folder in folders}
     limited = {
         partition: _limited(offsets, landed[checkpoint.replace(TOPIC, partition.topic)], partition)
         for partition, offsets in ranges.items()

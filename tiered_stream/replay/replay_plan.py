@@ -58,14 +58,9 @@ class ReplayArguments:
 
 
 def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "not given"
-        case bool():
-            return "given" if value else "not given"
-        case (name, text):
-            return f"{name}={text}"
-    return str(value)
+    if value is None or isinstance(value, bool):
+        return "given" if value else "not given"
+    return "=".join(value) if isinstance(value, tuple) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
