@@ -31,7 +31,7 @@ from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
-from tiered_stream.replay.topic_settings import TopicWrites, as_options, source_only, topic_writes
+from tiered_stream.replay.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
 from tiered_stream.spark.session import register_source
 from tiered_stream.spark.source import StreamReader
 
@@ -127,7 +127,8 @@ class TopicDataSource(DataSource):
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return TopicReader(parse_options(source_only(self.options), streaming=True), topic_writes(self.options))
+        source = {name: value for name, value in self.options.items() if not name.lower().startswith(TARGET_PREFIX)}
+        return TopicReader(parse_options(source, streaming=True), topic_writes(self.options))
 
 
 class TopicReader(StreamReader):

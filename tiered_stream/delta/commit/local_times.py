@@ -66,12 +66,7 @@ def _other_times(table_type: Any, written_type: Any, path: FieldPath = ()) -> It
 
     A field is yielded as its path, its SQL type in the table, and its SQL type in the rows.
     """
-    if (
-        isinstance(table_type, str)
-        and isinstance(written_type, str)
-        and table_type != written_type
-        and {table_type, written_type} <= _TIMES.keys()
-    ):
+    if {str(table_type), str(written_type)} == _TIMES.keys():
         yield path, _TIMES[table_type], _TIMES[written_type]
     for known, field in common_fields(table_type, written_type):
         yield from _other_times(known["type"], field["type"], (*path, known["name"]))

@@ -296,11 +296,8 @@ def _accepts(table_type: Any, written: Any, *, widens: bool) -> bool:
     A struct in `written` may lack fields of the table that may be null. `widens` is true if readers of the table accept
     files with narrower types than the table's; `written` may then be narrower.
     """
-    if (
-        not isinstance(table_type, dict)
-        or not isinstance(written, dict)
-        or table_type.get("type") != written.get("type")
-    ):
+    are_nested = isinstance(table_type, dict) and isinstance(written, dict)
+    if not are_nested or table_type.get("type") != written.get("type"):
         return bool(table_type == written) or (widens and type_widening.is_wider_json(table_type, written))
     if table_type["type"] == "struct":
         known = {inner["name"].lower(): inner for inner in table_type["fields"]}

@@ -109,6 +109,8 @@ def file_rows(
     import pyarrow as pa
     import pyarrow.json as pa_json
 
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in _COLUMNS.items()])
     rows: list[dict[str, Any]] = [{_FILE: _to_json(file), _FILE_BYTES: file.size} for file in files]
     rows = [*rows, *({_HELD: _to_json(records)} for records in held)] or [{}]
     rows[0] |= {_TASK_PREFIX + name: value for name, value in asdict(metrics).items()}
@@ -118,16 +120,9 @@ def file_rows(
     table = pa_json.read_json(
         pa.BufferReader(lines),
         pa_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-        pa_json.ParseOptions(explicit_schema=_arrow_schema()),
+        pa_json.ParseOptions(explicit_schema=schema),
     )
     return table.combine_chunks().to_batches()[0]
-
-
-def _arrow_schema() -> pa.Schema:
-    import pyarrow as pa
-
-    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-    return pa.schema([(name, kinds[kind]) for name, kind in _COLUMNS.items()])
 
 
 def _to_json(written: DataFile | HeldRows) -> str:

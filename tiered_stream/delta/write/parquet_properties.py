@@ -78,9 +78,11 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
     indexes = [find_column(first.schema, name) for name in _GROWING]
     fields = [first.schema.field(index) for index in indexes if index >= 0]
     growing = [field.name for field in fields if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)]
+    # The writer checks if a page is full after about a page's rows.
+    rows_of_page = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
     writer = pq.ParquetWriter(
         sink, first.schema, compression=by_column, compression_level=levels or None,
-        write_batch_size=_write_batch_rows(first), data_page_size=_PAGE_BYTES,
+        write_batch_size=min(max(_MIN_WRITE_ROWS, rows_of_page), _MAX_WRITE_ROWS), data_page_size=_PAGE_BYTES,
         use_dictionary=[name for name, kind in leaves.items() if _repeats(name, kind) and name not in growing],
         column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED") or None,
         write_statistics=[name for name, kind in leaves.items() if _has_bounds(name, kind)],
@@ -116,15 +118,6 @@ def _has_bounds(name: str, kind: pa.DataType) -> bool:
     # pyarrow's bounds ignore NaN, but Spark and DuckDB sort NaN above all numbers: they would skip rows with NaN.
     without = pa.types.is_binary(kind) or pa.types.is_dictionary(kind) or pa.types.is_floating(kind)
     return not (without or name.startswith("headers."))
-
-
-def _write_batch_rows(first: pa.RecordBatch) -> int:
-    """Return the number of rows that the writer encodes before it checks if a page is full.
-
-    It is about the number of rows in a page, but from 64 to 16,384. It is estimated from the size of `first`.
-    """
-    rows = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
-    return min(max(_MIN_WRITE_ROWS, rows), _MAX_WRITE_ROWS)
 
 
 def _gets_smaller(column: pa.Array, compression: str) -> bool:
