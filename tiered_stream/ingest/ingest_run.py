@@ -15,12 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.java_errors import own_error
 from tiered_stream.delta.landing.land import check_settings, plan_query
-from tiered_stream.delta.settings.ingest_settings import (
-    METRICS_LINES,
-    METRICS_OTLP,
-    METRICS_PROMETHEUS,
-    job_settings,
-)
+from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_OTLP, METRICS_PROMETHEUS, job_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
 from tiered_stream.observe.metrics import ReadMetrics, describe

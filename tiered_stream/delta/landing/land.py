@@ -19,14 +19,8 @@ from tiered_stream.delta.checkpoint.query_evolution import stream_of
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable, check_files
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
+from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
-from tiered_stream.delta.landing.landing_by_topic import (
-    TopicTables,
-    dead_letter_folder,
-    is_by_topic,
-    open_query,
-    plan_routing,
-)
 from tiered_stream.delta.landing.spark_lane import SparkLane
 from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
 from tiered_stream.delta.landing.suitability import (
@@ -105,13 +99,13 @@ def plan_query(
     The arguments and errors are the same as in `land`. If the query has one table and the table is missing, the table
     is created. If the query has many tables, no table is opened or created yet.
     """
-    if not is_by_topic(options, table):
+    if not by_topic.is_by_topic(options, table):
         return plan_landing(
             spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
         )
     check_settings(options, lane)
     check_file_system(spark, "the checkpoint", checkpoint)
-    return TopicsLanding(spark, plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
+    return TopicsLanding(spark, by_topic.plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
 
 
 @dataclass(frozen=True)
@@ -161,7 +155,7 @@ class Landing:
         files, bounded = replace(self.target.files, tasks=tasks), self.bounded
         register_source(self.spark, FilesDataSource)
         settings = with_report_address(report_address(self.spark), self.target.settings)
-        folders = dead_letter_folder(self.spark, self.target.settings)
+        folders = by_topic.dead_letter_folder(self.spark, self.target.settings)
         route = Route(".*", str(self.address), files.uri)
         routing = Routing(
             settings, files, (route,), rows=self.suitability.rows, dead_letter_folders=folders, has_rules=True
@@ -198,7 +192,7 @@ class Landing:
 
     def _dead_letters(self, routing: Routing) -> DeadLetterTable | None:
         target = routing.dead_letters(self.target)
-        tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
+        tables = by_topic.TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
         return None if target is None else tables.open_dead_letters(target)
 
 
@@ -224,7 +218,7 @@ class TopicsLanding:
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)
         settings = with_report_address(report_address(self.spark), self.routing.settings)
         routing = replace(self.routing, files=files, settings=settings)
-        options, tables = open_query(self.spark, routing, self.run.checkpoint)
+        options, tables = by_topic.open_query(self.spark, routing, self.run.checkpoint)
         most_dead = row_settings(routing.settings).max_dead_letters
 
         def commit(batch: DataFrame, batch_id: int) -> None:
