@@ -113,7 +113,7 @@ def assess_table(
 
     Raises:
         ConfigurationError: the rows do not fit into the table, or the table cannot be created or widened as the
-            settings ask. Or the session has a requirement that no lane meets, or cannot commit as `ingest.commit` asks.
+            settings ask. Or the session cannot commit as `ingest.commit` asks.
         TableAccessError: the table's store refuses access, or does not respond.
     """
     if find_spec("deltalake") is None:
@@ -210,15 +210,8 @@ def open_commits(
 
 
 def _why_session_needs_spark(spark: SparkSession) -> str | None:
-    """Return in one line a setting of the session that only the Spark lane follows; None: there is no such setting.
-
-    Raises:
-        ConfigurationError: the session has a setting that no lane follows.
-    """
-    requirements = list(requirements_of_session(settings_in_list(spark)))
-    for requirement in requirements:
-        if requirement.entry.handling is Handling.REFUSED:
-            raise ConfigurationError(f"{requirement.reason}: {requirement.entry.note}")
+    """Return in one line a setting of the session that only the Spark lane follows; None: there is no such setting."""
+    requirements = requirements_of_session(settings_in_list(spark))
     left = (requirement.reason for requirement in requirements if requirement.entry.handling is Handling.SPARK_LANE)
     return next(left, None)
 

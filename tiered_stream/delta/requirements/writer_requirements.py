@@ -1,7 +1,7 @@
 """List of all requirements that a table, its columns (also nested ones) and the session can set for a writer.
 
-The direct lane meets each requirement, or leaves the table to the Spark lane, or refuses the query. A requirement that
-is not in the list leads to the Spark lane. The table in the docs is generated from the list.
+The direct lane meets each requirement, or leaves the table to the Spark lane. A requirement that is not in the list
+leads to the Spark lane. The table in the docs is generated from the list.
 """
 
 from __future__ import annotations
