@@ -5,7 +5,6 @@ Writers of one table have to exclude each other. Otherwise one writer overwrites
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -81,14 +80,7 @@ def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 
-def choose_committer(
-    spark: SparkSession,
-    setting: str,
-    files: TableFiles,
-    description: TableDescription,
-    *,
-    has_delta: Callable[[SparkSession], bool] = has_delta_spark,
-) -> Committer:
+def choose_committer(spark: SparkSession, setting: str, files: TableFiles, description: TableDescription) -> Committer:
     """Return the committer that `setting`, the value of `ingest.commit`, names.
 
     For `auto`, return a committer that suits the session and the table. Its commits exclude commits of the session's
@@ -99,13 +91,12 @@ def choose_committer(
         setting: value of `ingest.commit`.
         files: location of the table, and access to its storage.
         description: the table's metadata and protocol.
-        has_delta: function that returns whether the session has delta-spark.
 
     Raises:
         ConfigurationError: `setting` asks for delta-spark, but the session has no delta-spark or no access to S3. Or
             deltalake is to commit, but an ACL or a storage class is set.
     """
-    why_not_spark = _why_not_spark(spark, files, has_delta)
+    why_not_spark = _why_not_spark(spark, files)
     if setting == ingest.COMMIT_BY_SPARK and why_not_spark:
         name, value = ingest.COMMIT.name, ingest.COMMIT_BY_SPARK
         raise ConfigurationError(f"{name} is {value}, but {why_not_spark}: set it to {ingest.AUTO}")
@@ -141,8 +132,8 @@ def _check_object_settings(storage: TableStorage, why: str) -> None:
             )
 
 
-def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[SparkSession], bool]) -> str | None:
-    if not has_delta(spark):
+def _why_not_spark(spark: SparkSession, files: TableFiles) -> str | None:
+    if not has_delta_spark(spark):
         return "the session has no delta-spark"
     parts = urlsplit(files.uri)
     if parts.scheme == "s3" and not session_settings(spark, parts.netloc).has_connector:

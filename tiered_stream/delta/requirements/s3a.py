@@ -261,14 +261,12 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
     return settings
 
 
-def find_storage(
-    settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
-) -> tuple[TableStorage, str | None]:
+def find_storage(settings: Mapping[str, str], session: S3aSettings) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
 
     `settings` are the job's settings. Endpoint, region and credentials in them (`ingest.storage.*`) take precedence
-    over `session`. `region_of` returns the region of a bucket, by name; it is called if no setting names a region. The
-    reason is a text that says in what tasks would differ from Spark; None: tasks access the bucket like Spark.
+    over `session`. If no setting names a region, AWS is asked for the bucket's region. The reason is a text that says
+    in what tasks would differ from Spark; None: tasks access the bucket like Spark.
 
     Raises:
         ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there
@@ -294,13 +292,13 @@ def find_storage(
     except NotForTasksError as error:
         why_not = str(error)
     if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
-        storage = replace(storage, s3_region=_region(session.bucket, region_of))
+        storage = replace(storage, s3_region=_region(session.bucket))
     return storage, why_not
 
 
-def _region(bucket: str, region_of: Callable[[str], str]) -> str:
+def _region(bucket: str) -> str:
     try:
-        return region_of(bucket)
+        return str(fs.resolve_s3_region(bucket))
     except OSError as error:
         raise TableAccessError(
             f"the region of the bucket {bucket} cannot be found: {error}. For an S3 service other than AWS's, set "
