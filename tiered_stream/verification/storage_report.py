@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -109,6 +108,12 @@ class StorageReport:
         return orjson.dumps(figures, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
 
 
+_FETCHED = (
+    "What is not on brokers' disks, the brokers fetched from the same storage: that shows that it is read as they read "
+    "it, and not that it is what was produced."
+)
+
+
 def render_storage(report: StorageReport) -> RenderableType:
     """Render the comparison of storage and brokers as a table and lines for a terminal."""
     table = Table("partition", "offsets compared", title="the storage against the brokers")
@@ -120,16 +125,7 @@ def render_storage(report: StorageReport) -> RenderableType:
         compared = compared or ("none is tiered" if result.equal else "none")
         verdict = Text("equal") if result.equal else Text("differs", "red")
         table.add_row(str(result.partition), compared, f"{result.records:,}", f"{result.on_disk:,}", verdict)
-    return Group(table, *_lines(report))
-
-
-def _lines(report: StorageReport) -> Iterator[Text]:
-    yield from (
-        Text(f"{result.partition}: {result.describe()}", "red") for result in report.partitions if not result.equal
-    )
+    lines = [Text(f"{part.partition}: {part.describe()}", "red") for part in report.partitions if not part.equal]
     if any(result.on_disk < result.offsets for result in report.partitions):
-        yield Text(
-            "What is not on brokers' disks, the brokers fetched from the same storage: that shows that it is read as "
-            "they read it, and not that it is what was produced."
-        )
-    yield Text(report.summary(), "green" if report.equal else "red")
+        lines.append(Text(_FETCHED))
+    return Group(table, *lines, Text(report.summary(), "green" if report.equal else "red"))

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
@@ -54,8 +55,7 @@ class DeadLetterFilter:
         return dead_letters
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(NamedTuple):
     """Dead letters that have the same values in the columns `topic`, `target` and `query`.
 
     `finished` is the id of the query's last batch that is in the table that the records were meant for. If the dead
@@ -203,8 +203,7 @@ def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
 
     The result has the additional column `finished`, the value of the dead letter's group.
     """
-    rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
-    own = sql.broadcast(dead_letters.sparkSession.createDataFrame(rows, _OWN))
+    own = sql.broadcast(dead_letters.sparkSession.createDataFrame(list(groups), _OWN))
     same = sql.col("topic") == sql.col("own_topic")
     for name in ("target", "query"):
         same &= sql.col(name).eqNullSafe(sql.col(f"own_{name}"))
