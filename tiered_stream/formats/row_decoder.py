@@ -122,9 +122,9 @@ class RowDecoder:
         layout = list(self._row_format.layout(kind))
         arrays = [column(source) for _, source in layout]
         schema = pa.schema([field for field, _ in layout])
-        return pa.RecordBatch.from_arrays(
-            arrays, schema=schema if kind == self._row_format.value.kind else mark_grown(schema)
-        )
+        if kind != self._row_format.value.kind:
+            schema = mark_grown(schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
         """Return the rows that keep all table rules, and add each record with another row to `failures`.

@@ -236,9 +236,8 @@ def plan_replay(
         return _with_topic_settings(Replay(spark, stored, target, options, store, folder))
     plan = _new_plan(options, name, arguments, times)
     if query_checkpoint is not None:
-        plan = with_fields(
-            plan, ranges=limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
-        )
+        ranges = limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
+        plan = with_fields(plan, ranges=ranges)
     planned = _with_topic_settings(Replay(spark, plan, target, options, None, checkpoint))
     planned.target.check(plan)
     return planned

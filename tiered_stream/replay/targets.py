@@ -139,10 +139,8 @@ class DeltaTarget(Target):
             ConfigurationError: the settings leave a needed column out of the table.
         """
         names = record_columns(self.user_settings)
-        written = [
-            row_format.written.names
-            for row_format in plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
-        ]
+        rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
+        written = [row_format.written.names for row_format in rows]
         needed = _NEEDED if not plan.arguments.exact else (*_NEEDED, "timestamp")
         missing = [
             name for name in needed if name not in names or any(names[name] not in columns for columns in written)

@@ -27,7 +27,7 @@ from tiered_stream.delta.commit.local_times import LOCAL_TIMES, columns_for_crea
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, Lock, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.schema.json_types import common_fields, inner_fields, struct_of
+from tiered_stream.delta.schema.json_types import common_fields, struct_of
 from tiered_stream.delta.schema.row_schema import check_day_column
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.file_systems import delta_storage_options
@@ -145,10 +145,8 @@ def _add_columns(table: DeltaTable, columns: StructType) -> None:
         table.update_incremental()
     table_fields = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
     # A whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
-    grown = [
-        _grown_field(table_fields.get(field["name"].lower(), field), field)
-        for field in inner_fields(columns.jsonValue())
-    ]
+    added = columns.jsonValue()["fields"]
+    grown = [_grown_field(table_fields.get(field["name"].lower(), field), field) for field in added]
     table.alter.add_columns(Schema.from_json(orjson.dumps(struct_of(grown)).decode()).fields)
 
 

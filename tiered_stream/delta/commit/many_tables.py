@@ -314,11 +314,9 @@ class ManyTables:
         """
         files = [file for key in keys for file in shares[key].files]
         error = self._dead_letters.commit(table, query_id, batch_id, files, keys) if keys else None
-        return (
-            {}
-            if error is None
-            else {key: _as_error_like(error, f"its dead letters were not committed: {error}") for key in keys}
-        )
+        if error is None:
+            return {}
+        return {key: _as_error_like(error, f"its dead letters were not committed: {error}") for key in keys}
 
     # Tables that are parked
 
@@ -372,10 +370,8 @@ class ManyTables:
             whose `tried` has all the ranges that the table lacks.
         """
         before = tables.landed.get(key, Landed())
-        commits = self.open_table(
-            self._target(sorted({held_batch.topic for held_batch in parked.tried.ranges})), before
-        )
-        self._known[key] = commits
+        topics = sorted({partition.topic for partition in parked.tried.ranges})
+        commits = self._known[key] = self.open_table(self._target(topics), before)
         held = [held_batch for held_batch in (parked.tried, parked.since) if held_batch is not None]
         lacks = [held_batch for held_batch in held if not commits.is_committed(query_id, held_batch.batch)]
         if not lacks:

@@ -90,9 +90,7 @@ def _sample(settings: Mapping[str, str], part: str) -> list[bytes | None]:
 
     Partitions are read one after another from their earliest offsets. The list is shorter if there are fewer records.
     """
-    options = with_overrides(
-        source_options(settings), {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
-    )
-    with scan(options, threads=1, waiting_bytes=1) as batches:
+    sampled = {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
+    with scan(with_overrides(source_options(settings), sampled), threads=1, waiting_bytes=1) as batches:
         values = (value for batch in batches for value in batch.column(part).slice(0, SAMPLE).to_pylist())
         return list(islice(values, SAMPLE))

@@ -88,12 +88,10 @@ class SparkLane:
 
         A row that breaks a table rule is a dead letter. Rules that cannot be checked here are left to Delta's sink.
         """
-        row_formats = {
-            topic: replace(
-                row_format, evolution=Evolution.NONE, rules=certain_rules(row_format.rules, row_format.written)
-            )
-            for topic, row_format in self.rows.items()
-        }
+        row_formats: dict[str, RowFormat] = {}
+        for topic, row_format in self.rows.items():
+            rules = certain_rules(row_format.rules, row_format.written)
+            row_formats[topic] = replace(row_format, evolution=Evolution.NONE, rules=rules)
         day = self.target.files.day_column
         return classify_records(records, row_formats, shared_columns(self.rows.values(), day), day)
 

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
 from tiered_stream.delta.redrive.dead_letter_marks import is_number_of, is_version
-from tiered_stream.delta.redrive.redriven_table import NEWEST
+from tiered_stream.delta.redrive.redriven_table import NEWEST, RedrivenTable
 from tiered_stream.delta.schema.routing import Routing, TableTarget
 from tiered_stream.errors import TableError
 from tiered_stream.options.parsing import Subscription
@@ -25,12 +25,6 @@ _NOT_CERTAIN = (
     "it does not say for which table it was, since an earlier version wrote it, and the job's pattern matches only a "
     "part of the topic's name. To bring it in, name the topic in --topics"
 )
-
-LastFinished = Callable[[TableTarget, str], int]
-"""Function that takes a table and a query id, and returns the id of the query's last batch that is in the table.
-
-It returns -1 if the table has no batch of the query.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +89,8 @@ class UnmarkedDeadLetters:
 
         The result has the additional column `finished`, the value of the dead letter's group.
         """
-        return _of_groups(self.dead_letters, [group for group in self.groups if group.topic in topics]).where(
-            ~_is_pending()
-        )
+        groups = [group for group in self.groups if group.topic in topics]
+        return _of_groups(self.dead_letters, groups).where(~_is_pending())
 
 
 @dataclass(frozen=True)
@@ -109,7 +102,8 @@ class JobDeadLetters:
 
     subscription: Subscription
     routing: Routing
-    last_finished: LastFinished
+    table: Callable[[TableTarget], RedrivenTable]
+    """Function that returns a table as redrives read it."""
 
     def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
         """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.
@@ -149,7 +143,7 @@ class JobDeadLetters:
             if isinstance(target, str):
                 left[row["topic"], target] += row["letters"]
             elif target is not None:
-                finished = NEWEST if row["query"] is None else self.last_finished(target, row["query"])
+                finished = NEWEST if row["query"] is None else self.table(target).last_finished(row["query"])
                 pends = pends or (row["newest"] is not None and row["newest"] > finished)
                 groups.append(_Group(row["topic"], row["target"], row["query"], finished))
             elif self.subscription.names(row["topic"]):

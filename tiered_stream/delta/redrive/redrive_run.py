@@ -147,9 +147,7 @@ class _Redrive:
     dry_run: bool
 
     def __post_init__(self) -> None:
-        self._job = JobDeadLetters(
-            self.subscription, self.routing, lambda target, query: self.table(target).last_finished(query)
-        )
+        self._job = JobDeadLetters(self.subscription, self.routing, self.table)
         self._rows: dict[str, RowFormat] = {}
         self._failed: dict[str, ConfigurationError | TableError] = {}
         """Errors that keep topics from being redriven, by topic."""
@@ -238,10 +236,8 @@ class _Redrive:
             rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.row_formats]
             by_topic = sql.broadcast(self.spark.createDataFrame(rows, "topic STRING, number BIGINT"))
             unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
-            decoded = (
-                _try_to_decode(unmarked.of(tried.row_formats), tried.row_formats).where("reason IS NULL").drop("reason")
-            )
-            return decoded.join(by_topic, "topic")
+            tried_again = _try_to_decode(unmarked.of(tried.row_formats), tried.row_formats)
+            return tried_again.where("reason IS NULL").drop("reason").join(by_topic, "topic")
 
         self.marks.mark(ready)
 
@@ -329,12 +325,11 @@ def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches
     def rows(batches: Batches) -> Batches:
         for _, decoded in decoded_batches({"": row_format}, batches):
             if decoded.dead is not None:
-                keys = "topic {}, partition {}, offset {}".format(
-                    *(decoded.dead.column(name)[0] for name in RECORD_KEYS)
-                )
+                names = (*RECORD_KEYS, "reason")
+                topic, partition, offset, reason = (decoded.dead.column(name)[0] for name in names)
                 raise TableError(
-                    f"{keys} decoded before, and does not now: {decoded.dead.column('reason')[0]}. Nothing is lost: "
-                    "run the redrive again"
+                    f"topic {topic}, partition {partition}, offset {offset} decoded before, and does not now: "
+                    f"{reason}. Nothing is lost: run the redrive again"
                 )
             yield _without_metadata(with_day(decoded.rows, day_column))
 

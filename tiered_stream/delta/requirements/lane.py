@@ -190,13 +190,8 @@ def unmet_requirements(description: TableDescription) -> str | None:
 
     A requirement counts as met if delta-spark meets it when it commits (`Handling.BY_SPARK`).
     """
-    unmet = [
-        requirement
-        for requirement in requirements_of_table(
-            description.writer_features, description.configuration, description.fields
-        )
-        if requirement.entry.handling is not Handling.BY_SPARK
-    ]
+    imposed = requirements_of_table(description.writer_features, description.configuration, description.fields)
+    unmet = [requirement for requirement in imposed if requirement.entry.handling is not Handling.BY_SPARK]
     features = [requirement.name for requirement in unmet if requirement.entry.kind is Kind.FEATURE]
     others = [requirement.reason for requirement in unmet if requirement.entry.kind is not Kind.FEATURE]
     if others:

@@ -219,9 +219,8 @@ class AvroProgram:
 
     def _record(self, writer: avro.Record, reader: avro.Record, node: int, path: str) -> None:
         self.emit(kernels.STRUCT, node, path)
-        nodes = dict(
-            zip((field.name for field in reader.fields), self._children(node, len(reader.fields)), strict=False)
-        )
+        names = (field.name for field in reader.fields)
+        nodes = dict(zip(names, self._children(node, len(reader.fields)), strict=False))
         sources = avro.field_sources(reader, writer)
         targets = {sources[field.name]: field for field in reader.fields if field.name in sources}
         for field in writer.fields:
