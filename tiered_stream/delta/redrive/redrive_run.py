@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import orjson
 import pyarrow as pa
@@ -29,7 +30,7 @@ from tiered_stream.delta.redrive.dead_letter_marks import (
     new_number,
 )
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
-from tiered_stream.delta.redrive.redrive_protocol import Outcome, finish
+from tiered_stream.delta.redrive.redrive_protocol import MarkedDeadLetters, finish
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
@@ -195,10 +196,33 @@ class _Redrive:
         for number, topic in self._job.marked(self.marks.dead_letters()):
             name = self.routing.target(topic).name
             try:
-                appended += Counter({name: finish(_Marked(self, number, topic), name)})
+                appended += Counter({name: finish(self._marked(number, topic), name)})
             except (ConfigurationError, TableError) as error:
                 self._failed.setdefault(topic, error)
         return appended
+
+    def _marked(self, number: int, topic: str) -> MarkedDeadLetters:
+        """Return the topic's dead letters whose column `redrive` is `number`."""
+        marks, target = self.marks, self.routing.target(topic)
+        table, day = self.table(target), target.files.day_column
+        which = (sql.col("redrive") == number) & (sql.col("topic") == topic)
+
+        def decode() -> bool:
+            tried = _try_to_decode(marks.dead_letters().where(which), {topic: self.row_format(topic)})
+            return tried.where("reason IS NOT NULL").isEmpty()
+
+        def append() -> int:
+            row_format = self.row_format(topic)
+            # Each record once, because two queries may have written the same record.
+            records = marks.dead_letters().where(which).dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
+            rows = records.mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
+            count = rows.count()
+            return count if table.append(rows, number, topic) else 0
+
+        return MarkedDeadLetters(
+            partial(table.outcome, number, topic), decode, append, partial(table.give_up, number, topic),
+            partial(marks.delete, number, topic), partial(marks.clear, number, topic),
+        )  # fmt: skip
 
     def attempt(self, chosen: DeadLetterFilter) -> _Attempt:
         """Decode the unmarked dead letters that pass the filter `chosen`; the table for dead letters does not change.
@@ -269,48 +293,6 @@ class _Redrive:
         check_fit(target.name, table, written_columns(row_format, day), day)
         # Delta itself enforces the rules that cannot be checked here.
         return replace(row_format, rules=certain_rules(table_rules(table), row_format.written))
-
-
-class _Marked:
-    """Dead letters of one topic whose column `redrive` is `number`.
-
-    Its methods are described in `redrive_protocol.MarkedDeadLetters`.
-    """
-
-    def __init__(self, run: _Redrive, number: int, topic: str) -> None:
-        self._run = run
-        self._number = number
-        self._topic = topic
-        self._target = run.routing.target(topic)
-        self._table = run.table(self._target)
-
-    def outcome(self) -> Outcome | None:
-        return self._table.outcome(self._number, self._topic)
-
-    def decode(self) -> bool:
-        row_format = self._run.row_format(self._topic)
-        return _try_to_decode(self._marked(), {self._topic: row_format}).where("reason IS NOT NULL").isEmpty()
-
-    def append(self) -> int:
-        row_format, day = self._run.row_format(self._topic), self._target.files.day_column
-        # Each record once, because two queries may have written the same record.
-        records = self._marked().dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
-        rows = records.mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
-        count = rows.count()
-        return count if self._table.append(rows, self._number, self._topic) else 0
-
-    def give_up(self) -> None:
-        self._table.give_up(self._number, self._topic)
-
-    def delete(self) -> None:
-        self._run.marks.delete(self._number, self._topic)
-
-    def clear(self) -> None:
-        self._run.marks.clear(self._number, self._topic)
-
-    def _marked(self) -> DataFrame:
-        marked = (sql.col("redrive") == self._number) & (sql.col("topic") == self._topic)
-        return self._run.marks.dead_letters().where(marked)
 
 
 def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
