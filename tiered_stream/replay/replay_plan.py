@@ -107,20 +107,17 @@ class ReplayPlan:
 
     def to_json(self) -> bytes:
         """Return the plan as JSON, which `from_json` reads."""
-        return orjson.dumps(
-            {
-                "version": _VERSION,
-                "name": self.name,
-                "arguments": asdict(self.arguments),
-                "times": asdict(self.times),
-                "startOffsets": offsets_to_dict(
-                    {partition: offsets.start for partition, offsets in self.ranges.items()}
-                ),
-                "endOffsets": offsets_to_dict(ends_of(self.ranges)),
-                "topicIds": self._topic_ids(),
-            },
-            option=orjson.OPT_INDENT_2,
-        )
+        starts = {partition: offsets.start for partition, offsets in self.ranges.items()}
+        values = {
+            "version": _VERSION,
+            "name": self.name,
+            "arguments": asdict(self.arguments),
+            "times": asdict(self.times),
+            "startOffsets": offsets_to_dict(starts),
+            "endOffsets": offsets_to_dict(ends_of(self.ranges)),
+            "topicIds": self._topic_ids(),
+        }
+        return orjson.dumps(values, option=orjson.OPT_INDENT_2)
 
     def _topic_ids(self) -> dict[str, str]:
         return {topic: uuid_to_text(topic_id) for topic, topic_id in self.topic_ids.items()}

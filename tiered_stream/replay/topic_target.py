@@ -122,9 +122,8 @@ class TopicDataSource(DataSource):
         return SOURCE
 
     def schema(self) -> StructType:
-        return StructType(
-            [StructField(_PREFIX + name, LongType() if whole else DoubleType()) for name, whole in _WHOLE.items()]
-        )
+        kinds = {_PREFIX + name: LongType() if whole else DoubleType() for name, whole in _WHOLE.items()}
+        return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         source = {name: value for name, value in self.options.items() if not name.lower().startswith(TARGET_PREFIX)}
