@@ -99,11 +99,9 @@ class Sides:
         """
         bounds = scope.table_bounds()
         condition = _within_topics(bounds) if scope.needs_table else within(bounds)
-        rows = self.table_rows(condition).join(
-            sql.broadcast(_bounds_frame(self.spark, bounds)),
-            ["topic", "partition"],
-            "left" if scope.needs_table and not scope.assigned else "inner",
-        )
+        how = "left" if scope.needs_table and not scope.assigned else "inner"
+        bounds_frame = sql.broadcast(_bounds_frame(self.spark, bounds))
+        rows = self.table_rows(condition).join(bounds_frame, _KEYS[:2], how)
         bucket = f"CASE WHEN offset >= start AND offset < end THEN shiftright(offset, {BUCKET_BITS}) END AS bucket"
         hashed = rows.selectExpr(*_KEYS[:2], bucket, "offset", f"{row_hash_sql(self.table.columns)} AS hash")
         return hashed.groupBy(*_KEYS).agg(

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 PEAK_MEMORY = "peak_memory"
 _FILE, _HELD, _FILE_BYTES = "file", "held", "file_bytes"
-_TASK_FIELDS: dict[str, type] = {counter.name: type(counter.default) for counter in fields(ReadMetrics)} | {
-    PEAK_MEMORY: int
-}
+_TASK_FIELDS: dict[str, type] = {counter.name: type(counter.default) for counter in fields(ReadMetrics)}
+_TASK_FIELDS[PEAK_MEMORY] = int
 _TASK_PREFIX = "task_"
 _COLUMNS: dict[str, type] = {_FILE: str, _HELD: str, _FILE_BYTES: int} | {
     _TASK_PREFIX + name: kind for name, kind in _TASK_FIELDS.items()

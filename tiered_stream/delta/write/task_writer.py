@@ -90,9 +90,8 @@ def write_splits(
             for batch in reader.batches():
                 offsets = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
                 for decoded in transform.apply(split.topic_partition, batch):
-                    writer.add(
-                        decoded.target.files, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for
-                    )
+                    table = decoded.target.files
+                    writer.add(table, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for)
             metrics.add(reader.metrics)
         ids = {split.topic_partition.topic: split.topic_id for split in splits if split.topic_id is not None}
         return Written([_with_topic_ids(file, ids) for file in writer.finish()], writer.held, metrics)

@@ -107,6 +107,5 @@ def write_json(value: Any) -> str:
 
 
 def _string(text: str) -> str:
-    return re.sub(
-        r"\\u00[01][0-9a-f]", lambda escape: "\\u" + escape[0][2:].upper(), json.dumps(text, ensure_ascii=False)
-    )
+    escaped = json.dumps(text, ensure_ascii=False)
+    return re.sub(r"\\u00[01][0-9a-f]", lambda escape: "\\u" + escape[0][2:].upper(), escaped)
