@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from tiered_stream.delta.schema.row_schema import arrow_schema
 from tiered_stream.formats.columns.conform import widens
@@ -28,5 +28,4 @@ def is_wider_json(wide: Any, narrow: Any) -> bool:
 
 
 def _type_of(name: str) -> DataType:
-    field = {"name": "column", "type": name, "nullable": True, "metadata": {}}
-    return StructType.fromJson({"type": "struct", "fields": [field]})["column"].dataType
+    return StructField.fromJson({"name": "column", "type": name, "nullable": True, "metadata": {}}).dataType
