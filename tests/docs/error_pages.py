@@ -84,9 +84,10 @@ def _messages() -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for path, tree in modules().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args:
+            name = ast.unparse(node.func).removeprefix("errors.") if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Call) and name in names and node.args:
                 text = _HOLES.sub(HOLE, " ".join(_text(node.args[0]).replace("`", "'").split()))
-                place = found[node.func.id][Path(path).parts[0].removesuffix(".py")]
+                place = found[name][Path(path).parts[0].removesuffix(".py")]
                 if sum(map(str.isalpha, text)) >= _FEWEST_LETTERS and text not in place:
                     place.append(text)
     return found
