@@ -32,11 +32,11 @@ def plan(stack: TieredStack, times: TimeRange, exact: bool = False) -> ReplayPla
     options = parse_options({**stack.options(), **reads}, streaming=True)
     tier = open_log_source(options)
     try:
-        found = resolve(options, tier, times, exact=exact)
+        ranges, topic_ids = resolve(options, tier, times, exact=exact)
     finally:
         tier.close()
     arguments = ReplayArguments(("subscribe", reads["subscribe"]), "", None, "", exact)
-    return ReplayPlan("test", arguments, times, found.ranges, found.topic_ids)
+    return ReplayPlan("test", arguments, times, ranges, topic_ids)
 
 
 def replayed(stack: TieredStack, planned: ReplayPlan) -> dict[str, list[Row]]:

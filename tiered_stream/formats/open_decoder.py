@@ -154,9 +154,8 @@ def _with_schema(part: PartFormat, schema: RegisteredSchema) -> PartFormat:
     if part.format is Format.JSON:
         from tiered_stream.formats.json.json_schema import json_schema_kind
 
-        return replace(
-            part, schema=schema_to_text(pa.schema(list(json_schema_kind(schema.text, dict(schema.references)))))
-        )
+        kind = json_schema_kind(schema.text, dict(schema.references))
+        return replace(part, schema=schema_to_text(pa.schema(list(kind))))
     from tiered_stream.formats.registry.registry_protobuf import registered_descriptors
 
     return replace(part, schema=b64encode(registered_descriptors(schema)).decode())

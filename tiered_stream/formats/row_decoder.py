@@ -14,7 +14,7 @@ from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.columns.schema_growth import grown, mark_grown
 from tiered_stream.formats.open_decoder import open_decoder
 from tiered_stream.formats.rows.envelope import unwrapped
-from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
+from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, OnDecodeError
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
 from tiered_stream.formats.rows.row_transformation import UserTransform
@@ -124,9 +124,9 @@ class RowDecoder:
         layout = list(self._row_format.layout(kind))
         arrays = [column(source) for _, source in layout]
         schema = pa.schema([field for field, _ in layout])
-        return pa.RecordBatch.from_arrays(
-            arrays, schema=schema if kind == self._row_format.value.kind else mark_grown(schema)
-        )
+        if kind != self._row_format.value.kind:
+            schema = mark_grown(schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
         """Return the rows that keep all table rules, and add each record with a row that breaks a rule to `failures`.
@@ -169,9 +169,3 @@ def _dead_letters(records: pa.RecordBatch, failures: _Failures) -> pa.RecordBatc
     columns["reason"] = pa.array([failures[slot][1] for slot in slots], pa.string())
     arrays = [columns.get(field.name, pa.nulls(len(slots), field.type)) for field in DEAD_LETTER_SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=DEAD_LETTER_SCHEMA)
-
-
-def table_view(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return `rows` without the hidden columns, which are not written to the table (see `rows/kafka_columns.py`)."""
-    shown = table_columns(rows.schema)
-    return rows if len(shown) == rows.num_columns else rows.select(shown.names)

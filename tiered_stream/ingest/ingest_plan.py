@@ -7,19 +7,7 @@ from dataclasses import dataclass
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
 from tiered_stream.delta.schema.routing import TOPIC
-from tiered_stream.delta.settings.ingest_settings import (
-    CHECKPOINT,
-    JOB_SETTINGS,
-    LANE,
-    ROUTE,
-    TABLE,
-    TRIGGER,
-    check_names,
-    job_settings,
-    shared_settings,
-    topic_overrides,
-    with_overrides,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import without
 from tiered_stream.options.given import GivenOptions
@@ -49,21 +37,22 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
     Raises:
         ConfigurationError: a setting is missing, unknown or malformed, or settings do not go together.
     """
-    check_names(settings, JOB_SETTINGS)
-    own = job_settings(settings)
-    missing = [name for name in (TABLE, CHECKPOINT) if not own.get(name)]
+    ingest.check_names(settings, ingest.JOB_SETTINGS)
+    own = ingest.job_settings(settings)
+    missing = [name for name in (ingest.TABLE, ingest.CHECKPOINT) if not own.get(name)]
     if missing:
         raise ConfigurationError(f"{' and '.join(missing)} must be set, in the settings file or with --option")
-    table, checkpoint = own[TABLE], own[CHECKPOINT]
-    trigger_and_lane = own.get(TRIGGER, AVAILABLE_NOW), own.get(LANE, "auto")
-    options = without(settings, JOB_SETTINGS)
+    table, checkpoint = own[ingest.TABLE], own[ingest.CHECKPOINT]
+    trigger_and_lane = own.get(ingest.TRIGGER, AVAILABLE_NOW), own.get(ingest.LANE, "auto")
+    options = without(settings, ingest.JOB_SETTINGS)
     if TOPIC not in checkpoint:
         return [Ingest(options, table, checkpoint, *trigger_and_lane)]
     topics = GivenOptions(options).read(SUBSCRIBE)
-    if TOPIC not in table or not topics or GivenOptions(options).read(ROUTE):
+    if TOPIC not in table or not topics or GivenOptions(options).read(ingest.ROUTE):
         raise ConfigurationError(
-            f"with {TOPIC} in {CHECKPOINT}, which is a query for each topic, {TABLE} needs it too, topics come by "
-            f"subscribe, and there is no {ROUTE.name}. For one query take {TOPIC} out of {CHECKPOINT}: it is a new one"
+            f"with {TOPIC} in {ingest.CHECKPOINT}, which is a query for each topic, {ingest.TABLE} needs it too, "
+            f"topics come by subscribe, and there is no {ingest.ROUTE.name}. For one query take {TOPIC} out of "
+            f"{ingest.CHECKPOINT}: it is a new one"
         )
     return [
         Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *trigger_and_lane) for topic in topics
@@ -72,6 +61,6 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
 
 def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping[str, str], str]:
     """Return the options and the table of the query for one topic, with `ingest.topic.NAME.*` of the topic applied."""
-    own = {SUBSCRIBE.name: topic, **topic_overrides(options).get(topic, {})}
-    table = own.pop(TABLE, table).replace(TOPIC, topic)
-    return with_overrides(shared_settings(options), own), table
+    own = {SUBSCRIBE.name: topic, **ingest.topic_overrides(options).get(topic, {})}
+    table = own.pop(ingest.TABLE, table).replace(TOPIC, topic)
+    return ingest.with_overrides(ingest.shared_settings(options), own), table

@@ -13,13 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tiered_stream.delta.catalog.java_errors import own_error
 from tiered_stream.delta.landing.land import check_settings, plan_query
-from tiered_stream.delta.settings.ingest_settings import (
-    METRICS_LINES,
-    METRICS_OTLP,
-    METRICS_PROMETHEUS,
-    job_settings,
-)
+from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_OTLP, METRICS_PROMETHEUS, job_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
 from tiered_stream.observe.metrics import ReadMetrics, describe
@@ -209,19 +205,8 @@ def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:
 
 
 def _failed(outcome: Outcome, name: str, error: Exception) -> None:
-    outcome.failed[name] = _reason(error)
+    outcome.failed[name] = own_error(str(error))[1] or type(error).__name__
     console.print(f"{name}: failed: {outcome.failed[name]}", style="red", markup=False)
-
-
-def _reason(error: Exception) -> str:
-    """Return a text of one line about the error.
-
-    If Spark has wrapped an error of this package, the line is the wrapped error's message. Otherwise it is the first
-    line of `error`'s message.
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    own_lines = [line for line in lines if line.startswith(ConfigurationError.__module__)]
-    return own_lines[-1].partition(": ")[2] if own_lines else lines[0]
 
 
 def _summarize(outcome: Outcome, count: int) -> None:

@@ -113,11 +113,8 @@ class ProgressTracker:
     def _passed(self, ends: PartitionOffsets) -> int:
         """Return the number of the plan's offsets that are below `ends`, which has an offset by partition."""
         ranges = self._plan.ranges
-        return sum(
-            min(end, ranges[partition].end) - ranges[partition].start
-            for partition, end in ends.items()
-            if partition in ranges
-        )
+        common = ends.keys() & ranges.keys()
+        return sum(min(ends[partition], ranges[partition].end) - ranges[partition].start for partition in common)
 
 
 def follower(console: Console, clock: Callable[[], float] = time.monotonic) -> Follow:

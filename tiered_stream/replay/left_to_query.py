@@ -37,15 +37,14 @@ def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, range
         ConfigurationError: no offset is left to replay.
         CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.
     """
-    landed: dict[str, dict[TopicPartition, int] | None] = {}
-    for topic in {partition.topic for partition in ranges}:
-        folder = checkpoint.replace(TOPIC, topic)
-        if folder not in landed:
-            landed[folder] = landed_offsets(open_folder(folder))
-    limited = {
-        partition: _limited(offsets, landed[checkpoint.replace(TOPIC, partition.topic)], partition)
-        for partition, offsets in ranges.items()
-    }
+    folders = {checkpoint.replace(TOPIC, partition.topic) for partition in ranges}
+    landed = {folder: landed_offsets(open_folder(folder)) for folder in folders}
+    limited = dict(ranges)
+    for partition, offsets in ranges.items():
+        ends = landed[checkpoint.replace(TOPIC, partition.topic)]
+        if ends is not None:
+            end = max(offsets.start, min(offsets.end, ends.get(partition, 0)))
+            limited[partition] = OffsetRange(offsets.start, end)
     left = {
         partition: limited[partition].end for partition in sorted(ranges) if limited[partition] != ranges[partition]
     }
@@ -87,14 +86,6 @@ def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
         for partition, lacking in parked.tried.joined(parked.newest).ranges.items():
             landed[partition] = min(lacking.start, landed.get(partition, lacking.start))
     return landed
-
-
-def _limited(
-    offsets: OffsetRange, landed: Mapping[TopicPartition, int] | None, partition: TopicPartition
-) -> OffsetRange:
-    if landed is None:
-        return offsets
-    return OffsetRange(offsets.start, max(offsets.start, min(offsets.end, landed.get(partition, 0))))
 
 
 def _describe(left: Mapping[TopicPartition, int]) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -178,6 +179,7 @@ def target_producer(writes: TopicWrites, source: TopicPartition, group: Position
     return (TransactionalProducer if writes.transactional else TargetProducer)(writes, source, group)
 
 
+@dataclass(eq=False)
 class PositionedWriter:
     """Writer that produces the records of one source partition, and commits the position that it has reached.
 
@@ -191,19 +193,14 @@ class PositionedWriter:
         clock: returns the time in seconds.
     """
 
-    def __init__(
-        self,
-        producer: TargetProducer,
-        position: Position,
-        seconds: float,
-        pace: Pace = lambda size: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._producer = producer
-        self._seconds = seconds
-        self._pace = pace
-        self._clock = clock
-        self._reached = self._committed = position
+    producer: TargetProducer
+    position: Position
+    seconds: float
+    pace: Pace = lambda size: None
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._reached = self._committed = self.position
         self._begun: float | None = None
         self._bytes = 0
 
@@ -212,12 +209,12 @@ class PositionedWriter:
         rows = max(1, batch.num_rows * _SLICE_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
-            self._pace(part.nbytes)
+            self.pace(part.nbytes)
             begun = self._begin()
-            self._producer.produce(part)
+            self.producer.produce(part)
             self._bytes += part.nbytes
             self.advance(part.column("offset")[-1].as_py() + 1)
-            if self._bytes >= COMMIT_BYTES or self._clock() - begun >= self._seconds:
+            if self._bytes >= COMMIT_BYTES or self.clock() - begun >= self.seconds:
                 self.commit()
 
     def advance(self, offset: int) -> None:
@@ -228,7 +225,7 @@ class PositionedWriter:
         """Wait until all produced records are in the target, and commit the position if it has changed."""
         if self._reached != self._committed:
             self._begin()
-            self._producer.commit(self._reached)
+            self.producer.commit(self._reached)
             self._committed = self._reached
             self._begun = None
             self._bytes = 0
@@ -236,12 +233,12 @@ class PositionedWriter:
     def close(self) -> None:
         """Drop the records that are produced but not committed. Such records exist only after an error."""
         if self._begun is not None:
-            self._producer.abort()
+            self.producer.abort()
 
     def _begin(self) -> float:
         if self._begun is None:
-            self._begun = self._clock()
-            self._producer.begin()
+            self._begun = self.clock()
+            self.producer.begin()
         return self._begun
 
 

@@ -58,14 +58,9 @@ class ReplayArguments:
 
 
 def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "not given"
-        case bool():
-            return "given" if value else "not given"
-        case (name, text):
-            return f"{name}={text}"
-    return str(value)
+    if value is None or isinstance(value, bool):
+        return "given" if value else "not given"
+    return "=".join(value) if isinstance(value, tuple) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +111,17 @@ class ReplayPlan:
 
     def to_json(self) -> bytes:
         """Return the plan as JSON in UTF-8, from which `from_json` restores the plan."""
-        return orjson.dumps(
-            {
-                "version": _VERSION,
-                "name": self.name,
-                "arguments": asdict(self.arguments),
-                "times": asdict(self.times),
-                "startOffsets": offsets_to_dict(
-                    {partition: offsets.start for partition, offsets in self.ranges.items()}
-                ),
-                "endOffsets": offsets_to_dict(ends_of(self.ranges)),
-                "topicIds": self._topic_ids(),
-            },
-            option=orjson.OPT_INDENT_2,
-        )
+        starts = {partition: offsets.start for partition, offsets in self.ranges.items()}
+        values = {
+            "version": _VERSION,
+            "name": self.name,
+            "arguments": asdict(self.arguments),
+            "times": asdict(self.times),
+            "startOffsets": offsets_to_dict(starts),
+            "endOffsets": offsets_to_dict(ends_of(self.ranges)),
+            "topicIds": self._topic_ids(),
+        }
+        return orjson.dumps(values, option=orjson.OPT_INDENT_2)
 
     def _topic_ids(self) -> dict[str, str]:
         return {topic: uuid_to_text(topic_id) for topic, topic_id in self.topic_ids.items()}

@@ -13,7 +13,6 @@ So Kafka may skip records (`RemoteLogManager.findOffsetByTimestamp`, `UnifiedLog
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from tiered_stream.broker.client import open_client
@@ -31,16 +30,12 @@ from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """Result of `resolve`: the offset range to read of each partition, and the topics' ids by topic."""
-
-    ranges: dict[TopicPartition, OffsetRange]
-    topic_ids: dict[str, UUID]
-
-
-def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: bool) -> Resolved:
+def resolve(
+    options: Options, source: LogSource, times: TimeRange, *, exact: bool
+) -> tuple[dict[TopicPartition, OffsetRange], dict[str, UUID]]:
     """Convert a range of times to offset ranges of the partitions that the options choose, as the logs are now.
+
+    The second result has the topics' ids by name.
 
     Args:
         options: options of the source, which choose the partitions.
@@ -65,11 +60,11 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
     topic_ids = {**options.topic_ids, **assignment.topic_ids}
     if options.locator is LocatorName.ARCHIVE:
         _check_archive(reader, latest, times, data_loss)
-        return Resolved(ranges, topic_ids)
+        return ranges, topic_ids
     if exact:
         ranges = _begin_at_sure_offsets(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
     _check_readable(options, latest, topic_ids)
-    return Resolved(ranges, topic_ids)
+    return ranges, topic_ids
 
 
 def _ranges(

@@ -271,9 +271,8 @@ def plan_replay(
         return _with_topic_settings(Replay(spark, stored, target, options, store, folder))
     plan = _new_plan(options, name, arguments, times)
     if query_checkpoint is not None:
-        plan = with_fields(
-            plan, ranges=limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
-        )
+        ranges = limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
+        plan = with_fields(plan, ranges=ranges)
     planned = _with_topic_settings(Replay(spark, plan, target, options, None, checkpoint))
     planned.target.check(plan)
     return planned
@@ -296,8 +295,7 @@ def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments,
     parsed = parse_options(reading, streaming=True)
     check_all_columns(parsed)
     with closing(open_log_source(parsed)) as source:
-        resolved = resolve(parsed, source, times, exact=arguments.exact)
-    return ReplayPlan(name, arguments, times, resolved.ranges, resolved.topic_ids)
+        return ReplayPlan(name, arguments, times, *resolve(parsed, source, times, exact=arguments.exact))
 
 
 def _subscription(options: Mapping[str, str]) -> tuple[str, str]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tiered_stream.delta.checkpoint.query_evolution import with_named_sink
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
 from tiered_stream.options.command_settings import gives
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.replay.replay_plan import ReplayPlan
@@ -89,20 +89,12 @@ class Target(ABC):
         tasks = self.tasks or self.spark.sparkContext.defaultParallelism
         return {**settings, limit: str(tasks * OFFSETS_PER_TASK)}
 
-    def limited(self, rows: DataFrame) -> DataFrame:
-        """Return the rows in at most `self.tasks` of Spark's partitions, so that no more tasks run.
-
-        If `self.tasks` is None, return the rows unchanged.
-        """
-        return rows.coalesce(self.tasks) if self.tasks else rows
-
     def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
         """Start the query of `writer`, and return the query. The query ends at the end of the plan's ranges.
 
         The query's name is the plan's `transaction_id`.
         """
-        named = with_named_sink(writer).queryName(plan.transaction_id)
-        return named.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        return QueryRun(checkpoint, AVAILABLE_NOW, plan.transaction_id).configured(writer).start()
 
 
 def checkpoint_in(folder: str, name: str) -> str:

@@ -63,9 +63,8 @@ class PositionGroup:
             BrokerError: the target's cluster does not return the position.
         """
         partitions, replay = [TopicPartition(self._topic, 0)], self._writes.replay
-        (entry,) = retry(
-            lambda: self._consumer.committed(partitions, _ATTEMPT_SECONDS), f"looking up how far {replay} is"
-        )
+        doing = f"looking up how far {replay} is"
+        (entry,) = retry(lambda: self._consumer.committed(partitions, _ATTEMPT_SECONDS), doing)
         if entry.offset == OFFSET_INVALID:
             return None
         arguments, _, begun_at = (entry.metadata or "").partition(" ")

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.session_checks import check_delta
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
-from tiered_stream.delta.checkpoint.query_run import BoundedRun
+from tiered_stream.delta.checkpoint.query_run import BoundedRun, limited
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.delta.landing.land import Landing, check_settings, plan_landing
 from tiered_stream.delta.requirements.lane import check_fit
@@ -48,15 +48,13 @@ def target_of(
     Raises:
         ConfigurationError: the name after the prefix is missing, or a lane is given for a target that has no lanes.
     """
-    for prefix in (TOPIC, PARQUET):
+    for prefix, kind in ((TOPIC, TopicTarget), (PARQUET, ParquetTarget)):
         if text == prefix:
             raise ConfigurationError(f"the target {text!r} says no more than what it is: write {prefix}NAME")
-        if text.startswith(prefix) and lane != "auto":
-            raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
-    if text.startswith(TOPIC):
-        return TopicTarget(spark, text.removeprefix(TOPIC), settings, tasks=tasks)
-    if text.startswith(PARQUET):
-        return ParquetTarget(spark, text.removeprefix(PARQUET), settings, tasks=tasks)
+        if text.startswith(prefix):
+            if lane != "auto":
+                raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
+            return kind(spark, text.removeprefix(prefix), settings, tasks=tasks)
     return DeltaTarget(spark, text, settings, lane, tasks=tasks)
 
 
@@ -144,10 +142,8 @@ class DeltaTarget(Target):
             ConfigurationError: the settings leave a needed column out of the table.
         """
         names = record_columns(self.user_settings)
-        written = [
-            row_format.written.names
-            for row_format in plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
-        ]
+        rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
+        written = [row_format.written.names for row_format in rows]
         needed = _NEEDED if not plan.arguments.exact else (*_NEEDED, "timestamp")
         missing = [
             name for name in needed if name not in names or any(names[name] not in columns for columns in written)
@@ -220,5 +216,5 @@ class ParquetTarget(Target):
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         register(self.spark)
         rows = stream_of(self.spark, "tiered_stream", settings, checkpoint)
-        writer = self.limited(rows).writeStream.format("parquet").option("path", self.place)
+        writer = limited(rows, self.tasks).writeStream.format("parquet").option("path", self.place)
         return self.started(writer, plan, checkpoint), "by Spark's file sink"

@@ -55,9 +55,8 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
     for partition in list(plan.ranges)[:1]:  # one is enough, because all groups and transactional ids have one prefix
         group = writes.name_of(partition)
         resource = f"the consumer group {group}"
-        described = _describe(
-            partial(admin.describe_consumer_groups, [group], include_authorized_operations=True), resource
-        )
+        describe = partial(admin.describe_consumer_groups, [group], include_authorized_operations=True)
+        described = _describe(describe, resource)
         _check_authorized(described, AclOperation.READ, resource, "READ on groups with the prefix replay-")
         if writes.transactional:  # also aborts a transaction that an earlier run has left open
             init = partial(Producer(writes.producer_of(partition)).init_transactions, PATIENCE_SECONDS)

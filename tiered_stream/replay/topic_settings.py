@@ -36,7 +36,7 @@ PARTITION_BY: Option[str] = Option(
 _TOPIC: Option[str] = Option("target.topic", str, "", "", "The topic, or its template.", internal=True)
 _REPLAY: Option[str] = Option("target.replay", str, "", "", "The replay's name in Kafka.", internal=True)
 _ARGUMENTS: Option[str] = Option("target.arguments", str, "", "", "The replay's arguments.", internal=True)
-_TARGET_PREFIX = "target."
+TARGET_PREFIX = "target."
 _KNOWN = {option.name.lower(): option.name for option in (TRANSACTIONAL, PARTITION_BY, _TOPIC, _REPLAY, _ARGUMENTS)}
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _SOURCE = "{topic}"
@@ -151,7 +151,9 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
         ConfigurationError: a setting is unknown or malformed, no cluster is named, or the topic's name is not valid.
     """
     values = GivenOptions(options)
-    _check_names(options)
+    for name in map(str.lower, options):
+        if name.startswith(TARGET_PREFIX) and not name.startswith(PREFIX) and name not in _KNOWN:
+            raise unknown_setting(name, _KNOWN)
     topic = values.read(_TOPIC)
     properties = target_properties(values.with_prefix(PREFIX), values.with_prefix("kafka."))
     if not _TOPIC_NAME.fullmatch(topic.replace(_SOURCE, "t")) or topic in (".", ".."):
@@ -182,17 +184,6 @@ def as_options(settings: Mapping[str, str], topic: str, plan: ReplayPlan) -> dic
     """
     replay, arguments = plan.transaction_id, plan.arguments.default_name()
     return {**settings, _TOPIC.name: topic, _REPLAY.name: replay, _ARGUMENTS.name: arguments}
-
-
-def source_only(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without the `target.*` options, for `format("tiered_stream")`."""
-    return {name: value for name, value in options.items() if not name.lower().startswith(_TARGET_PREFIX)}
-
-
-def _check_names(options: Mapping[str, str]) -> None:
-    for name in (option.lower() for option in options):
-        if name.startswith(_TARGET_PREFIX) and not name.startswith(PREFIX) and name not in _KNOWN:
-            raise unknown_setting(name, _KNOWN)
 
 
 def target_properties(own: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:

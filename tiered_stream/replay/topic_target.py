@@ -20,6 +20,7 @@ from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
 from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
+from tiered_stream.delta.checkpoint.query_run import limited
 from tiered_stream.delta.write.data_files import totals
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, send
@@ -30,7 +31,7 @@ from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
-from tiered_stream.replay.topic_settings import TopicWrites, as_options, source_only, topic_writes
+from tiered_stream.replay.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
 from tiered_stream.spark.session import register_source
 from tiered_stream.spark.source import StreamReader
 
@@ -84,7 +85,7 @@ class TopicTarget(Target):
         register_source(self.spark, TopicDataSource)
         rows = stream_of(self.spark, SOURCE, settings, checkpoint)
         # Spark reports the sums of the tasks' metrics in each `StreamingQueryProgress`.
-        writer = self.limited(rows).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
+        writer = limited(rows, self.tasks).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         guarantee = "in transactions" if writes.transactional else "idempotent, at least once"
         with started_without_idle_limit(self.spark):
             query = self.started(writer, plan, checkpoint)
@@ -121,12 +122,12 @@ class TopicDataSource(DataSource):
         return SOURCE
 
     def schema(self) -> StructType:
-        return StructType(
-            [StructField(_PREFIX + name, LongType() if whole else DoubleType()) for name, whole in _WHOLE.items()]
-        )
+        kinds = {_PREFIX + name: LongType() if whole else DoubleType() for name, whole in _WHOLE.items()}
+        return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return TopicReader(parse_options(source_only(self.options), streaming=True), topic_writes(self.options))
+        source = {name: value for name, value in self.options.items() if not name.lower().startswith(TARGET_PREFIX)}
+        return TopicReader(parse_options(source, streaming=True), topic_writes(self.options))
 
 
 class TopicReader(StreamReader):

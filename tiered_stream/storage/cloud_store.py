@@ -372,7 +372,7 @@ def _check_process() -> None:
     if _process is None:
         _process = os.getpid()
     elif _process != os.getpid():
-        raise StorageError(
+        raise errors.StorageError(
             "this process was forked from a process that had read from the storage, so it cannot read: start it "
             'without a fork, in multiprocessing by get_context("spawn")'
         )

@@ -16,6 +16,7 @@ import orjson
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 
+from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.positions import TimeRange
@@ -103,11 +104,9 @@ class Sides:
         """
         bounds = scope.table_bounds()
         condition = _within_topics(bounds) if scope.needs_table else within(bounds)
-        rows = self.table_rows(condition).join(
-            sql.broadcast(_bounds_frame(self.spark, bounds)),
-            ["topic", "partition"],
-            "left" if scope.needs_table and not scope.assigned else "inner",
-        )
+        how = "left" if scope.needs_table and not scope.assigned else "inner"
+        bounds_frame = sql.broadcast(_bounds_frame(self.spark, bounds))
+        rows = self.table_rows(condition).join(bounds_frame, _KEYS[:2], how)
         bucket = f"CASE WHEN offset >= start AND offset < end THEN shiftright(offset, {BUCKET_BITS}) END AS bucket"
         hashed = rows.selectExpr(*_KEYS[:2], bucket, "offset", f"{row_hash_sql(self.table.columns)} AS hash")
         return hashed.groupBy(*_KEYS).agg(
@@ -136,14 +135,13 @@ def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
     Args:
         names: name of the table's column for each of Kafka's columns, by Kafka's name.
     """
-    number, offset = (_identifier(names[name]) for name in ("partition", "offset"))
+    number, offset, topic = (sql_name([names[name]]) for name in ("partition", "offset", "topic"))
     topics: dict[str, list[str]] = {}
     for partition, (start, end) in sorted(bounds.items()):
         condition = f"({number} = {partition.partition} AND {offset} >= {start} AND {offset} < {end})"
         topics.setdefault(partition.topic, []).append(condition)
-    topic = _identifier(names["topic"])
     return " OR ".join(
-        f"({topic} = {_quoted(name)} AND ({' OR '.join(conditions)}))" for name, conditions in topics.items()
+        f"({topic} = {sql_text(name)} AND ({' OR '.join(conditions)}))" for name, conditions in topics.items()
     )
 
 
@@ -153,22 +151,13 @@ def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) ->
     Args:
         names: name of the table's column for each of Kafka's columns, by Kafka's name.
     """
-    timestamp = _identifier(names["timestamp"])
+    timestamp = sql_name([names["timestamp"]])
     end = "" if times.to_ms is None else f" AND {timestamp} < timestamp_millis({times.to_ms})"
     return f"{timestamp} >= timestamp_millis({times.from_ms}){end}"
 
 
 def _within_topics(partitions: Iterable[TopicPartition]) -> str:
-    return f"topic IN ({', '.join(_quoted(topic) for topic in sorted({partition.topic for partition in partitions}))})"
-
-
-def _identifier(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return f"topic IN ({', '.join(map(sql_text, sorted({partition.topic for partition in partitions})))})"
 
 
 def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:

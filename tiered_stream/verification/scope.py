@@ -123,9 +123,8 @@ def _cast(table: str, name: str, table_type: DataType) -> DataType:
     """
     source_type = spark_schema(include_headers=True)[name].dataType
     allowed = (type(source_type), _TYPES.get(name, type(source_type)))
-    if not isinstance(table_type, allowed) or (
-        name == "headers" and table_type.simpleString() != source_type.simpleString()
-    ):
+    are_others = name == "headers" and table_type.simpleString() != source_type.simpleString()
+    if are_others or not isinstance(table_type, allowed):
         raise ConfigurationError(
             f"the table {table} cannot be compared: it has {name} as {table_type.simpleString()}, "
             f"and records have it as {source_type.simpleString()}"

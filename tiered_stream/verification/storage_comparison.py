@@ -132,7 +132,7 @@ class _Comparison:
             except _FATAL:
                 raise
             except (errors.DataLossError, *_UNREADABLE) as error:
-                log_start = self._log_start(split.topic_partition)
+                log_start = self._reader.earliest([split.topic_partition])[split.topic_partition]
                 if log_start <= left.offsets.start:
                     return self._segment_by_segment(left, error)
                 left = left.rest(log_start)
@@ -209,9 +209,6 @@ class _Comparison:
         at = batch.schema.get_field_index("timestamp")
         (row,) = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()
         return dict(row)
-
-    def _log_start(self, partition: TopicPartition) -> int:
-        return self._reader.earliest([partition])[partition]
 
 
 def part_of(split: Split, offsets: OffsetRange) -> Split:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -110,6 +109,12 @@ class StorageReport:
         return orjson.dumps(figures, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
 
 
+_FETCHED = (
+    "Brokers read records that are not on their disks from the same storage. For these records the comparison shows "
+    "that both read them alike, and not that they are the produced records."
+)
+
+
 def render_storage(report: StorageReport) -> RenderableType:
     """Render the comparison of storage and brokers as a table and lines for a terminal."""
     table = Table("partition", "offsets compared", title="the storage against the brokers")
@@ -121,16 +126,7 @@ def render_storage(report: StorageReport) -> RenderableType:
         compared = compared or ("none is tiered" if result.equal else "none")
         verdict = Text("equal") if result.equal else Text("differs", "red")
         table.add_row(str(result.partition), compared, f"{result.records:,}", f"{result.on_disk:,}", verdict)
-    return Group(table, *_lines(report))
-
-
-def _lines(report: StorageReport) -> Iterator[Text]:
-    yield from (
-        Text(f"{result.partition}: {result.describe()}", "red") for result in report.partitions if not result.equal
-    )
+    lines = [Text(f"{part.partition}: {part.describe()}", "red") for part in report.partitions if not part.equal]
     if any(result.on_disk < result.offsets for result in report.partitions):
-        yield Text(
-            "Brokers read records that are not on their disks from the same storage. For these records the comparison "
-            "shows that both read them alike, and not that they are the produced records."
-        )
-    yield Text(report.summary(), "green" if report.equal else "red")
+        lines.append(Text(_FETCHED))
+    return Group(table, *lines, Text(report.summary(), "green" if report.equal else "red"))

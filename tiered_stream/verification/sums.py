@@ -30,15 +30,13 @@ def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[p
     Raises:
         TieredStreamError: the split cannot be read (see `read_split`).
     """
-    reader, partition = SplitReader(split, options, BATCH_ROWS), split.topic_partition
+    reader, (topic, number) = SplitReader(split, options, BATCH_ROWS), split.topic_partition
     batches = within_times(reader.batches(), hashing.times)
     hashed = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
     for columns in hashed if hashing.by_row else together(bucket_sums(*row_columns) for row_columns in hashed):
-        count = len(columns[0])
-        partition_columns = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
-        yield pa.RecordBatch.from_arrays(
-            [*partition_columns, *map(pa.array, columns)], names=list(hashing.result_columns)
-        )
+        rows = len(columns[0])
+        arrays = [repeated_text(topic, rows), repeated_int32(number, rows), *map(pa.array, columns)]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(hashing.result_columns))
     send(reader.metrics, options.metrics_addresses)
 
 

@@ -7,13 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.schema.row_schema import record_columns
-from tiered_stream.delta.settings.ingest_settings import (
-    TOPIC_PREFIX,
-    settings_of_topics,
-    shared_settings,
-    source_options,
-    topic_overrides,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.offset_ranges import Ranges
@@ -62,7 +56,7 @@ def verify(
         raise ConfigurationError(
             f"the table {table} has no column with the records' timestamp, by which records are to be chosen"
         )
-    settings = source_options(options)
+    settings = ingest.source_options(options)
     scope = look_up_scope(settings, ranges)
     register(spark)
     register_source(spark, SumsDataSource)
@@ -95,7 +89,7 @@ def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
     return {
         *subscription.topics,
         *(partition.topic for partition in subscription.assigned),
-        *filter(subscription.names, topic_overrides(options)),
+        *filter(subscription.names, ingest.topic_overrides(options)),
     }
 
 
@@ -105,15 +99,15 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
     Raises:
         ConfigurationError: the settings of two topics name different columns.
     """
-    by_topic = {topic: record_columns(settings_of_topics(options, [topic])) for topic in sorted(topics)}
+    by_topic = {topic: record_columns(ingest.settings_of_topics(options, [topic])) for topic in sorted(topics)}
     first = next(iter(by_topic), None)
     other = next((topic for topic, columns in by_topic.items() if columns != by_topic[first or ""]), None)
     if other is not None:
         raise ConfigurationError(
-            f"topics {first} and {other} have records in columns of different names ({TOPIC_PREFIX}NAME.*): verify "
-            "each topic by itself"
+            f"topics {first} and {other} have records in columns of different names ({ingest.TOPIC_PREFIX}NAME.*): "
+            "verify each topic by itself"
         )
-    return record_columns(shared_settings(options)) if first is None else by_topic[first]
+    return record_columns(ingest.shared_settings(options)) if first is None else by_topic[first]
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:

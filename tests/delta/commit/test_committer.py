@@ -15,6 +15,7 @@ from tests.stack.s3_client import s3a_settings
 from tests.stack.spark import configured
 from tests.stack.versitygw import VersityGateway
 from tiered_stream import land
+from tiered_stream.delta.commit import committer
 from tiered_stream.delta.commit.committer import Committer, choose_committer
 from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.requirements.lane import Lane, TableDescription
@@ -50,14 +51,19 @@ def test_who_excludes_the_sessions_other_queries_commits(
     assert choose_committer(spark, asked, files, found).by == by
 
 
-def test_a_session_without_delta_spark_commits_by_deltalake(spark: SparkSession) -> None:
-    chosen = choose_committer(spark, "auto", IN_S3, PLAIN, has_delta=lambda _: False)
+def test_a_session_without_delta_spark_commits_by_deltalake(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer, "has_delta_spark", lambda _: False)
+    chosen = choose_committer(spark, "auto", IN_S3, PLAIN)
     assert chosen == Committer("deltalake", "the session has no delta-spark")
     with pytest.raises(ConfigurationError, match="ingest.commit is spark, but the session has no delta-spark"):
-        choose_committer(spark, "spark", IN_S3, PLAIN, has_delta=lambda _: False)
+        choose_committer(spark, "spark", IN_S3, PLAIN)
 
 
-def test_an_acl_and_a_storage_class_that_deltalake_would_not_give_are_refused(spark: SparkSession) -> None:
+def test_an_acl_and_a_storage_class_that_deltalake_would_not_give_are_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = replace(IN_S3.storage, acl="bucket-owner-full-control")
     files = replace(IN_S3, storage=storage)
     assert choose_committer(spark, "auto", files, PLAIN).by == "spark"
@@ -65,11 +71,12 @@ def test_an_acl_and_a_storage_class_that_deltalake_would_not_give_are_refused(sp
         ConfigurationError, match=r"^fs\.s3a\.acl\.default is bucket-owner-full-control, which deltalake"
     ):
         choose_committer(spark, "deltalake", files, PLAIN)
+    monkeypatch.setattr(committer, "has_delta_spark", lambda _: False)
     cold = replace(IN_S3, storage=replace(IN_S3.storage, storage_class="STANDARD_IA"))
     with pytest.raises(
         ConfigurationError, match=r"create\.storage\.class is STANDARD_IA, .* the session has no delta-"
     ):
-        choose_committer(spark, "auto", cold, PLAIN, has_delta=lambda _: False)
+        choose_committer(spark, "auto", cold, PLAIN)
 
 
 def test_what_deltalake_does_not_honour_leads_to_the_spark_lane(spark: SparkSession, tmp_path: Path) -> None:

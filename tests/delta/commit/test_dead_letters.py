@@ -78,7 +78,7 @@ class Landed(Typed):
             (self.checkpoint / "commits" / name).unlink()
 
     def is_for_the_table(self, commits: TableCommits) -> bool:
-        return commits._planned.files.uri == self.landed.as_uri()
+        return commits.planned.files.uri == self.landed.as_uri()
 
 
 class _KilledError(Exception):

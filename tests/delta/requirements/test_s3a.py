@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 import pytest
+from pyarrow import fs
 
 from tiered_stream.delta.requirements.s3a import (
     Credentials,
@@ -213,16 +214,17 @@ def test_a_session_that_reaches_no_bucket_at_all_contradicts_nobody() -> None:
         find_storage(settings, s3a({}))
 
 
-def test_without_any_setting_both_lanes_go_to_aws_and_the_region_is_the_buckets() -> None:
-    assert find_storage({}, s3a({}), region_of={"lake": "eu-north-1"}.__getitem__) == (
-        TableStorage(s3_region="eu-north-1"),
-        None,
-    )
+def test_without_any_setting_both_lanes_go_to_aws_and_the_region_is_the_buckets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fs, "resolve_s3_region", {"lake": "eu-north-1"}.__getitem__)
+    assert find_storage({}, s3a({})) == (TableStorage(s3_region="eu-north-1"), None)
 
 
-def test_a_bucket_that_aws_does_not_know_is_said() -> None:
+def test_a_bucket_that_aws_does_not_know_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(bucket: str) -> NoReturn:
         raise OSError(f"Bucket '{bucket}' not found")
 
+    monkeypatch.setattr(fs, "resolve_s3_region", unknown)
     with pytest.raises(TableAccessError, match="region of the bucket lake cannot be found: Bucket 'lake' not found"):
-        find_storage({}, s3a({}), region_of=unknown)
+        find_storage({}, s3a({}))

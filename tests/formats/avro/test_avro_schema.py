@@ -36,6 +36,7 @@ def kind(schema: Any, *referenced: Any) -> pa.DataType:
         ({"type": "bytes", "logicalType": "decimal"}, pa.binary()),
         ({"type": "fixed", "name": "f", "size": 4, "logicalType": "decimal", "precision": 9}, pa.decimal128(9, 0)),
         ({"type": "fixed", "name": "f", "size": 4, "logicalType": "decimal", "precision": 10}, pa.binary()),
+        ({"type": "fixed", "name": "f", "size": 16, "logicalType": "decimal", "precision": 2**62}, pa.binary()),
         ({"type": "enum", "name": "e", "symbols": ["A"]}, pa.string()),
         (["null", "int"], pa.int32()),
         (["int"], pa.int32()),

@@ -12,7 +12,7 @@ from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_table
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns
-from tiered_stream.delta.schema.sql_types import sql_columns, sql_name
+from tiered_stream.delta.schema.sql_types import sql_columns, sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import table_properties
 from tiered_stream.delta.write.file_systems import local_uri, normal_path, uri_of
 from tiered_stream.errors import ConfigurationError, TableError
@@ -176,7 +176,7 @@ def register_table(spark: SparkSession, address: TableAddress) -> None:
     """
     with spark_errors(str(address), "entered into the catalog"):
         folder = unquote(known_scheme(spark, address.uri or ""))
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {address.name} USING delta LOCATION {_quoted(folder)}")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {address.name} USING delta LOCATION {sql_text(folder)}")
 
 
 def known_scheme(spark: SparkSession, path: str) -> str:
@@ -206,9 +206,4 @@ def _columns(names: Sequence[str]) -> str:
 
 
 def _properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in properties.items())
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
-from tiered_stream.errors import TableError
+from tiered_stream.errors import TableError, TieredStreamError
 
 JAVA_ERRORS = (Py4JJavaError, CapturedException)
 _CONFLICT = "org.apache.spark.sql.delta.DeltaConcurrentModificationException"
@@ -62,6 +62,17 @@ def spark_errors(table: str, done: str) -> Iterator[None]:
         yield
     except (Py4JJavaError, PySparkException) as error:
         raise TableError(f"the table {table} cannot be {done} by Spark: {first_line(error)}") from error
+
+
+def own_error(text: str) -> tuple[str, str]:
+    """Return the class and the message of the error of this package that Spark has wrapped in an error with this text.
+
+    If there is none, return an empty text and the first line of the text.
+    """
+    lines = [line.strip() for line in text.strip().splitlines()] or [""]
+    own_lines = [line for line in lines if line.startswith(TieredStreamError.__module__)]
+    name, _, message = own_lines[-1].partition(": ") if own_lines else ("", "", lines[0])
+    return name, message
 
 
 def first_line(error: Py4JJavaError | PySparkException) -> str:

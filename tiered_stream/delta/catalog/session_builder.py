@@ -43,20 +43,16 @@ def session_builder(
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         conf = {**_LOCAL, **conf}
         if not {"spark.jars", "spark.jars.packages"} & conf.keys():
-            builder = _with_delta(builder)
+            try:
+                from delta import configure_spark_with_delta_pip
+            except ImportError as error:
+                raise ConfigurationError(
+                    "Delta for Spark is not installed: pip install 'tiered-stream[delta]', or run the job by "
+                    "spark-submit"
+                ) from error
+            builder = configure_spark_with_delta_pip(builder)
     elif properties_file:
         raise ConfigurationError("--properties-file is spark-submit's: write it before the job, not behind it")
     for key, value in conf.items():
         builder = builder.config(key, value)
     return builder
-
-
-def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    try:
-        from delta import configure_spark_with_delta_pip
-    except ImportError as error:
-        raise ConfigurationError(
-            "Delta for Spark is not installed: pip install 'tiered-stream[delta]', or run the job by spark-submit"
-        ) from error
-    configured: SparkSession.Builder = configure_spark_with_delta_pip(builder)
-    return configured

@@ -35,7 +35,7 @@ def stream_of(spark: SparkSession, source: str, options: Mapping[str, str], chec
         TableError, CorruptDataError, UnsupportedDataError: the checkpoint cannot be read.
     """
     reader = spark.readStream.format(source).options(**options)
-    if _names_sources(spark):
+    if (spark.conf.get(_NAMES_SOURCES, None) or "").strip().lower() == "true":
         reader = reader.name(NAME if is_connect(spark) else _source_name(spark, checkpoint))
     return reader.load()
 
@@ -50,10 +50,6 @@ def with_named_sink(writer: DataStreamWriter) -> DataStreamWriter:
         with suppress(Py4JError):  # If Spark needs the name, Spark itself raises an error.
             private._jwrite = private._jwrite.name(NAME)
     return writer
-
-
-def _names_sources(spark: SparkSession) -> bool:
-    return (spark.conf.get(_NAMES_SOURCES, None) or "").strip().lower() == "true"
 
 
 def _source_name(spark: SparkSession, checkpoint: str) -> str:

@@ -40,13 +40,6 @@ class BoundedRun:
     tasks: int | None = None
     """Maximum number of tasks at once; None: as many as Spark runs."""
 
-    def limited(self, rows: DataFrame) -> DataFrame:
-        """Return the rows in at most `tasks` partitions, so that no more tasks run at once.
-
-        The rows are unchanged if `tasks` is None.
-        """
-        return rows.coalesce(self.tasks) if self.tasks else rows
-
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
@@ -83,6 +76,11 @@ class QueryRun:
             for name, value in _INTERPRETED.items():
                 conf.set(name, value)
         return query
+
+
+def limited(rows: DataFrame, tasks: int | None) -> DataFrame:
+    """Return the rows in at most `tasks` of Spark's partitions, so that no more tasks run at once; None: unchanged."""
+    return rows.coalesce(tasks) if tasks else rows
 
 
 def query_id_of(batch: DataFrame) -> str:

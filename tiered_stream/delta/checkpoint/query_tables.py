@@ -104,10 +104,8 @@ class QueryTables:
     def to_json(self) -> bytes:
         tables = {key: [landed.batch, landed.version] for key, landed in self.landed.items()}
         parked = {key: _parked_to_json(table) for key, table in self.parked.items()}
-        return orjson.dumps(
-            {"version": _VERSION, "tables": tables, **({"parked": parked} if parked else {})},
-            option=orjson.OPT_SORT_KEYS,
-        )
+        values = {"version": _VERSION, "tables": tables, **({"parked": parked} if parked else {})}
+        return orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
 
 
 def query_tables_of(text: bytes) -> QueryTables:
@@ -173,11 +171,9 @@ class Folder(ReadableFolder, Protocol):
 
     def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
         """Write `text` to the file `name` atomically; an existing file is kept unless `replace` is true."""
-        ...
 
     def delete(self, name: str) -> None:
         """Delete the file `name`; a missing file is no error."""
-        ...
 
 
 class QueryTablesLog:

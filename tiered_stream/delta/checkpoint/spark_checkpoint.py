@@ -49,7 +49,6 @@ class ReadableFolder(Protocol):
 
         The list is empty if there is no such folder.
         """
-        ...
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of the file `name`; None: there is no such file.
@@ -57,7 +56,6 @@ class ReadableFolder(Protocol):
         Raises:
             CorruptDataError: the file has more than `MAX_FILE_BYTES`.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

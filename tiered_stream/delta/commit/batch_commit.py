@@ -16,7 +16,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from uuid import UUID
 
 import orjson
@@ -109,35 +109,25 @@ class _LastCommit:
     files: Sequence[DataFile] | None = None
 
 
+@dataclass(eq=False)
 class TableCommits:
-    """Object that commits the batches of one query to one table, one batch at a time."""
+    """Commits of one query into one table, one batch at a time.
 
-    def __init__(
-        self,
-        table: CommitTable,
-        planned: LandingTable,
-        on_gap: OnGap,
-        landed: Landed | None = None,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        """Prepare commits to `table`, which is not read yet.
+    `landed` is the newest batch that the table must have, and a version of the log at or below its commit. If `landed`
+    is None, every batch is committed to the table. The table must then have the batch before the first one that is
+    asked for. `on_gap` is called if the table lacks the batch that it must have.
+    """
 
-        Args:
-            table: the table, opened for commits.
-            planned: the table as it was when the query was planned.
-            on_gap: called if the table lacks a batch that it must have.
-            landed: newest batch that the table must have. None: every batch of the query is committed to the table, so
-                the table must have the batch before the first batch for which a method is called.
-            sleep: function that waits between attempts; its argument is in seconds.
-        """
-        self._table = table
-        self._planned = planned
-        self._name = f"the table {planned.files.uri}"
-        self._log = TableLog(planned.files)
-        self._on_gap = on_gap
-        self._landed = landed
-        self._sleep = sleep
+    table: CommitTable
+    planned: LandingTable
+    on_gap: OnGap
+    landed: Landed | None = None
+    _: KW_ONLY
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self._name = f"the table {self.planned.files.uri}"
+        self._log = TableLog(self.planned.files)
         self._last: _LastCommit | None = None
         self._topic_ids: dict[str, UUID] | None = None
 
@@ -155,7 +145,7 @@ class TableCommits:
     @property
     def table_id(self) -> str:
         """Delta's id of the table, the same for every path or name by which it is opened."""
-        return self._planned.table_id
+        return self.planned.table_id
 
     def last_batch(self, query_id: str, batch_id: int) -> int:
         """Return the id of the query's newest batch in the table; -1: there is none.
@@ -178,14 +168,14 @@ class TableCommits:
             TableError: the table was replaced by another table, or no longer suits the direct lane or the files.
         """
         self._begin_fitting(self._begin(), files)
-        self._table.prepare()
+        self.table.prepare()
 
     def prepare(self) -> None:
         """Start to read the table's state in the background, so that the next commit need not wait for it.
 
         Call this method while tasks still write the files.
         """
-        self._table.prepare()
+        self.table.prepare()
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
         """Commit the files of a batch to the table, unless the table has the batch already.
@@ -203,7 +193,7 @@ class TableCommits:
         """
         last = self._last_commit(query_id, batch_id)
         self._check_topics(query_id, last, files)
-        day_column, topic_ids = self._planned.files.day_column, self._topic_ids or {}
+        day_column, topic_ids = self.planned.files.day_column, self._topic_ids or {}
         return self._until_committed(last, BatchCommit(query_id, batch_id, files, day_column, topic_ids))
 
     def _check_topics(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> None:
@@ -216,10 +206,10 @@ class TableCommits:
         """
         if self._topic_ids is None:
             version = last.version - 1
-            first = max(self._landed.version if self._landed else 0, version - MAX_LOG_FILES)
+            first = max(self.landed.version if self.landed else 0, version - MAX_LOG_FILES)
             self._topic_ids = self._log.topic_ids(query_id, first, version)
         now = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
-        check_topic_ids(self._topic_ids, now, DataLossPolicy(self._planned.fail_on_data_loss))
+        check_topic_ids(self._topic_ids, now, DataLossPolicy(self.planned.fail_on_data_loss))
         self._topic_ids |= now
 
     def _last_commit(self, query_id: str, batch_id: int) -> _LastCommit:
@@ -229,11 +219,11 @@ class TableCommits:
         return a cached value.
         """
         if self._last is None:
-            transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
+            transaction, due = self._begin(), self.landed or Landed(batch_id - 1)
             newest = self._newest_since(due.version, query_id, transaction)
             last_batch = -1 if newest is None else newest
             if last_batch < due.batch and not (last_batch == -1 and drops_transactions(transaction)):
-                self._on_gap(None if last_batch == -1 else last_batch, due.batch)
+                self.on_gap(None if last_batch == -1 else last_batch, due.batch)
             self._last = _LastCommit(transaction.state.version + 1, last_batch)
         return self._last
 
@@ -250,15 +240,15 @@ class TableCommits:
             transaction = self._begin_fitting(transaction, batch.files)
             try:
                 self._last = _LastCommit(transaction.commit(batch), batch.batch_id, batch.files)
-                if self._planned.compaction is not None:
-                    self._planned.compaction.after(transaction.state.version, self._last.version)
+                if self.planned.compaction is not None:
+                    self.planned.compaction.after(transaction.state.version, self._last.version)
                 return self._last.version
             except UncertainCommitError as error:
                 name = f"{self._name}: batch {batch.batch_id}"
                 if attempt + 1 == ATTEMPTS:
                     raise TableError(f"{name} could not be committed in {ATTEMPTS} attempts: {error}") from error
                 log.warning("%s is committed again, since %s", name, error)
-                self._sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
+                self.sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
         raise AssertionError("the last attempt has returned or raised")
 
     def _begin_fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
@@ -280,18 +270,18 @@ class TableCommits:
 
         After a change, the commit needs a new transaction.
         """
-        if self._planned.grow is None:
+        if self.planned.grow is None:
             return False
         # The schemas are joined, because each file may have columns that other files lack.
         schemas = _schemas(files)
         try:
-            return bool(schemas) and self._planned.grow(description.fields, joined_columns(schemas))
+            return bool(schemas) and self.planned.grow(description.fields, joined_columns(schemas))
         except UnsupportedDataError as error:
             raise TableError(f"{self._name}: {error}") from error
 
     def _begin(self) -> DeltaTransaction:
-        transaction = self._table.begin()
-        table_id, planned = transaction.state.description.table_id, self._planned.table_id
+        transaction = self.table.begin()
+        table_id, planned = transaction.state.description.table_id, self.planned.table_id
         if table_id != planned:
             raise TableError(
                 f"{self._name} is another one than when the query started: its id is {table_id}, and was {planned}. "
@@ -316,7 +306,7 @@ class TableCommits:
         return newest
 
     def _check_fit(self, description: TableDescription, files: Sequence[DataFile]) -> None:
-        planned, day_column = self._planned, self._planned.files.day_column
+        planned, day_column = self.planned, self.planned.files.day_column
         reason = planned.why_not(description) or why_not_direct(description, day_column, planned.schema, planned.rules)
         if planned.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
             reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"

@@ -5,7 +5,6 @@ Writers of one table have to exclude each other. Otherwise a writer may overwrit
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,15 +22,8 @@ from tiered_stream.delta.requirements.s3a import session_settings
 from tiered_stream.delta.requirements.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session, requirements_of_table
-from tiered_stream.delta.settings.ingest_settings import (
-    AUTO,
-    COMMIT,
-    COMMIT_BY_DELTALAKE,
-    COMMIT_BY_SPARK,
-    TYPE_WIDENING,
-    TableFiles,
-    TableStorage,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
 from tiered_stream.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -53,13 +45,13 @@ class Committer:
 
         The text names the requirements of the table that only delta-spark meets.
         """
-        if self.by == COMMIT_BY_DELTALAKE and (names := _requirements_for_spark(description)):
-            return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
+        if self.by == ingest.COMMIT_BY_DELTALAKE and (names := _requirements_for_spark(description)):
+            return f"the table has {names}, which {ingest.COMMIT.name}={ingest.COMMIT_BY_SPARK} alone honours"
         return None
 
     def open(self, spark: SparkSession, address: TableAddress, files: TableFiles) -> CommitTable:
         """Return the table, opened for commits by the chosen library."""
-        if self.by == COMMIT_BY_SPARK:
+        if self.by == ingest.COMMIT_BY_SPARK:
             return DeltaSparkTable(spark, address)
         from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
 
@@ -92,14 +84,7 @@ def lock_for_creation(spark: SparkSession, files: TableFiles) -> Lock:
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 
-def choose_committer(
-    spark: SparkSession,
-    setting: str,
-    files: TableFiles,
-    description: TableDescription,
-    *,
-    has_delta: Callable[[SparkSession], bool] = has_delta_spark,
-) -> Committer:
+def choose_committer(spark: SparkSession, setting: str, files: TableFiles, description: TableDescription) -> Committer:
     """Return the committer that `setting`, the value of `ingest.commit`, names.
 
     For `auto`, return a committer that suits the session and the table, and that cannot overwrite commits of the
@@ -110,30 +95,30 @@ def choose_committer(
         setting: value of `ingest.commit`.
         files: location of the table, and access to its storage.
         description: the table's metadata and protocol.
-        has_delta: function that returns whether the session has delta-spark.
 
     Raises:
         ConfigurationError: `setting` asks for delta-spark, but the session has no delta-spark or no access to S3. Or
             deltalake is to commit, but an ACL or a storage class is set.
     """
-    why_not_spark = _why_not_spark(spark, files, has_delta)
-    if setting == COMMIT_BY_SPARK and why_not_spark:
-        raise ConfigurationError(f"{COMMIT.name} is {COMMIT_BY_SPARK}, but {why_not_spark}: set it to {AUTO}")
-    if setting == COMMIT_BY_DELTALAKE or why_not_spark:
-        _check_object_settings(files.storage, why_not_spark or f"{COMMIT.name} is {setting}")
-    if setting != AUTO:
-        return Committer(setting, f"{COMMIT.name} asks for it")
+    why_not_spark = _why_not_spark(spark, files)
+    if setting == ingest.COMMIT_BY_SPARK and why_not_spark:
+        name, value = ingest.COMMIT.name, ingest.COMMIT_BY_SPARK
+        raise ConfigurationError(f"{name} is {value}, but {why_not_spark}: set it to {ingest.AUTO}")
+    if setting == ingest.COMMIT_BY_DELTALAKE or why_not_spark:
+        _check_object_settings(files.storage, why_not_spark or f"{ingest.COMMIT.name} is {setting}")
+    if setting != ingest.AUTO:
+        return Committer(setting, f"{ingest.COMMIT.name} asks for it")
     if why_not_spark:
-        return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
+        return Committer(ingest.COMMIT_BY_DELTALAKE, why_not_spark)
     if not _is_local(files):
-        return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
+        return Committer(ingest.COMMIT_BY_SPARK, "so do the other queries of the session")
     if names := _requirements_for_spark(description):
-        return Committer(COMMIT_BY_SPARK, f"the table has {names}")
+        return Committer(ingest.COMMIT_BY_SPARK, f"the table has {names}")
     for requirement in requirements_of_session(settings_in_list(spark)):
         if requirement.entry.handling is Handling.BY_SPARK:
-            return Committer(COMMIT_BY_SPARK, requirement.reason)
+            return Committer(ingest.COMMIT_BY_SPARK, requirement.reason)
     return Committer(
-        COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
+        ingest.COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
     )
 
 
@@ -146,12 +131,13 @@ def _check_object_settings(storage: TableStorage, why: str) -> None:
         if value:
             raise ConfigurationError(
                 f"{S3A_PREFIX}{name} is {value}, which deltalake does not follow, and {why}: let delta-spark commit "
-                f"({COMMIT.name}={AUTO}, in a session with delta-spark and hadoop-aws), or take the setting away"
+                f"({ingest.COMMIT.name}={ingest.AUTO}, in a session with delta-spark and hadoop-aws), or take the "
+                "setting away"
             )
 
 
-def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[SparkSession], bool]) -> str | None:
-    if not has_delta(spark):
+def _why_not_spark(spark: SparkSession, files: TableFiles) -> str | None:
+    if not has_delta_spark(spark):
         return "the session has no delta-spark"
     parts = urlsplit(files.uri)
     if parts.scheme == "s3" and not session_settings(spark, parts.netloc).has_connector:
@@ -170,6 +156,6 @@ def _requirements_for_spark(description: TableDescription) -> str:
     """
     unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
     names = dict.fromkeys(requirement.name for requirement in unmet if requirement.entry.handling is Handling.BY_SPARK)
-    if TYPE_WIDENING in names:
+    if ingest.TYPE_WIDENING in names:
         names = dict.fromkeys(name for name in names if name not in type_widening.FEATURES)
     return " and ".join(names)

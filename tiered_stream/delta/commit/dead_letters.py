@@ -122,14 +122,6 @@ class DeadLetterTable:
             # A new transaction name, because under the query's own name the table already has this batch.
             self.open().commit(f"{query_id} repeated {uuid4()}", 0, files)
 
-
-@dataclass(frozen=True)
-class DeadLetterCommits:
-    """Commits of dead letters for a query that lands in one table."""
-
-    table: DeadLetterTable
-    limit: DeadLetterLimit | None
-
     def commit_first(
         self, table: TableCommits, key: str, query_id: str, batch_id: int, files: Sequence[DataFile]
     ) -> list[DataFile]:
@@ -142,14 +134,12 @@ class DeadLetterCommits:
             The files of rows.
 
         Raises:
-            DeadLetterLimitError: the dead letters exceed the limit; nothing is committed.
             TableError: `table` would not accept the files, or the table for dead letters cannot be changed.
         """
-        check_files(self.limit, files, [self.table.target.name])
         dead = [file for file in files if file.dead_letters_for is not None]
-        if dead or self.table.has_earlier(query_id, batch_id):
+        if dead or self.has_earlier(query_id, batch_id):
             table.check(files)
-            self.table.commit(query_id, batch_id, dead, {key: batch_id - 1})
+            self.commit(query_id, batch_id, dead, {key: batch_id - 1})
         return [file for file in files if file.dead_letters_for is None]
 
 

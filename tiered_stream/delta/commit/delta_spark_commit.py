@@ -53,9 +53,8 @@ _INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInt
 
 def has_delta_spark(spark: SparkSession) -> bool:
     """Return whether the session has delta-spark (extension and classes), and so can commit to Delta tables."""
-    return EXTENSION[1] in (spark.conf.get("spark.sql.extensions", None) or "") and not isinstance(
-        _delta(spark).DeltaLog, JavaPackage
-    )
+    has_extension = EXTENSION[1] in (spark.conf.get("spark.sql.extensions", None) or "")
+    return has_extension and not isinstance(_delta(spark).DeltaLog, JavaPackage)
 
 
 class DeltaSparkTable:

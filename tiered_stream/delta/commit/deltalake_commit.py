@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,7 +27,7 @@ from tiered_stream.delta.commit.local_times import LOCAL_TIMES, columns_for_crea
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, Lock, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.schema.json_types import common_fields, inner_fields, struct_of
+from tiered_stream.delta.schema.json_types import common_fields, struct_of
 from tiered_stream.delta.schema.row_schema import check_day_column
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.file_systems import delta_storage_options
@@ -146,10 +145,8 @@ def _add_columns(table: DeltaTable, columns: StructType) -> None:
         table.update_incremental()
     table_fields = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
     # A whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
-    grown = [
-        _grown_field(table_fields.get(field["name"].lower(), field), field)
-        for field in inner_fields(columns.jsonValue())
-    ]
+    added = columns.jsonValue()["fields"]
+    grown = [_grown_field(table_fields.get(field["name"].lower(), field), field) for field in added]
     table.alter.add_columns(Schema.from_json(orjson.dumps(struct_of(grown)).decode()).fields)
 
 
@@ -179,15 +176,6 @@ def describe(table: DeltaTable) -> TableDescription:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _PreparedTable:
-    """Table that was opened in the background before a commit needs it."""
-
-    table: DeltaTable
-    newest: bytes | None
-    """SHA-256 digest of the log file of the version at which `table` was opened; None: there is no such file."""
-
-
 class DeltalakeTable:
     """A table in a local folder or in S3, to which deltalake commits, each time in a `with` block of `lock`."""
 
@@ -197,7 +185,8 @@ class DeltalakeTable:
         self._files = files
         self._log = TableLog(files)
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
-        self._prepared: Future[_PreparedTable] | None = None
+        self._prepared: Future[tuple[DeltaTable, bytes | None]] | None = None
+        """Table, and SHA-256 of the log file of its version (None: there is no such file)."""
         self._checkpoint_looked_for: int | None = None
 
     def prepare(self) -> None:
@@ -208,9 +197,9 @@ class DeltalakeTable:
         with _table_errors(self.uri, "opened"):
             return DeltalakeTransaction(self, self._prepared_table() or _open(self._files))
 
-    def _open_ahead(self) -> _PreparedTable:
+    def _open_ahead(self) -> tuple[DeltaTable, bytes | None]:
         table = _open(self._files)
-        return _PreparedTable(table, self._log.digest(table.version()))
+        return table, self._log.digest(table.version())
 
     def _prepared_table(self) -> DeltaTable | None:
         """Return the table that `prepare` opened, updated to the newest version; None: the caller must open the table.
@@ -222,14 +211,14 @@ class DeltalakeTable:
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.exception() is not None:
             return None
-        opened = prepared.result()
-        if opened.newest is None or self._log.digest(opened.table.version()) != opened.newest:
+        table, newest = prepared.result()
+        if newest is None or self._log.digest(table.version()) != newest:
             return None
         try:
-            opened.table.update_incremental()
+            table.update_incremental()
         except (DeltaError, OSError):
             return None
-        return opened.table
+        return table
 
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
         """Write a Delta checkpoint of `table` after a commit, if a checkpoint is due.

@@ -60,7 +60,7 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
     folder = open_folder(files.uri, files.storage)
     for partition, paths in _crowded(table, files.target_bytes).items():
         if need_version_key(folder, paths):
-            log.warning(_NOT_COMPACTED, files.uri, _partition_text(partition))
+            log.warning(_NOT_COMPACTED, files.uri, "".join(f", {name}={value}," for name, value in partition))
             continue
         with lock():
             metrics = table.optimize.compact(
@@ -95,10 +95,6 @@ def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]
         if row["size_bytes"] < target_bytes and None not in (row[name] for name in names):
             small[tuple((name.removeprefix(_PARTITION), str(row[name])) for name in names)].append(unquote(row["path"]))
     return {partition: paths for partition, paths in small.items() if len(paths) >= MIN_SMALL_FILES}
-
-
-def _partition_text(partition: _Partition) -> str:
-    return "".join(f", {name}={value}," for name, value in partition)
 
 
 def _properties(table: DeltaTable, compression: str) -> WriterProperties:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampNTZType
+from pyspark.sql.types import StructField, StructType
 
-from tiered_stream.delta.schema.json_types import common_fields, struct_of
+from tiered_stream.delta.schema.json_types import common_fields, parts_of, struct_of
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.nested_columns import FieldPath
 
@@ -42,26 +42,8 @@ def columns_for_creation(schema: StructType, day_column: str | None) -> tuple[St
 
 def hides_local_times(field: StructField) -> bool:
     """Return whether a map anywhere in the column contains local times (TIMESTAMP_NTZ)."""
-    return any(_has_local_times(kind) for kind in parts_of(field.dataType) if isinstance(kind, MapType))
-
-
-def _has_local_times(kind: DataType) -> bool:
-    return any(isinstance(part, TimestampNTZType) for part in parts_of(kind))
-
-
-def parts_of(kind: DataType) -> Iterator[DataType]:
-    """Yield the type `kind`, and all types nested in `kind`, at any depth."""
-    yield kind
-    inner: list[DataType] = []
-    match kind:
-        case StructType():
-            inner = [part.dataType for part in kind]
-        case ArrayType():
-            inner = [kind.elementType]
-        case MapType():
-            inner = [kind.keyType, kind.valueType]
-    for part in inner:
-        yield from parts_of(part)
+    parts = parts_of(field.dataType.jsonValue())
+    return any("timestamp_ntz" in parts_of(part) for part in parts if isinstance(part, dict) and part["type"] == "map")
 
 
 def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: StructType) -> None:
@@ -85,12 +67,7 @@ def _other_times(table_type: Any, written_type: Any, path: FieldPath = ()) -> It
 
     A field is yielded as its path, its SQL type in the table, and its SQL type in the rows.
     """
-    if (
-        isinstance(table_type, str)
-        and isinstance(written_type, str)
-        and table_type != written_type
-        and {table_type, written_type} <= _TIMES.keys()
-    ):
+    if {str(table_type), str(written_type)} == _TIMES.keys():
         yield path, _TIMES[table_type], _TIMES[written_type]
     for known, field in common_fields(table_type, written_type):
         yield from _other_times(known["type"], field["type"], (*path, known["name"]))

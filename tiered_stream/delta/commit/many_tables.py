@@ -16,7 +16,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Protocol, TypeVar
 
 from cachetools import LRUCache
@@ -59,7 +59,6 @@ class ParkedRowsReader(Protocol):
 
         From the next planned batch on, tasks write no rows for these tables.
         """
-        ...
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> Sequence[DataFile]:
         """Read offset ranges again, write the rows and dead letters of the table `key`, and return their files.
@@ -70,7 +69,6 @@ class ParkedRowsReader(Protocol):
             DataLossError: records in the ranges are gone.
             TieredStreamError: the records could not be read, or the files could not be written.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +94,7 @@ _Failed = dict[str, TieredStreamError]
 """Errors of the tables that could not be written, by table key."""
 
 
+@dataclass(eq=False)
 class ManyTables:
     """Object that commits the batches of one query to all its tables, one batch at a time.
 
@@ -103,24 +102,18 @@ class ManyTables:
     up later. If `park` is false, the query fails.
     """
 
-    def __init__(
-        self,
-        routing: Routing,
-        open_table: OpenTable,
-        open_dead_letters: OpenDeadLetters,
-        tables_log: QueryTablesLog,
-        rows_reader: ParkedRowsReader,
-        *,
-        park: bool,
-    ) -> None:
-        self._routing = routing
-        self._open_table = open_table
-        self._dead_letters = QueryDeadLetters(routing, open_dead_letters)
+    routing: Routing
+    open_table: OpenTable
+    open_dead_letters: OpenDeadLetters
+    tables_log: QueryTablesLog
+    rows_reader: ParkedRowsReader
+    _: KW_ONLY
+    park: bool
+
+    def __post_init__(self) -> None:
+        self._dead_letters = QueryDeadLetters(self.routing, self.open_dead_letters)
         self._keys: dict[str, str] = {}
         """Keys of the tables that were opened, by the table id in Delta's metadata."""
-        self._log = tables_log
-        self._rows_reader = rows_reader
-        self._park = park
         self._known: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
 
@@ -134,14 +127,14 @@ class ManyTables:
             DataLossError: records that a parked table lacks are gone.
             TableError: a parked table still cannot be written, and `park` is false.
         """
-        last = self._log.last_done()
-        tables = self._caught_up(query_id, self._log.before(last + 1))
+        last = self.tables_log.last_done()
+        tables = self._caught_up(query_id, self.tables_log.before(last + 1))
         if last >= 0:
-            self._log.after(last, tables)
-        if tables.parked and not self._park:
+            self.tables_log.after(last, tables)
+        if tables.parked and not self.park:
             first = next(iter(tables.parked.values()))
             raise TableError(f"the table {first.name}, which is parked, cannot be caught up: {first.reason}")
-        self._rows_reader.report_parked(list(tables.parked))
+        self.rows_reader.report_parked(list(tables.parked))
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
@@ -158,12 +151,12 @@ class ManyTables:
             ConfigurationError: in place of TableError, if the first failed table raised it. Or topics of one table have
                 different settings, or one table was opened by two names.
         """
-        tables = self._log.before(batch_id)
+        tables = self.tables_log.before(batch_id)
         ranges, reasons = _held_ranges(files, held, tables.parked)
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
         landed, failed = self._commit_all(shares, query_id, batch_id)
         self._dead_letters.batch_done()
-        if failed and (not self._park or any(isinstance(error, DataLossError) for error in failed.values())):
+        if failed and (not self.park or any(isinstance(error, DataLossError) for error in failed.values())):
             raise _failure({shares[key].target.name: error for key, error in failed.items()}, batch_id)
         for key, error in failed.items():
             ranges[key], reasons[key] = offset_ranges(shares[key].files), str(error)
@@ -174,8 +167,8 @@ class ManyTables:
             if batch_id % BATCHES_BETWEEN_TRIES == 0:
                 tables = self._caught_up(query_id, tables)
             _warn(tables.parked)
-            self._rows_reader.report_parked(list(tables.parked))
-        self._log.after(batch_id, tables)
+            self.rows_reader.report_parked(list(tables.parked))
+        self.tables_log.after(batch_id, tables)
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
         """Group a batch's files by the table that they belong to; return the groups by table key.
@@ -200,9 +193,9 @@ class ManyTables:
         Raises:
             ConfigurationError: the topics have different settings for the table.
         """
-        first = self._routing.target(topics[0])
+        first = self.routing.target(topics[0])
         for other in topics[1:]:
-            if _shared_settings(self._routing.target(other)) != _shared_settings(first):
+            if _shared_settings(self.routing.target(other)) != _shared_settings(first):
                 raise ConfigurationError(
                     f"topics {topics[0]} and {other} share the table {first.name}, but want it unlike: give both the "
                     "same ingest.topic.… settings, or send one of them to another table by ingest.route"
@@ -263,7 +256,7 @@ class ManyTables:
 
         If `checked` is true and the table does not have the batch, also check that the table would accept the files.
         """
-        commits = share.commits or self._open_table(share.target, share.landed)
+        commits = share.commits or self.open_table(share.target, share.landed)
         has_batch = commits.is_committed(query_id, batch_id)
         if has_batch:
             log.info("%s: batch %d is in the table already", share.target.name, batch_id)
@@ -324,11 +317,9 @@ class ManyTables:
         """
         files = [file for key in keys for file in shares[key].files]
         error = self._dead_letters.commit(table, query_id, batch_id, files, keys) if keys else None
-        return (
-            {}
-            if error is None
-            else {key: _as_error_like(error, f"its dead letters were not committed: {error}") for key in keys}
-        )
+        if error is None:
+            return {}
+        return {key: _as_error_like(error, f"its dead letters were not committed: {error}") for key in keys}
 
     # Tables that are parked
 
@@ -382,10 +373,8 @@ class ManyTables:
             whose `tried` has all the ranges that the table lacks.
         """
         before = tables.landed.get(key, Landed())
-        commits = self._open_table(
-            self._target(sorted({held_batch.topic for held_batch in parked.tried.ranges})), before
-        )
-        self._known[key] = commits
+        topics = sorted({partition.topic for partition in parked.tried.ranges})
+        commits = self._known[key] = self.open_table(self._target(topics), before)
         held = [held_batch for held_batch in (parked.tried, parked.since) if held_batch is not None]
         lacks = [held_batch for held_batch in held if not commits.is_committed(query_id, held_batch.batch)]
         if not lacks:
@@ -396,7 +385,7 @@ class ManyTables:
 
     def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
         lacks, commits = parked.tried, self._known[key]
-        files = self._rows_reader.files(key, lacks.ranges, query_id, lacks.batch)
+        files = self.rows_reader.files(key, lacks.ranges, query_id, lacks.batch)
         topics = sorted({partition.topic for partition in lacks.ranges})
         share = _Share(self._target(topics), files, tables.landed.get(key, Landed()), commits)
         commits.check(files)
@@ -421,7 +410,7 @@ def _held_ranges(
         by_table[file.share].append(file)
     for rows in held:
         by_table[rows.table].append(rows)
-    return {key: offset_ranges(rows) for key, rows in by_table.items() if key in without}, reasons
+    return {key: offset_ranges(of_table) for key, of_table in by_table.items() if key in without}, reasons
 
 
 def _topics(files: Sequence[DataFile]) -> list[str]:

@@ -44,8 +44,10 @@ def growth_of(
 
     def grow(fields: Sequence[Mapping[str, Any]], schema: StructType) -> bool:
         table = StructType.fromJson({"type": "struct", "fields": list(fields)})
-        missing = list(missing_fields(table, schema))
-        wider = list(wider_fields(table, schema)) if evolution is Evolution.WIDEN else []
+        paths = list(_missing_or_leaf_fields(table, schema, ()))
+        missing = [(path, kind) for path, old, kind in paths if old is None]
+        widens = evolution is Evolution.WIDEN
+        wider = [(path, kind) for path, old, kind in paths if widens and old is not None and is_wider(kind, old)]
         if missing:
             _check_names(address, missing)
             log.info("%s: new columns: %s", address, _names(missing))
@@ -85,34 +87,14 @@ def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPat
             spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {sql_name(path)} TYPE {sql_type(kind)}")
 
 
-def missing_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
-    """Yield the path and the type of each field of `schema` that `table` lacks, also within lists and maps.
-
-    In a path, `element` stands for the elements of a list, and `value` for the values of a map, as in Delta. Inner
-    fields of a missing field are not yielded.
-    """
-    return ((path, kind) for path, old, kind in _missing_or_leaf_fields(table, schema, ()) if old is None)
-
-
-def wider_fields(table: DataType, schema: DataType) -> Iterator[_TypedPath]:
-    """Yield the path and the new type of each field whose type in `schema` is wider than in `table`.
-
-    Fields within lists and maps are yielded, too, with paths as in `missing_fields`.
-    """
-    return (
-        (path, kind)
-        for path, old, kind in _missing_or_leaf_fields(table, schema, ())
-        if old is not None and is_wider(kind, old)
-    )
-
-
 def _missing_or_leaf_fields(
     table: DataType, schema: DataType, path: FieldPath
 ) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
     """Yield the path and both types of each field of `schema` that `table` lacks, or that has no inner fields in both.
 
     The first type is the field's type in `table`, or None if `table` lacks the field. The second type is the field's
-    type in `schema`.
+    type in `schema`. In a path, `element` stands for the elements of a list, and `value` for the values of a map, as in
+    Delta. Inner fields of a missing field are not yielded.
     """
     match table, schema:
         case StructType(), StructType():

@@ -102,7 +102,6 @@ class DeltaTransaction(Protocol):
         Raises:
             TableError: the table's state cannot be read.
         """
-        ...
 
     def commit(self, batch: BatchCommit) -> int:
         """Commit the batch: its application transaction, and its files as added files.
@@ -114,7 +113,6 @@ class DeltaTransaction(Protocol):
             UncertainCommitError: another commit came first, or the result is unknown.
             TableError: the table refused the commit, and would refuse it again.
         """
-        ...
 
 
 class CommitTable(Protocol):
@@ -126,8 +124,6 @@ class CommitTable(Protocol):
         The transaction of the next `begin` is still based on the newest version at the time of that call. Errors of the
         background read are not raised here.
         """
-        ...
 
     def begin(self) -> DeltaTransaction:
         """Begin a transaction on the table's newest version. Raise TableError if the table cannot be opened."""
-        ...

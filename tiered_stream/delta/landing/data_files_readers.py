@@ -20,14 +20,7 @@ from pyspark.sql.datasource import InputPartition
 
 from tiered_stream.delta.commit.known_rules import KnownRules, rules_text
 from tiered_stream.delta.schema.routing import Routing, TableTarget, routing_of
-from tiered_stream.delta.settings.ingest_settings import (
-    ON_TABLE_ERROR,
-    ONLY_TABLE,
-    PARK,
-    PARKED_FILE,
-    TRANSACTION,
-    source_options,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.write.data_files import file_rows
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import TableRules
@@ -86,8 +79,8 @@ class TasksWrite:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> TasksWrite:
         read = GivenOptions(options).read
-        park = read(ON_TABLE_ERROR) == PARK
-        return cls(routing_of(options), park, read(PARKED_FILE), read(ONLY_TABLE), read(TRANSACTION))
+        park, parked_file = read(ingest.ON_TABLE_ERROR) == ingest.PARK, read(ingest.PARKED_FILE)
+        return cls(routing_of(options), park, parked_file, read(ingest.ONLY_TABLE), read(ingest.TRANSACTION))
 
     def partitions(
         self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()
@@ -159,7 +152,7 @@ class FilesReader(StreamReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
-        super().__init__(parse_options(source_options(options), streaming=True))
+        super().__init__(parse_options(ingest.source_options(options), streaming=True))
         self._tasks = TasksWrite.from_options(options)
         self._rules = KnownRules()
 
@@ -178,7 +171,7 @@ class FilesBatchReader(BatchReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
-        super().__init__(parse_options(source_options(options), streaming=False))
+        super().__init__(parse_options(ingest.source_options(options), streaming=False))
         self._tasks = TasksWrite.from_options(options)
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -8,7 +8,7 @@ schema from the table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 
 import pyarrow as pa
@@ -93,13 +93,7 @@ def _sample(settings: Mapping[str, str], part: str) -> list[bytes | None]:
     `part` is `key` or `value`. Partitions are read one after another from their earliest offsets. If the topics have
     fewer records, the list is shorter.
     """
-    options = with_overrides(
-        source_options(settings), {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
-    )
-    with scan(options, threads=1, waiting_bytes=1) as batches:
-        return list(islice(_values(batches, part), SAMPLE))
-
-
-def _values(batches: pa.RecordBatchReader, part: str) -> Iterator[bytes | None]:
-    for batch in batches:
-        yield from batch.column(part).slice(0, SAMPLE).to_pylist()
+    sampled = {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
+    with scan(with_overrides(source_options(settings), sampled), threads=1, waiting_bytes=1) as batches:
+        values = (value for batch in batches for value in batch.column(part).slice(0, SAMPLE).to_pylist())
+        return list(islice(values, SAMPLE))

@@ -16,17 +16,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
-from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, query_id_of
-from tiered_stream.delta.commit.dead_letters import DeadLetterCommits, check_files
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, limited, query_id_of
+from tiered_stream.delta.commit.dead_letters import DeadLetterTable, check_files
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
+from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
-from tiered_stream.delta.landing.landing_by_topic import (
-    TopicTables,
-    dead_letter_folder,
-    is_by_topic,
-    open_query,
-    plan_routing,
-)
 from tiered_stream.delta.landing.spark_lane import SparkLane
 from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
 from tiered_stream.delta.landing.suitability import (
@@ -39,14 +33,7 @@ from tiered_stream.delta.landing.suitability import (
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, time_zone
-from tiered_stream.delta.settings.ingest_settings import (
-    COMMIT,
-    TRANSACTION,
-    TableFiles,
-    check_names,
-    source_options,
-    table_files,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.row_settings import infers, row_settings
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed
 from tiered_stream.errors import ConfigurationError, TableError
@@ -112,13 +99,13 @@ def plan_query(
     The arguments and errors are the same as in `land`. If the query has one table and the table is missing, the table
     is created. If the query has many tables, no table is opened or created yet.
     """
-    if not is_by_topic(options, table):
+    if not by_topic.is_by_topic(options, table):
         return plan_landing(
             spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
         )
     check_settings(options, lane)
     check_file_system(spark, "the checkpoint", checkpoint)
-    return TopicsLanding(spark, plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
+    return TopicsLanding(spark, by_topic.plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
 
 
 @dataclass(frozen=True)
@@ -170,16 +157,17 @@ class Landing:
         files, bounded = replace(self.target.files, tasks=tasks), self.bounded
         register_source(self.spark, FilesDataSource)
         settings = with_report_address(report_address(self.spark), self.target.settings)
-        folders = dead_letter_folder(self.spark, self.target.settings)
+        folders = by_topic.dead_letter_folder(self.spark, self.target.settings)
         route = Route(".*", str(self.address), files.uri)
         routing = Routing(
             settings, files, (route,), rows=self.suitability.rows, dead_letter_folders=folders, has_rules=True
         )
         options = routing_options(routing)
         if bounded:
-            options[TRANSACTION.name] = f"/{bounded.transaction_id}"
-        rows = stream_of(self.spark, SOURCE, options, self.run.checkpoint)
+            options[ingest.TRANSACTION.name] = f"/{bounded.transaction_id}"
+        rows = limited(stream_of(self.spark, SOURCE, options, self.run.checkpoint), bounded.tasks if bounded else None)
         dead_letters = self._dead_letters(routing)
+        most_dead = row_settings(settings).max_dead_letters
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             query_id = bounded.transaction_id if bounded else query_id_of(batch)
@@ -188,28 +176,26 @@ class Landing:
                 return
             table.prepare()
             files = data_files(batch.collect())
+            check_files(most_dead, files, list(folders))
             if dead_letters:
                 files = dead_letters.commit_first(table, self.target.key, query_id, batch_id, files)
             table.commit(query_id, batch_id, files)
             if self.run.goes_on:
                 table.prepare()
 
-        rows = bounded.limited(rows) if bounded else rows
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
 
     def _commits(self) -> TableCommits:
         from tiered_stream.delta.commit.batch_commit import on_gap
 
-        fail = parse_options(source_options(self.target.settings), streaming=True).fail_on_data_loss
+        fail = parse_options(ingest.source_options(self.target.settings), streaming=True).fail_on_data_loss
         gap = on_gap(self.spark, self.run.checkpoint, str(self.address), fail=fail)
         return open_commits(self.spark, self.address, self.target, self.suitability, gap, fail_on_data_loss=fail)
 
-    def _dead_letters(self, routing: Routing) -> DeadLetterCommits | None:
+    def _dead_letters(self, routing: Routing) -> DeadLetterTable | None:
         target = routing.dead_letters(self.target)
-        if target is None:
-            return None
-        tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
-        return DeadLetterCommits(tables.open_dead_letters(target), row_settings(self.target.settings).max_dead_letters)
+        tables = by_topic.TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
+        return None if target is None else tables.open_dead_letters(target)
 
 
 @dataclass(frozen=True)
@@ -234,7 +220,7 @@ class TopicsLanding:
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)
         settings = with_report_address(report_address(self.spark), self.routing.settings)
         routing = replace(self.routing, files=files, settings=settings)
-        options, tables = open_query(self.spark, routing, self.run.checkpoint)
+        options, tables = by_topic.open_query(self.spark, routing, self.run.checkpoint)
         most_dead = row_settings(routing.settings).max_dead_letters
 
         def commit(batch: DataFrame, batch_id: int) -> None:
@@ -257,12 +243,12 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
     """
     if lane not in LANES:
         raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
-    check_names(options)
-    parsed = parse_options(source_options(options), streaming=True)
+    ingest.check_names(options)
+    parsed = parse_options(ingest.source_options(options), streaming=True)
     check_all_columns(parsed)
-    table_files(options)
+    ingest.table_files(options)
     row_settings(options)
-    GivenOptions(options).read(COMMIT)
+    GivenOptions(options).read(ingest.COMMIT)
     return parsed
 
 
@@ -298,7 +284,7 @@ def plan_landing(
     address = find_address(spark, table)
     if infers(options):
         options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)
-    files = table_files(options)
+    files = ingest.table_files(options)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
     target = TableTarget(str(address), files, shared_columns(rows.values(), files.day_column), options)
     create = partial(create_by_spark, spark, target=target)
@@ -307,12 +293,10 @@ def plan_landing(
         address = find_address(spark, table)
     storage, unreachable = resolve_storage(spark, address.uri or "", options)
     target = replace(target, files=replace(files, uri=address.uri or "", storage=storage))
-    if lane == "spark" or unreachable:
-        suitability = Suitability(None, _LANE_SET if lane == "spark" else unreachable)
-    elif replaces:
-        suitability = Suitability(None, "the direct lane only appends, and rows are to be replaced")
-    else:
-        suitability = assess_table(spark, address, target, create, rows)
+    why_spark = _LANE_SET if lane == "spark" else unreachable
+    if replaces and not why_spark:
+        why_spark = "the direct lane only appends, and rows are to be replaced"
+    suitability = Suitability(None, why_spark) if why_spark else assess_table(spark, address, target, create, rows)
     if lane == "direct" and suitability.why_not:
         raise ConfigurationError(
             f"the direct lane cannot write to {address}: {suitability.why_not}. Use lane auto or spark."
@@ -338,7 +322,7 @@ def _with_inferred(
     from tiered_stream.delta.landing.inferred_schema import with_inferred
 
     storage, _ = resolve_storage(spark, address.uri or "", settings)
-    files = replace(table_files(settings), uri=address.uri or "", storage=storage)
+    files = replace(ingest.table_files(settings), uri=address.uri or "", storage=storage)
     known = _description(spark, address, files) if address.uri else None
     return with_inferred(settings, known, include_headers=include_headers)
 
@@ -362,7 +346,7 @@ def _rows_for_spark(
     return rows
 
 
-def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:
+def _description(spark: SparkSession, address: TableAddress, files: ingest.TableFiles) -> TableDescription | None:
     """Return the table's description, read by delta-spark if the session has it, and otherwise by deltalake.
 
     None: there is no table, or the library cannot read the table. Or the session has no delta-spark, and deltalake is

@@ -33,18 +33,7 @@ from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.requirements.new_table_properties import CREATED_WELL, new_table_properties
 from tiered_stream.delta.schema.routing import TOPIC, Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_rows, time_zone
-from tiered_stream.delta.settings.ingest_settings import (
-    ON_TABLE_ERROR,
-    PARK,
-    ROUTE,
-    TABLE,
-    TableStorage,
-    shared_settings,
-    source_options,
-    table_files,
-    topic_overrides,
-    with_overrides,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -73,8 +62,8 @@ def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
     (`ingest.topic.*`) is set, or if `ingest.onTableError` is `park`.
     """
     options = GivenOptions(settings)
-    parks = options.read(ON_TABLE_ERROR) == PARK
-    return TOPIC in table or parks or bool(options.read(ROUTE)) or bool(topic_overrides(settings))
+    parks = options.read(ingest.ON_TABLE_ERROR) == ingest.PARK
+    return TOPIC in table or parks or bool(options.read(ingest.ROUTE)) or bool(ingest.topic_overrides(settings))
 
 
 def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, lane: str) -> Routing:
@@ -90,16 +79,16 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     """
     if lane == Lane.SPARK.value:
         raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_ONE_QUERY_PER_TOPIC}")
-    overrides, settings = topic_overrides(settings), shared_settings(settings)
+    overrides, settings = ingest.topic_overrides(settings), ingest.shared_settings(settings)
     routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(settings, overrides, table))
-    overrides = {topic: without(own, [TABLE]) for topic, own in overrides.items()}
+    overrides = {topic: without(own, [ingest.TABLE]) for topic, own in overrides.items()}
     storage = {route.table: _storage(spark, route, settings) for route in routes}
     if len(set(storage.values())) > 1:
         raise ConfigurationError(
             f"the tables {' and '.join(storage)} are reached in different ways (fs.s3a.bucket.*): tasks of one query "
             "know one. Land them by queries of their own"
         )
-    files = replace(table_files(settings), storage=next(iter(storage.values())))
+    files = replace(ingest.table_files(settings), storage=next(iter(storage.values())))
     rows, folders = plan_formats(spark, settings, overrides)
     routing = Routing(settings, files, routes, overrides, rows, folders)
     # Resolved now, so that malformed settings raise here, and so that tasks do not ask the registry again.
@@ -115,8 +104,8 @@ def _tables(
     Tables that `overrides` name for single topics come first. The routes of `ingest.route` follow, and last comes
     `table` for all other topics.
     """
-    own = [(re.escape(topic), own[TABLE]) for topic, own in overrides.items() if TABLE in own]
-    return [*own, *GivenOptions(settings).read(ROUTE), (".*", table)]
+    own = [(re.escape(topic), own[ingest.TABLE]) for topic, own in overrides.items() if ingest.TABLE in own]
+    return [*own, *GivenOptions(settings).read(ingest.ROUTE), (".*", table)]
 
 
 def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other: str) -> bool:
@@ -128,7 +117,7 @@ def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other
         ConfigurationError: a setting is wrong.
         TableError: Spark cannot reach the catalog.
     """
-    named = {name for _, name in _tables(shared_settings(settings), topic_overrides(settings), table)}
+    named = {name for _, name in _tables(ingest.shared_settings(settings), ingest.topic_overrides(settings), table)}
     folders = (re.escape(table_folder(spark, name).rstrip("/")).replace(re.escape(TOPIC), "[^/]+") for name in named)
     return any(re.fullmatch(pattern, table_folder(spark, other).rstrip("/")) for pattern in folders)
 
@@ -148,7 +137,7 @@ def plan_formats(
     rows: dict[str, RowFormat] = {}
     folders: dict[str, str] = {}
     for topic, own in {"": {}, **overrides}.items():
-        topic_settings = with_overrides(settings, own)
+        topic_settings = ingest.with_overrides(settings, own)
         rows[topic] = plan_rows(topic_settings, GivenOptions(topic_settings).read(INCLUDE_HEADERS), time_zone(spark))
         if GivenOptions(topic_settings).read(DEAD_LETTER_TABLE) not in folders:
             folders |= dead_letter_folder(spark, topic_settings)
@@ -203,7 +192,7 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
     return Route(pattern, table, f"{table_uri(spark, location).rstrip('/')}/{name}", any_case)
 
 
-def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> TableStorage:
+def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> ingest.TableStorage:
     storage, unreachable = resolve_storage(spark, route.folder, settings)
     if unreachable:
         raise ConfigurationError(
@@ -333,9 +322,9 @@ def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[
     """
     from tiered_stream.delta.commit.many_tables import ManyTables
 
-    fail = parse_options(source_options(routing.settings), streaming=True).fail_on_data_loss
+    fail = parse_options(ingest.source_options(routing.settings), streaming=True).fail_on_data_loss
     folder = CheckpointFolder(spark, checkpoint)
-    park = GivenOptions(routing.settings).read(ON_TABLE_ERROR) == PARK
+    park = GivenOptions(routing.settings).read(ingest.ON_TABLE_ERROR) == ingest.PARK
     parked = ParkedRows(spark, routing)
     opened = TopicTables(spark, checkpoint, fail, checked=not park)
     tables = ManyTables(routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park)

@@ -17,6 +17,7 @@ import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tiered_stream.delta.catalog.java_errors import own_error
 from tiered_stream.delta.checkpoint.idle_workers import without_idle_limit
 from tiered_stream.delta.landing.data_files_source import SOURCE
 from tiered_stream.delta.schema.routing import Routing, routing_options
@@ -88,7 +89,6 @@ def _reading_error(text: str, ranges: PartitionRanges) -> TieredStreamError:
     """
     named = sorted(ranges.items())[:_MAX_NAMED]
     described = ", ".join(f"{partition} from {offsets.start} to {offsets.end}" for partition, offsets in named)
-    own_lines = [line.strip() for line in text.splitlines() if line.strip().startswith(TieredStreamError.__module__)]
-    why = own_lines[-1].partition(": ")[2] if own_lines else text.strip().partition("\n")[0]
-    lost = bool(own_lines) and DataLossError.__name__ in own_lines[-1].partition(":")[0]
-    return (DataLossError if lost else TableError)(f"its rows ({described}) cannot be read again: {why}")
+    name, why = own_error(text)
+    kind = DataLossError if DataLossError.__name__ in name else TableError
+    return kind(f"its rows ({described}) cannot be read again: {why}")

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, table_location
 from tiered_stream.delta.checkpoint.query_evolution import stream_of
-from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, query_id_of
+from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.commit.committer import Committer
 from tiered_stream.delta.commit.dead_letters import (
     check_limit,
@@ -26,11 +26,7 @@ from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import shared_columns
-from tiered_stream.delta.settings.ingest_settings import (
-    COMMIT_BY_SPARK,
-    source_options,
-    with_overrides,
-)
+from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, source_options, with_overrides
 from tiered_stream.delta.settings.row_settings import evolution_of, row_settings
 from tiered_stream.delta.write.waiting_rows import spark_day
 from tiered_stream.errors import TableError
@@ -76,15 +72,17 @@ class SparkLane:
         if self.bounded:
             return self._start_bounded(self.bounded, rows)
         writer = self.run.configured(rows.writeStream.format("delta").outputMode("append"))
-        writer = writer.options(**self._growth)
+        writer = writer.options(**self._options)
         if self.target.files.day_column:
             writer = writer.partitionBy(self.target.files.day_column)
         return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
 
     @property
-    def _growth(self) -> dict[str, str]:
-        """Options of Delta's writer that let it add columns; empty if `ingest.schemaEvolution` is `none`."""
-        return {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
+    def _options(self) -> dict[str, str]:
+        """Options of Delta's writer: whether it adds columns, and the condition on the rows that a run replaces."""
+        growth = {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
+        replaced = self.bounded.replace_where if self.bounded else None
+        return growth if replaced is None else growth | {"replaceWhere": replaced}
 
     def _classified(self, records: DataFrame) -> DataFrame:
         """Decode the records to rows and dead letters; return both in the form of `classify_records`.
@@ -92,12 +90,10 @@ class SparkLane:
         A row that breaks a table rule becomes a dead letter. Rules that the decoder cannot check are left to Delta's
         sink.
         """
-        row_formats = {
-            topic: replace(
-                row_format, evolution=Evolution.NONE, rules=certain_rules(row_format.rules, row_format.written)
-            )
-            for topic, row_format in self.rows.items()
-        }
+        row_formats: dict[str, RowFormat] = {}
+        for topic, row_format in self.rows.items():
+            rules = certain_rules(row_format.rules, row_format.written)
+            row_formats[topic] = replace(row_format, evolution=Evolution.NONE, rules=rules)
         day = self.target.files.day_column
         return classify_records(records, row_formats, shared_columns(self.rows.values(), day), day)
 
@@ -117,9 +113,9 @@ class SparkLane:
         location = table_location(self.spark, self.address)
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            _append(batch, location, bounded.transaction_id, batch_id, self._growth, bounded.replace_where)
+            _append(batch, location, bounded.transaction_id, batch_id, self._options)
 
-        return self.run.configured(bounded.limited(rows).writeStream.foreachBatch(write)).start()
+        return self.run.configured(limited(rows, bounded.tasks).writeStream.foreachBatch(write)).start()
 
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         refuse_connect(self.spark, "a table for dead letters")
@@ -138,16 +134,14 @@ class SparkLane:
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
-                    replaced = bounded.replace_where if bounded else None
-                    _append(good_rows(classified), folder, transaction, batch_id, self._growth, replaced)
+                    _append(good_rows(classified), folder, transaction, batch_id, self._options)
                 finally:
                     classified.unpersist()
             if bounded and bounded.replaced_records is not None:
                 dead_letter_table.remove_claimed(transaction)
 
-        return self.run.configured(
-            (bounded.limited(records) if bounded else records).writeStream.foreachBatch(write)
-        ).start()
+        writer = limited(records, bounded.tasks if bounded else None).writeStream.foreachBatch(write)
+        return self.run.configured(writer).start()
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)
@@ -228,21 +222,11 @@ def _has(spark: SparkSession, address: TableAddress, transaction: str, batch_id:
     return newest is not None and newest >= batch_id
 
 
-def _append(
-    rows: DataFrame,
-    folder: str,
-    transaction: str,
-    batch_id: int,
-    options: Mapping[str, str],
-    replaced: str | None = None,
-) -> None:
+def _append(rows: DataFrame, folder: str, transaction: str, batch_id: int, options: Mapping[str, str]) -> None:
     """Append rows to the table in `folder`, under the application transaction (`transaction`, `batch_id`).
 
-    If `replaced` is not None, the table's rows that meet this SQL condition are replaced by `rows`. Delta skips the
-    write if the table already has this transaction or a later one. `options` are options of Delta's writer.
+    `options` are options of Delta's writer. If they have `replaceWhere`, the table's rows that meet this SQL condition
+    are replaced by `rows`. Delta skips the write if the table already has this transaction or a later one.
     """
-    writer = rows.write.format("delta").options(**options).mode("append")
-    writer = writer.option("txnAppId", transaction).option("txnVersion", batch_id)
-    if replaced is not None:
-        writer = writer.mode("overwrite").option("replaceWhere", replaced)
-    writer.save(folder)
+    writer = rows.write.format("delta").options(**options).mode("overwrite" if "replaceWhere" in options else "append")
+    writer.option("txnAppId", transaction).option("txnVersion", batch_id).save(folder)

@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.commit.local_times import check_times, parts_of
+from tiered_stream.delta.commit.local_times import check_times
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit
 from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTAMPS, STORE_ASSIGNMENT
+from tiered_stream.delta.schema.json_types import parts_of
 from tiered_stream.errors import ConfigurationError
 
 GetSetting = Callable[[str], str | None]
@@ -41,7 +42,7 @@ def check_spark_sink(
         ConfigurationError: values would be changed; the error names the column or the setting.
     """
     check_times(table, description.fields, written)
-    if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and _has_instants(written):
+    if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and "timestamp" in parts_of(written.jsonValue()):
         raise ConfigurationError(
             f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
             f"{table}: set it to TIMESTAMP_MICROS, or take it away"
@@ -58,7 +59,3 @@ def check_spark_sink(
 
 def _is(setting: GetSetting, name: str, value: str) -> bool:
     return (setting(name) or "").upper() == value
-
-
-def _has_instants(written: StructType) -> bool:
-    return any(part.typeName() == "timestamp" for part in parts_of(written))

@@ -20,7 +20,8 @@ from tiered_stream.delta.schema.row_schema import arrow_schema, spark_columns
 from tiered_stream.delta.write.waiting_rows import day_dates
 from tiered_stream.errors import TableError
 from tiered_stream.formats.columns.conform import conform
-from tiered_stream.formats.row_decoder import DecodedRows, RowDecoder, table_view
+from tiered_stream.formats.row_decoder import DecodedRows, RowDecoder
+from tiered_stream.formats.rows.kafka_columns import table_columns
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
@@ -94,7 +95,7 @@ def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
 
 def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
     """Return the decoded rows with the table's columns only, followed by the day column if the table has one."""
-    columns = table_view(rows)
+    columns = rows.select(table_columns(rows.schema).names)
     return columns.append_column(day_column, day_dates(rows)) if day_column else columns
 
 
@@ -109,22 +110,15 @@ def decoded_batches(
     """
     decoders: dict[str, RowDecoder] = {}
     for batch in batches:
+        # Timestamps from Spark have the session's time zone, so records are cast to the record decoder's types.
+        kafka = pa.schema([column for column in SCHEMA_WITH_HEADERS if column.name in batch.schema.names])
         ordered = batch.take(pc.sort_indices(batch, [(name, "ascending") for name in RECORD_KEYS]))
         for records in _by_offset(ordered):
             topic = records.column("topic")[0].as_py()
             known = topic if topic in row_formats else ""
             if known not in decoders:
                 decoders[known] = RowDecoder(row_formats[known])
-            yield records, decoders[known].decode(_with_record_types(records))
-
-
-def _with_record_types(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return Kafka's columns of the batch, cast to the types that the record decoder gives them.
-
-    The cast is needed, because timestamps from Spark have the session's time zone.
-    """
-    names = [name for name in SCHEMA_WITH_HEADERS.names if name in batch.schema.names]
-    return batch.select(names).cast(pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in names]))
+            yield records, decoders[known].decode(records.select(kafka.names).cast(kafka))
 
 
 def _by_offset(records: pa.RecordBatch) -> Batches:

@@ -16,7 +16,6 @@ from tiered_stream.delta.commit.committer import Committer, choose_committer, lo
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
-from tiered_stream.delta.requirements import type_widening
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
     check_fit,
@@ -32,14 +31,8 @@ from tiered_stream.delta.requirements.table_requirements import CLUSTERING
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
-from tiered_stream.delta.settings.ingest_settings import (
-    COMMIT,
-    COMMIT_BY_SPARK,
-    TYPE_WIDENING,
-    TableFiles,
-    TableStorage,
-    table_storage,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, table_storage
 from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION, evolution_of
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
@@ -120,7 +113,7 @@ def assess_table(
 
     Raises:
         ConfigurationError: the rows do not fit into the table, or the table cannot be created or widened as the
-            settings ask. Or the session has a requirement that no lane meets, or cannot commit as `ingest.commit` asks.
+            settings ask. Or the session cannot commit as `ingest.commit` asks.
         TableAccessError: the table's store refuses access, or does not respond.
     """
     if find_spec("deltalake") is None:
@@ -139,7 +132,7 @@ def assess_table(
         raise  # the store would refuse Spark too, or Spark would find another table
     except TableError as error:
         return Suitability(None, str(error))
-    committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, description)
+    committer = choose_committer(spark, GivenOptions(settings).read(ingest.COMMIT), files, description)
     if rows:
         rows = fitted_rows(rows, description)
         schema = shared_columns(rows.values(), files.day_column)
@@ -170,11 +163,11 @@ def _create(
     files, settings = target.files, target.settings
     properties = new_table_properties(spark, settings)
     expected = _expected_description(files, target.schema, properties)
-    committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, expected)
+    committer = choose_committer(spark, GivenOptions(settings).read(ingest.COMMIT), files, expected)
     if why_not := unmet_requirements(expected) or committer.why_not_direct(expected):
         return why_not
     by_spark = is_created_by_spark(spark, settings, has_delta=has_delta_spark(spark))
-    if committer.by != COMMIT_BY_SPARK and not by_spark:
+    if committer.by != ingest.COMMIT_BY_SPARK and not by_spark:
         return create_table(files, target.schema, properties, lock_for_creation(spark, files))
     # Spark also writes the version's checksum. Without a checksum Delta's first commit reads the table's whole state.
     create(address)
@@ -217,15 +210,8 @@ def open_commits(
 
 
 def _why_session_needs_spark(spark: SparkSession) -> str | None:
-    """Return a line that names a setting of the session that only the Spark lane follows; None: there is none.
-
-    Raises:
-        ConfigurationError: the session has a setting that no lane follows.
-    """
-    requirements = list(requirements_of_session(settings_in_list(spark)))
-    for requirement in requirements:
-        if requirement.entry.handling is Handling.REFUSED:
-            raise ConfigurationError(f"{requirement.reason}: {requirement.entry.note}")
+    """Return in one line a setting of the session that only the Spark lane follows; None: there is no such setting."""
+    requirements = requirements_of_session(settings_in_list(spark))
     left = (requirement.reason for requirement in requirements if requirement.entry.handling is Handling.SPARK_LANE)
     return next(left, None)
 
@@ -250,9 +236,10 @@ def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[
 
 def _check_widening(address: TableAddress, settings: Mapping[str, str], description: TableDescription) -> None:
     """Raise ConfigurationError if `ingest.schemaEvolution` is `widen`, but the table does not allow wider columns."""
-    if evolution_of(settings) is Evolution.WIDEN and not type_widening.is_enabled(description.configuration):
+    is_enabled = description.configuration.get(ingest.TYPE_WIDENING, "").lower() == "true"
+    if evolution_of(settings) is Evolution.WIDEN and not is_enabled:
         raise ConfigurationError(
             f"{SCHEMA_EVOLUTION.name} is {Evolution.WIDEN}, but columns of the table {address} cannot become wider: "
-            f"ALTER TABLE {address.sql_name} SET TBLPROPERTIES ('{TYPE_WIDENING}' = 'true'), where all of its "
+            f"ALTER TABLE {address.sql_name} SET TBLPROPERTIES ('{ingest.TYPE_WIDENING}' = 'true'), where all of its "
             f"readers know that feature of Delta; or set {SCHEMA_EVOLUTION.name}={Evolution.ADD}"
         )

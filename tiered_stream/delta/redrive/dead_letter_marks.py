@@ -20,6 +20,8 @@ from tiered_stream.delta.redrive.redrive_protocol import ATTEMPTS, another_redri
 
 log = logging.getLogger(__name__)
 
+_ORIGIN = {"target": "STRING", "query": "STRING", "batch": "BIGINT"}
+"""Types of columns, by name, that a table for dead letters lacks if an earlier version of this package created it."""
 _IDENTITY = {
     "topic": "STRING",
     "partition": "INT",
@@ -27,16 +29,11 @@ _IDENTITY = {
     "stamped": "BIGINT",
     "key_hash": "STRING",
     "value_hash": "STRING",
-    "target": "STRING",
-    "query": "STRING",
-    "batch": "BIGINT",
+    **_ORIGIN,
 }
 IDENTITY_NAMES = tuple(_IDENTITY)
 IDENTITY_COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _IDENTITY.items())
 """Names and types of the columns that `identity_columns` returns, as Spark DDL."""
-_RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
-_ORIGIN = {"target": "STRING", "query": "STRING", "batch": "BIGINT"}
-"""Types of columns, by name, that a table for dead letters lacks if an earlier version of this package created it."""
 _LOWEST_DRAWN = 1 << 61
 """Lowest number that `new_number` returns.
 
@@ -83,14 +80,12 @@ def identity_columns(prefix: str = "") -> dict[str, Column]:
     Two dead letters are copies if their values are equal in all these columns. Key and value are compared by their
     SHA-256 hashes. `prefix` is put before the name of each column of the table, such as `letter.` for a table alias.
     """
-    column = {name: sql.col(f"{prefix}{name}") for name in (*_RECORD, *_ORIGIN)}
-    return {
-        **{name: column[name] for name in ("topic", "partition", "offset")},
-        "stamped": sql.unix_micros(column["timestamp"]),
-        "key_hash": sql.sha2(column["key"], 256),
-        "value_hash": sql.sha2(column["value"], 256),
-        **{name: column[name] for name in _ORIGIN},
+    made = {
+        "stamped": sql.unix_micros(f"{prefix}timestamp"),
+        "key_hash": sql.sha2(f"{prefix}key", 256),
+        "value_hash": sql.sha2(f"{prefix}value", 256),
     }
+    return {name: made.get(name, sql.col(f"{prefix}{name}")) for name in IDENTITY_NAMES}
 
 
 class DeadLetterMarks:

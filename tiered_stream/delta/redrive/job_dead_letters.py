@@ -7,12 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
 from tiered_stream.delta.redrive.dead_letter_marks import is_number_of, is_version
-from tiered_stream.delta.redrive.redriven_table import NEWEST
+from tiered_stream.delta.redrive.redriven_table import NEWEST, RedrivenTable
 from tiered_stream.delta.schema.routing import Routing, TableTarget
 from tiered_stream.errors import TableError
 from tiered_stream.options.parsing import Subscription
@@ -24,13 +25,6 @@ _NOT_CERTAIN = (
     "it does not say for which table it was, since an earlier version wrote it, and the job's pattern matches only a "
     "part of the topic's name. To bring it in, name the topic in --topics"
 )
-
-LastFinished = Callable[[TableTarget, str], int]
-"""Function that takes a table and a query id, and returns the id of the query's last batch that is in the table.
-
-If the table has no batch of the query, the function returns -1. It returns `NEWEST` if the table has dropped old
-application transactions, so that all batches count as finished.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +49,7 @@ class DeadLetterFilter:
         return dead_letters
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(NamedTuple):
     """Group of dead letters that have the same values in the columns `topic`, `target` and `query`.
 
     `finished` is the id of the query's last batch that is in the table that the records were meant for. If the column
@@ -96,9 +89,8 @@ class UnmarkedDeadLetters:
 
         The result has the additional column `finished`, with `_Group.finished` of the dead letter's group.
         """
-        return _of_groups(self.dead_letters, [group for group in self.groups if group.topic in topics]).where(
-            ~_is_pending()
-        )
+        groups = [group for group in self.groups if group.topic in topics]
+        return _of_groups(self.dead_letters, groups).where(~_is_pending())
 
 
 @dataclass(frozen=True)
@@ -111,7 +103,8 @@ class JobDeadLetters:
 
     subscription: Subscription
     routing: Routing
-    last_finished: LastFinished
+    table: Callable[[TableTarget], RedrivenTable]
+    """Function that returns a table as redrives read it."""
 
     def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
         """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.
@@ -152,7 +145,7 @@ class JobDeadLetters:
             if isinstance(target, str):
                 left[row["topic"], target] += row["letters"]
             elif target is not None:
-                finished = NEWEST if row["query"] is None else self.last_finished(target, row["query"])
+                finished = NEWEST if row["query"] is None else self.table(target).last_finished(row["query"])
                 pends = pends or (row["newest"] is not None and row["newest"] > finished)
                 groups.append(_Group(row["topic"], row["target"], row["query"], finished))
             elif self.subscription.names(row["topic"]):
@@ -206,8 +199,7 @@ def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
 
     The result has the additional column `finished`, with `_Group.finished` of the dead letter's group.
     """
-    rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
-    own = sql.broadcast(dead_letters.sparkSession.createDataFrame(rows, _OWN))
+    own = sql.broadcast(dead_letters.sparkSession.createDataFrame(list(groups), _OWN))
     same = sql.col("topic") == sql.col("own_topic")
     for name in ("target", "query"):
         same &= sql.col(name).eqNullSafe(sql.col(f"own_{name}"))

@@ -14,8 +14,9 @@ step 2 for the same number, and both may do step 3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
 
 from tiered_stream.errors import TableError
 
@@ -35,44 +36,32 @@ class Outcome(IntEnum):
     """The rows were not appended, and no commit for this number can append them. Next, `redrive` becomes null."""
 
 
-class MarkedDeadLetters(Protocol):
-    """Dead letters of one topic with one number in their column `redrive`, and the table that gets their rows."""
+@dataclass(frozen=True, slots=True)
+class MarkedDeadLetters:
+    """Functions for the dead letters of one topic with one number in their column `redrive`, and for their table."""
 
-    def outcome(self) -> Outcome | None:
-        """Return the outcome of the number in the column `redrive`; None: the number has no outcome yet.
+    outcome: Callable[[], Outcome | None]
+    """Return the outcome of the number in the column `redrive`; None: it has no outcome yet.
 
-        The outcome is read from the newest version of the table that gets the rows.
-        """
-        ...
+    The outcome is read from the newest version of the table that gets the rows.
+    """
+    decode: Callable[[], bool]
+    """Return whether all of the dead letters decode with the settings of this redrive."""
+    append: Callable[[], int]
+    """Append the rows to their table in a commit that gives the dead letters the outcome `APPENDED`.
 
-    def decode(self) -> bool:
-        """Return whether all of the dead letters decode with the settings of this redrive."""
-        ...
+    Nothing is appended if the number in their column `redrive` already has an outcome. The result is the number of rows
+    appended; 0 if another commit came first.
+    """
+    give_up: Callable[[], None]
+    """Commit the outcome `GIVEN_UP` to the table that would get the rows.
 
-    def append(self) -> int:
-        """Append the rows to their table in a commit that gives the dead letters the outcome `APPENDED`.
-
-        Nothing is appended if the number in their column `redrive` already has an outcome.
-
-        Returns:
-            Number of rows appended; 0 if another commit came first.
-        """
-        ...
-
-    def give_up(self) -> None:
-        """Commit the outcome `GIVEN_UP` to the table that would get the rows.
-
-        Do nothing if the number in the column `redrive` already has an outcome, or if another commit comes first.
-        """
-        ...
-
-    def delete(self) -> None:
-        """Delete the dead letters from the table for dead letters."""
-        ...
-
-    def clear(self) -> None:
-        """Set the column `redrive` of the dead letters to null."""
-        ...
+    Do nothing if the number in the column `redrive` already has an outcome, or if another commit comes first.
+    """
+    delete: Callable[[], None]
+    """Delete the dead letters from the table for dead letters."""
+    clear: Callable[[], None]
+    """Set the column `redrive` of the dead letters to null."""
 
 
 def finish(dead_letters: MarkedDeadLetters, table: str) -> int:

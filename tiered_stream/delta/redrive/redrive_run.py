@@ -11,8 +11,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ from tiered_stream.delta.redrive.dead_letter_marks import (
     new_number,
 )
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
-from tiered_stream.delta.redrive.redrive_protocol import Outcome, finish
+from tiered_stream.delta.redrive.redrive_protocol import MarkedDeadLetters, finish
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
@@ -43,7 +43,7 @@ from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.parsing import parse_subscription
+from tiered_stream.options.parsing import Subscription, parse_subscription
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +102,8 @@ def redrive(
     if transaction is None:
         raise TableError(f"the table {name} for dead letters is not there")
     marks = DeadLetterMarks(spark, address)
-    run = _Redrive(spark, marks, transaction.state.description.table_id, settings, _routing(spark, settings, table),
-                   dry_run=dry_run)  # fmt: skip
+    table_id = transaction.state.description.table_id
+    run = _Redrive(spark, marks, table_id, _routing(spark, settings, table), parse_subscription(settings), dry_run)
     report = run.run(chosen)
     run.raise_first()
     return report
@@ -143,28 +143,22 @@ class _Attempt:
     """Number of dead letters that decode, by the name of their table."""
 
 
+@dataclass(eq=False)
 class _Redrive:
     """One run of a redrive for the dead letters of one job.
 
     `marks` is the table for dead letters, and `table_id` is Delta's id of this table.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        marks: DeadLetterMarks,
-        table_id: str,
-        settings: Mapping[str, str],
-        routing: Routing,
-        *,
-        dry_run: bool,
-    ) -> None:
-        self._spark = spark
-        self.marks = marks
-        self._table_id = table_id
-        self.routing = routing
-        self._dry_run = dry_run
-        self._job = JobDeadLetters(parse_subscription(settings), routing, self._last_finished)
+    spark: SparkSession
+    marks: DeadLetterMarks
+    table_id: str
+    routing: Routing
+    subscription: Subscription
+    dry_run: bool
+
+    def __post_init__(self) -> None:
+        self._job = JobDeadLetters(self.subscription, self.routing, self.table)
         self._rows: dict[str, RowFormat] = {}
         self._failed: dict[str, ConfigurationError | TableError] = {}
         """Errors that keep topics from being redriven, by topic."""
@@ -178,7 +172,7 @@ class _Redrive:
             TableError: the table for dead letters cannot be read or changed, or other redrives gave up all numbers of
                 this one.
         """
-        if self._dry_run:
+        if self.dry_run:
             tried = self.attempt(chosen)
             return RedriveReport(True, tried.ready, tried.left, tried.unmarked.pending)
         appended = self.finish()
@@ -197,8 +191,8 @@ class _Redrive:
         """Log the kept errors of all topics, and raise the first one; without errors, do nothing."""
         for topic, error in self._failed.items():
             log.error("dead letters of topic %s: %s", topic, error)
-        for error in self._failed.values():
-            raise error
+        if self._failed:
+            raise next(iter(self._failed.values()))
 
     def finish(self) -> Counter[str]:
         """Append the rows of all marked dead letters of the job to their tables, and delete these dead letters.
@@ -213,10 +207,33 @@ class _Redrive:
         for number, topic in self._job.marked(self.marks.dead_letters()):
             name = self.routing.target(topic).name
             try:
-                appended += Counter({name: finish(_Marked(self, number, topic), name)})
+                appended += Counter({name: finish(self._marked(number, topic), name)})
             except (ConfigurationError, TableError) as error:
                 self._failed.setdefault(topic, error)
         return appended
+
+    def _marked(self, number: int, topic: str) -> MarkedDeadLetters:
+        """Return the topic's dead letters whose column `redrive` is `number`."""
+        marks, target = self.marks, self.routing.target(topic)
+        table, day = self.table(target), target.files.day_column
+        which = (sql.col("redrive") == number) & (sql.col("topic") == topic)
+
+        def decode() -> bool:
+            tried = _try_to_decode(marks.dead_letters().where(which), {topic: self.row_format(topic)})
+            return tried.where("reason IS NOT NULL").isEmpty()
+
+        def append() -> int:
+            row_format = self.row_format(topic)
+            # Each record once, because two queries may have written the same record.
+            records = marks.dead_letters().where(which).dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
+            rows = records.mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
+            count = rows.count()
+            return count if table.append(rows, number, topic) else 0
+
+        return MarkedDeadLetters(
+            partial(table.outcome, number, topic), decode, append, partial(table.give_up, number, topic),
+            partial(marks.delete, number, topic), partial(marks.clear, number, topic),
+        )  # fmt: skip
 
     def attempt(self, chosen: DeadLetterFilter) -> _Attempt:
         """Decode the unmarked dead letters that pass the filter `chosen`; the table for dead letters does not change.
@@ -252,12 +269,10 @@ class _Redrive:
             keys = {self.routing.target(topic).key for topic in tried.row_formats}
             numbers = {key: new_number(key) for key in keys}
             rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.row_formats]
-            by_topic = sql.broadcast(self._spark.createDataFrame(rows, "topic STRING, number BIGINT"))
+            by_topic = sql.broadcast(self.spark.createDataFrame(rows, "topic STRING, number BIGINT"))
             unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
-            decoded = (
-                _try_to_decode(unmarked.of(tried.row_formats), tried.row_formats).where("reason IS NULL").drop("reason")
-            )
-            return decoded.join(by_topic, "topic")
+            tried_again = _try_to_decode(unmarked.of(tried.row_formats), tried.row_formats)
+            return tried_again.where("reason IS NULL").drop("reason").join(by_topic, "topic")
 
         self.marks.mark(ready)
 
@@ -273,18 +288,15 @@ class _Redrive:
             self._rows[topic] = self._fitted(row_format, target)
         return self._rows[topic]
 
-    def _last_finished(self, target: TableTarget, query: str) -> int:
-        return self.table(target).last_finished(query)
-
     def table(self, target: TableTarget) -> RedrivenTable:
-        return RedrivenTable(self._spark, target.name, self._table_id)
+        return RedrivenTable(self.spark, target.name, self.table_id)
 
     def _fitted(self, row_format: RowFormat, target: TableTarget) -> RowFormat:
-        address, day = find_address(self._spark, target.name), target.files.day_column
-        if not self._dry_run:
-            create_by_spark(self._spark, address, target)
-            address = find_address(self._spark, target.name)
-        transaction = None if address.uri is None else DeltaSparkTable(self._spark, address).find()
+        address, day = find_address(self.spark, target.name), target.files.day_column
+        if not self.dry_run:
+            create_by_spark(self.spark, address, target)
+            address = find_address(self.spark, target.name)
+        transaction = None if address.uri is None else DeltaSparkTable(self.spark, address).find()
         if transaction is None:
             return row_format
         table = transaction.state.description
@@ -292,46 +304,6 @@ class _Redrive:
         check_fit(target.name, table, written_columns(row_format, day), day)
         # Delta itself enforces the rules that cannot be checked here.
         return replace(row_format, rules=certain_rules(table_rules(table), row_format.written))
-
-
-class _Marked:
-    """Dead letters of one topic whose column `redrive` is `number`.
-
-    Its methods are described in `redrive_protocol.MarkedDeadLetters`.
-    """
-
-    def __init__(self, run: _Redrive, number: int, topic: str) -> None:
-        self._run = run
-        self._number = number
-        self._topic = topic
-        self._target = run.routing.target(topic)
-        self._table = run.table(self._target)
-
-    def outcome(self) -> Outcome | None:
-        return self._table.outcome(self._number, self._topic)
-
-    def decode(self) -> bool:
-        row_format = self._run.row_format(self._topic)
-        return _try_to_decode(self._marked(), {self._topic: row_format}).where("reason IS NOT NULL").isEmpty()
-
-    def append(self) -> int:
-        row_format, day = self._run.row_format(self._topic), self._target.files.day_column
-        rows = _distinct(self._marked()).mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
-        count = rows.count()
-        return count if self._table.append(rows, self._number, self._topic) else 0
-
-    def give_up(self) -> None:
-        self._table.give_up(self._number, self._topic)
-
-    def delete(self) -> None:
-        self._run.marks.delete(self._number, self._topic)
-
-    def clear(self) -> None:
-        self._run.marks.clear(self._number, self._topic)
-
-    def _marked(self) -> DataFrame:
-        marked = (sql.col("redrive") == self._number) & (sql.col("topic") == self._topic)
-        return self._run.marks.dead_letters().where(marked)
 
 
 def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
@@ -342,21 +314,15 @@ def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]
     return dead_letters.withColumns(identity_columns()).mapInArrow(_to_reasons(row_formats), _TRIED)
 
 
-def _distinct(dead_letters: DataFrame) -> DataFrame:
-    """Return the dead letters without duplicates of a record, because two queries may have written the same record."""
-    return dead_letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
-
-
 def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
     def rows(batches: Batches) -> Batches:
         for _, decoded in decoded_batches({"": row_format}, batches):
             if decoded.dead is not None:
-                keys = "topic {}, partition {}, offset {}".format(
-                    *(decoded.dead.column(name)[0] for name in RECORD_KEYS)
-                )
+                names = (*RECORD_KEYS, "reason")
+                topic, partition, offset, reason = (decoded.dead.column(name)[0] for name in names)
                 raise TableError(
-                    f"{keys} decoded before, and does not now: {decoded.dead.column('reason')[0]}. Nothing is lost: "
-                    "run the redrive again"
+                    f"topic {topic}, partition {partition}, offset {offset} decoded before, and does not now: "
+                    f"{reason}. Nothing is lost: run the redrive again"
                 )
             yield _without_metadata(with_day(decoded.rows, day_column))
 
@@ -366,13 +332,11 @@ def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches
 def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
     def reasons(batches: Batches) -> Batches:
         for dead_letters, decoded in decoded_batches(row_formats, batches):
-            reasons_by_row: list[str | None] = [None] * dead_letters.num_rows
+            by_offset: dict[int, str] = {}
             if decoded.dead is not None:
-                slots = np.searchsorted(
-                    dead_letters.column("offset").to_numpy(), decoded.dead.column("offset").to_numpy()
-                )
-                for slot, reason in zip(slots, decoded.dead.column("reason").to_pylist(), strict=True):
-                    reasons_by_row[slot] = reason
+                offsets, texts = (decoded.dead.column(name).to_pylist() for name in ("offset", "reason"))
+                by_offset = dict(zip(offsets, texts, strict=True))
+            reasons_by_row = [by_offset.get(offset) for offset in dead_letters.column("offset").to_pylist()]
             known = {name: dead_letters.column(name) for name in IDENTITY_NAMES}
             yield pa.RecordBatch.from_pydict({**known, "reason": pa.array(reasons_by_row, pa.string())})
 

@@ -194,13 +194,8 @@ def unmet_requirements(description: TableDescription) -> str | None:
 
     A requirement that delta-spark meets when it commits (`Handling.BY_SPARK`) counts as met.
     """
-    unmet = [
-        requirement
-        for requirement in requirements_of_table(
-            description.writer_features, description.configuration, description.fields
-        )
-        if requirement.entry.handling is not Handling.BY_SPARK
-    ]
+    imposed = requirements_of_table(description.writer_features, description.configuration, description.fields)
+    unmet = [requirement for requirement in imposed if requirement.entry.handling is not Handling.BY_SPARK]
     features = [requirement.name for requirement in unmet if requirement.entry.kind is Kind.FEATURE]
     others = [requirement.reason for requirement in unmet if requirement.entry.kind is not Kind.FEATURE]
     if others:
@@ -301,11 +296,8 @@ def _accepts(table_type: Any, written: Any, *, widens: bool) -> bool:
     A struct in `written` may lack fields that may be null in the table. `widens` is true if the table has Delta's type
     widening, so that its readers accept files with narrower types. Then `written` may be narrower than `table_type`.
     """
-    if (
-        not isinstance(table_type, dict)
-        or not isinstance(written, dict)
-        or table_type.get("type") != written.get("type")
-    ):
+    are_nested = isinstance(table_type, dict) and isinstance(written, dict)
+    if not are_nested or table_type.get("type") != written.get("type"):
         return bool(table_type == written) or (widens and type_widening.is_wider_json(table_type, written))
     if table_type["type"] == "struct":
         known = {inner["name"].lower(): inner for inner in table_type["fields"]}

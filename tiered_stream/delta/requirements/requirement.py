@@ -24,7 +24,6 @@ class Handling(Enum):
     NOTHING = "nothing: it asks nothing of a writer that appends"
     BY_SPARK = "honours it where delta-spark commits (`ingest.commit`); `auto` then takes it"
     SPARK_LANE = "leaves the table to the Spark lane"
-    REFUSED = "refuses"
 
 
 OFF = frozenset({"", "false"})

@@ -9,24 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from urllib.parse import urlsplit
 
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from tiered_stream.delta.requirements import s3a_requirements as hadoop
 from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind
-from tiered_stream.delta.requirements.s3a_requirements import (
-    ACL,
-    AES256,
-    CANNED_ACLS,
-    ENCRYPTION,
-    S3A_PREFIX,
-    STORAGE_CLASS,
-    STORAGE_CLASSES,
-    may_concern_writers,
-    names_of_bucket,
-)
 from tiered_stream.delta.requirements.writer_requirements import find_requirement
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
@@ -84,7 +74,7 @@ class Credentials:
     access_key_id: str | None = None
     secret_access_key: str | None = None
     session_token: str | None = None
-    anonymous: bool = False
+    anonymous: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +136,13 @@ class S3aSettings:
         match = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
         return match.group(1) if match else None
 
-    def path_style(self) -> bool:
-        return (self.text("path.style.access") or "").lower() == "true"
-
     def acl(self) -> str | None:
         """Return S3's name of the canned ACL for new objects; None: not set.
 
         Raises:
             NotForTasksError: S3A has no ACL of that name.
         """
-        return self._translated(ACL, lambda value: CANNED_ACLS.get(value))
+        return self._translated(hadoop.ACL, lambda value: hadoop.CANNED_ACLS.get(value))
 
     def storage_class(self) -> str | None:
         """Return S3's name of the storage class for new objects; None: not set.
@@ -163,8 +150,8 @@ class S3aSettings:
         Raises:
             NotForTasksError: S3A has no storage class of that name.
         """
-        classes = {name.lower(): name for name in STORAGE_CLASSES}
-        return self._translated(STORAGE_CLASS, lambda value: classes.get(value.lower()))
+        classes = {name.lower(): name for name in hadoop.STORAGE_CLASSES}
+        return self._translated(hadoop.STORAGE_CLASS, lambda value: classes.get(value.lower()))
 
     def encryption(self) -> str | None:
         """Return the server-side encryption for new objects, `AES256`; None: not set.
@@ -172,10 +159,10 @@ class S3aSettings:
         Raises:
             NotForTasksError: another encryption is set, such as KMS or keys of the client.
         """
-        algorithm = next(filter(None, map(self.text, ENCRYPTION)), None)
-        if algorithm is not None and algorithm.lower() not in AES256:
+        algorithm = next(filter(None, map(self.text, hadoop.ENCRYPTION)), None)
+        if algorithm is not None and algorithm.lower() not in hadoop.AES256:
             raise NotForTasksError(
-                f"{_PREFIX}{ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
+                f"{_PREFIX}{hadoop.ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
             )
         return algorithm and "AES256"
 
@@ -194,19 +181,15 @@ class S3aSettings:
         The error is also raised for a setting that is not in the list of requirements, if a word in its name suggests a
         requirement for writers (`may_concern_writers`).
         """
-        for name in names_of_bucket(self.bucket, self.names):
-            requirement = find_requirement(Kind.SESSION, S3A_PREFIX + name)
-            if requirement is None and not may_concern_writers(name):
-                continue
-            value = self.text(name) or ""
-            if requirement is None and value.lower() not in OFF:
-                raise NotForTasksError(f"{_PREFIX}{name} is set, which is not known here, and may be for writers")
-            if (
-                requirement is not None
-                and requirement.handling is Handling.SPARK_LANE
-                and value.lower() not in requirement.off
-            ):
-                raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
+        for name in hadoop.names_of_bucket(self.bucket, self.names):
+            requirement = find_requirement(Kind.SESSION, hadoop.S3A_PREFIX + name)
+            if requirement is None:
+                is_unmet, off, why = hadoop.may_concern_writers(name), OFF, "is not known here, and may be for writers"
+            else:
+                is_unmet, off = requirement.handling is Handling.SPARK_LANE, requirement.off
+                why = "tasks that write files themselves do not follow"
+            if is_unmet and (self.text(name) or "").lower() not in off:
+                raise NotForTasksError(f"{_PREFIX}{name} is set, which {why}")
 
     def credentials(self) -> Credentials:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
@@ -235,13 +218,13 @@ class S3aSettings:
 
     def _credentials_of(self, provider: str) -> Credentials | None:
         if provider in (_SIMPLE, _TEMPORARY):
-            token = self.secret(SESSION_TOKEN) if provider == _TEMPORARY else None
-            credentials = Credentials(self.secret(ACCESS_KEY), self.secret(SECRET_KEY), token)
-            return _if_complete(credentials, with_token=provider == _TEMPORARY)
+            names = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN) if provider == _TEMPORARY else (ACCESS_KEY, SECRET_KEY)
+            keys = [self.secret(name) for name in names]
+            return Credentials(*keys) if all(keys) else None
         if provider in _ENVIRONMENT:
-            names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-            key_id, key, token = map(self.environment, names)
-            return _if_complete(Credentials(key_id, key, token))
+            variables = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+            key_id, key, token = map(self.environment, variables)
+            return Credentials(key_id, key, token) if key_id and key else None
         if provider in _ANONYMOUS:
             return Credentials(anonymous=True)
         if provider in _MACHINE and self.environment("AWS_ACCESS_KEY_ID"):
@@ -251,13 +234,6 @@ class S3aSettings:
         if provider in _MACHINE | _CHAIN:
             return Credentials()
         raise _unusable(provider, "is known to Spark alone")
-
-
-def _if_complete(credentials: Credentials, *, with_token: bool = False) -> Credentials | None:
-    complete = (
-        credentials.access_key_id and credentials.secret_access_key and (credentials.session_token or not with_token)
-    )
-    return credentials if complete else None
 
 
 def _unusable(provider: str, why: str) -> NotForTasksError:
@@ -278,7 +254,8 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
         password=lambda name: "".join(conf.getPassword(name) or ()),
         environment=system.getenv,
         has_connector=conf.getClassByNameOrNull(f"{_HADOOP}S3AFileSystem") is not None,
-        names=_names(conf.getPropsWithPrefix(_PREFIX).keySet().toString()),
+        # The text of a Java set, `[a, b]`, saves a call to the JVM for each name.
+        names=tuple(filter(None, conf.getPropsWithPrefix(_PREFIX).keySet().toString().strip("[]").split(", "))),
     )
     # S3A's credential files take precedence over Hadoop's for all file systems, as in
     # S3AUtils.patchSecurityCredentialProviders.
@@ -289,19 +266,12 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
     return settings
 
 
-def _names(listed: str) -> tuple[str, ...]:
-    """Split the text of a Java set of names (`[a, b]`) into the names, to save a call to the JVM for each name."""
-    return tuple(filter(None, listed.strip("[]").split(", ")))
-
-
-def find_storage(
-    settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
-) -> tuple[TableStorage, str | None]:
+def find_storage(settings: Mapping[str, str], session: S3aSettings) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
 
     `settings` are the job's settings. Endpoint, region and credentials in them (`ingest.storage.*`) take precedence
-    over `session`. `region_of` returns the region of a bucket, by name; it is called if no setting names a region. The
-    reason is a text that says in what tasks would differ from Spark; None: tasks access the bucket like Spark.
+    over `session`. If no setting names a region, AWS is asked for the bucket's region. The reason is a text that says
+    in what tasks would differ from Spark; None: tasks access the bucket like Spark.
 
     Raises:
         ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there
@@ -310,7 +280,8 @@ def find_storage(
     """
     own = table_storage(settings)
     _check_same_store(own, session)
-    storage, why_not = replace(own, s3_path_style=own.s3_path_style or session.path_style()), None
+    path_style = (session.text("path.style.access") or "").lower() == "true"
+    storage, why_not = replace(own, s3_path_style=own.s3_path_style or path_style), None
     if own.s3_endpoint_url is None:
         storage = replace(storage, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
     try:
@@ -326,13 +297,13 @@ def find_storage(
     except NotForTasksError as error:
         why_not = str(error)
     if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
-        storage = replace(storage, s3_region=_region(session.bucket, region_of))
+        storage = replace(storage, s3_region=_region(session.bucket))
     return storage, why_not
 
 
-def _region(bucket: str, region_of: Callable[[str], str]) -> str:
+def _region(bucket: str) -> str:
     try:
-        return region_of(bucket)
+        return str(fs.resolve_s3_region(bucket))
     except OSError as error:
         raise TableAccessError(
             f"the region of the bucket {bucket} cannot be found: {error}. For an S3 service other than AWS's, set "

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tiered_stream.delta.schema.json_types import inner_fields
+from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.formats.rows.nested_columns import FieldPath
 from tiered_stream.formats.rows.nested_rules import TextLimit
 
@@ -65,11 +66,7 @@ def _pattern(path: FieldPath, kind: Any, texts: list[FieldPath]) -> str:
     inner = [(field["name"], _pattern((*path, field["name"]), field["type"], texts)) for field in inner_fields(kind)]
     items = ",".join(pattern for _, pattern in inner)
     if kind["type"] == "struct":
-        fields = (f"(?:{re.escape(name)}|{re.escape(_quoted(name))}):{pattern}" for name, pattern in inner)
+        fields = (f"(?:{re.escape(name)}|{re.escape(sql_name([name]))}):{pattern}" for name, pattern in inner)
         # Fields that were added to a struct later, at its end, are not in the declared type.
         items = "".join(f"(?>{',' if number else ''}{field}|(?=>))" for number, field in enumerate(fields))
     return f"{re.escape(kind['type'])}<{items}>"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -6,21 +6,14 @@ with this feature; deltalake can only open it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from tiered_stream.delta.schema.row_schema import arrow_schema
-from tiered_stream.delta.settings.ingest_settings import TYPE_WIDENING
 from tiered_stream.formats.columns.conform import widens
 
 FEATURES = frozenset(("typeWidening", "typeWidening-preview"))
-
-
-def is_enabled(configuration: Mapping[str, str]) -> bool:
-    """Return whether the table properties `configuration` allow type widening."""
-    return configuration.get(TYPE_WIDENING, "").lower() == "true"
 
 
 def is_wider(wide: DataType, narrow: DataType) -> bool:
@@ -35,5 +28,4 @@ def is_wider_json(wide: Any, narrow: Any) -> bool:
 
 
 def _type_of(name: str) -> DataType:
-    field = {"name": "column", "type": name, "nullable": True, "metadata": {}}
-    return StructType.fromJson({"type": "struct", "fields": [field]})["column"].dataType
+    return StructField.fromJson({"name": "column", "type": name, "nullable": True, "metadata": {}}).dataType

@@ -1,8 +1,7 @@
 """List of all requirements that a table, its columns (also nested ones) and the session can set for a writer.
 
-Each entry says how the direct lane handles the requirement: it meets the requirement, leaves the table to the Spark
-lane, or refuses the query. A requirement that is not in the list leads to the Spark lane. The table of requirements in
-the docs is generated from the list.
+The direct lane meets each requirement, or leaves the table to the Spark lane. A requirement that is not in the list
+leads to the Spark lane. The table in the docs is generated from the list.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from tiered_stream.delta.requirements.requirement import Handling, ImposedRequirement, Kind, Requirement
@@ -112,7 +112,8 @@ _KIND_NAMES = {Kind.FEATURE: "feature", Kind.PROPERTY: "property", Kind.METADATA
 def render_writer_requirements() -> str:
     """Return the list as the Markdown table in the docs."""
     lines = ["| Kind | Name | The direct lane | Since |", "|---|---|---|---|"]
-    for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, _row_of):
+    row_of = attrgetter("kind", "handling", "note", "since")
+    for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, row_of):
         names = ", ".join(entry.name if kind is Kind.SCHEMA else f"`{entry.name}`" for entry in entries)
         done = f"{handling.value}. {note}" if note else f"{handling.value}."
         lines.append(f"| {kind.value} | {names} | {done[0].upper()}{done[1:]} | {since} |")
@@ -121,7 +122,3 @@ def render_writer_requirements() -> str:
     label = f"{unknown[0].upper()}{unknown[1:]} Where its name speaks of what is written, as `tag` or `header` do."
     lines.append(f"| session setting | `{S3A_PREFIX}*` that is not in this table | {label} | 0.1.0 |")
     return "\n".join(lines) + "\n"
-
-
-def _row_of(entry: Requirement) -> tuple[Kind, Handling, str, str]:
-    return entry.kind, entry.handling, entry.note, entry.since

@@ -32,6 +32,13 @@ def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
                 yield {"name": step, "type": kind[name], "nullable": kind.get(nullable, True), "metadata": {}}
 
 
+def parts_of(kind: Any) -> Iterator[Any]:
+    """Yield the type and all types nested in it."""
+    yield kind
+    for field in inner_fields(kind):
+        yield from parts_of(field["type"])
+
+
 def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the fields that two structs, arrays or maps have in common, as pairs of the field of `one` and of `other`.
 

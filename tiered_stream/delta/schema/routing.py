@@ -61,9 +61,6 @@ class Route:
     folder: str
     in_lower_case: bool = False
 
-    def name_for(self, topic: str) -> str:
-        return self.table.replace(TOPIC, topic)
-
     def uri_for(self, topic: str) -> str:
         """Return the URI of the folder of the topic's table.
 
@@ -131,9 +128,8 @@ class Routing:
         if shared is None or shared.is_resolved:
             return {}
         unresolved = {topic for topic in topics if topic not in self.rows}
-        self._registered.update(
-            {topic: registered(shared, topic) for topic in unresolved if topic not in self._registered}
-        )
+        for topic in unresolved - self._registered.keys():
+            self._registered[topic] = registered(shared, topic)
         return {topic: self._registered[topic] for topic in unresolved}
 
     def _make(self, topic: str) -> TableTarget:
@@ -143,7 +139,8 @@ class Routing:
             table_files(settings), uri=route.uri_for(topic), storage=self.files.storage, tasks=self.files.tasks
         )
         rows = self._rows(topic, settings)
-        return TableTarget(route.name_for(topic), files, written_columns(rows, files.day_column), settings, rows)
+        name = route.table.replace(TOPIC, topic)
+        return TableTarget(name, files, written_columns(rows, files.day_column), settings, rows)
 
     def _rows(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
         row_format_of_topic = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")

@@ -140,9 +140,7 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
     if row_format.is_resolved:
         return row_format
     row_format = registered(row_format, topic)
-    key, value = (
-        _with_kind(part, row_format, name) for name, part in ((KEY, row_format.key), (VALUE, row_format.value))
-    )
+    key, value = _with_kind(row_format.key, row_format, KEY), _with_kind(row_format.value, row_format, VALUE)
     if row_format.envelope is not Envelope.NONE and value.kind is not None:
         value = replace(value, kind=unwrapped_type(value.kind))
     return _checked(replace(row_format, key=key, value=value))
@@ -308,13 +306,11 @@ def _with_kind(part: PartFormat, row_format: RowFormat, name: str) -> PartFormat
 
 def _part(settings: PartSettings) -> PartFormat:
     part = PartFormat(settings.format, message=settings.message or "")
-    if settings.is_registered:
+    if settings.schema == REGISTRY or settings.id_place is not None:  # each key or value names its schema
         part = replace(part, registered=True, ids=settings.id_place or SchemaIdsIn.DUAL, subject=settings.subject_name)
-    return (
-        part
-        if settings.schema in (None, REGISTRY)
-        else replace(part, schema=_schema(settings.name, settings.format, settings.schema))
-    )
+    if settings.schema is not None and settings.schema != REGISTRY:
+        part = replace(part, schema=_schema(settings.name, settings.format, settings.schema))
+    return part
 
 
 def _schema(name: str, kind: Format, schema: str) -> str:

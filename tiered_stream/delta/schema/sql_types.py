@@ -45,6 +45,12 @@ def sql_name(path: Sequence[str]) -> str:
     return ".".join(f"`{name.replace('`', '``')}`" for name in path)
 
 
+def sql_text(text: str) -> str:
+    """Return the text as a string literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def parse_ddl(text: str) -> DataType:
     """Parse a DDL string with Spark's own parser; TIMESTAMP is an instant, even if `spark.sql.timestampType` differs.
 

@@ -36,11 +36,6 @@ class PartSettings:
         return self.format in (Format.JSON, Format.AVRO, Format.PROTOBUF)
 
     @property
-    def is_registered(self) -> bool:
-        """True if each key or value contains the id of its schema in a schema registry, or has it in a header."""
-        return self.schema == REGISTRY or self.id_place is not None
-
-    @property
     def is_named_by_record(self) -> bool:
         """True if the subject's name contains the record's name (`RecordNameStrategy`, `TopicRecordNameStrategy`)."""
         return self.strategy in (SubjectNames.RECORD, SubjectNames.TOPIC_RECORD)
@@ -60,7 +55,12 @@ def check_part(part: PartSettings) -> None:
     """Raise ConfigurationError if two settings in `part` contradict each other, or a required setting is missing."""
     _check_schema(part)
     _check_subject(part)
-    _check_ids(part)
+    if part.id_place and (not part.has_schema or part.schema == INFER):
+        prefix = f"ingest.{part.name}."
+        raise ConfigurationError(
+            f"{prefix}schema.id.deserializer is for json, avro and protobuf with a schema that is given or registered: "
+            f"remove it, or set {prefix}format and {prefix}schema"
+        )
 
 
 def _check_schema(settings: PartSettings) -> None:
@@ -95,13 +95,4 @@ def _check_subject(part: PartSettings) -> None:
         raise ConfigurationError(
             f"{prefix}message is set, but {prefix}format is {part.format.value}, and no {prefix}subject.name.strategy "
             "names a subject by it: remove it"
-        )
-
-
-def _check_ids(part: PartSettings) -> None:
-    prefix = f"ingest.{part.name}."
-    if part.id_place and (not part.has_schema or part.schema == INFER):
-        raise ConfigurationError(
-            f"{prefix}schema.id.deserializer is for json, avro and protobuf with a schema that is given or registered: "
-            f"remove it, or set {prefix}format and {prefix}schema"
         )

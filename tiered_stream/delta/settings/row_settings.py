@@ -29,7 +29,8 @@ from tiered_stream.options.types import COLUMNS, Option, option, optional
 
 E = TypeVar("E", bound=StrEnum)
 
-_REGISTRY_SECRETS = f"{REGISTRY_PREFIX}secret."
+_REDACTED = "secret."
+_REGISTRY_SECRETS = REGISTRY_PREFIX + _REDACTED
 """Prefix of the schema registry's settings in the options that tasks get.
 
 Spark redacts the values of names with `secret` (`spark.redaction.regex`).
@@ -100,14 +101,8 @@ def _class_in(package: str, names: type[E]) -> Callable[[str], E]:
 
     The parser accepts a name with or without `package`, and raises ValueError for a name that is not in `names`.
     """
-
-    def parse(value: str) -> E:
-        try:
-            return names(value.removeprefix(package))
-        except ValueError:
-            raise ValueError(f"must be one of {', '.join(names)}") from None
-
-    return parse
+    parse = types.word(names, any_case=False)
+    return lambda value: parse(value.removeprefix(package))
 
 
 _FORMATS = types.choice(Format)
@@ -267,12 +262,8 @@ def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
     `settings` are the job's settings, in which the prefix is `ingest.schema.registry.`, or options from
     `redacted_registry`, in which a longer prefix makes Spark redact the values.
     """
-    options = GivenOptions(settings)
-    return {
-        name: value
-        for name, value in options.with_prefix(REGISTRY_PREFIX).items()
-        if not (REGISTRY_PREFIX + name).startswith(_REGISTRY_SECRETS)
-    } | options.with_prefix(_REGISTRY_SECRETS)
+    given, renamed = (GivenOptions(settings).with_prefix(prefix) for prefix in (REGISTRY_PREFIX, _REGISTRY_SECRETS))
+    return {name: value for name, value in given.items() if not name.startswith(_REDACTED)} | renamed
 
 
 def redacted_registry(settings: Mapping[str, str]) -> dict[str, str]:

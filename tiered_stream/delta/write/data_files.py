@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
 
 PEAK_MEMORY = "peak_memory"
 _FILE, _HELD, _FILE_BYTES = "file", "held", "file_bytes"
-_TASK_FIELDS: dict[str, type] = {counter.name: type(counter.default) for counter in fields(ReadMetrics)} | {
-    PEAK_MEMORY: int
-}
+_TASK_FIELDS: dict[str, type] = {counter.name: type(counter.default) for counter in fields(ReadMetrics)}
+_TASK_FIELDS[PEAK_MEMORY] = int
 _TASK_PREFIX = "task_"
 _COLUMNS: dict[str, type] = {_FILE: str, _HELD: str, _FILE_BYTES: int} | {
     _TASK_PREFIX + name: kind for name, kind in _TASK_FIELDS.items()
@@ -112,6 +110,8 @@ def file_rows(
     import pyarrow as pa
     import pyarrow.json as pa_json
 
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in _COLUMNS.items()])
     rows: list[dict[str, Any]] = [{_FILE: _to_json(file), _FILE_BYTES: file.size} for file in files]
     rows = [*rows, *({_HELD: _to_json(records)} for records in held)] or [{}]
     rows[0] |= {_TASK_PREFIX + name: value for name, value in asdict(metrics).items()}
@@ -121,16 +121,9 @@ def file_rows(
     table = pa_json.read_json(
         pa.BufferReader(lines),
         pa_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-        pa_json.ParseOptions(explicit_schema=_arrow_schema()),
+        pa_json.ParseOptions(explicit_schema=schema),
     )
     return table.combine_chunks().to_batches()[0]
-
-
-def _arrow_schema() -> pa.Schema:
-    import pyarrow as pa
-
-    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-    return pa.schema([(name, kinds[kind]) for name, kind in _COLUMNS.items()])
 
 
 def _to_json(written: DataFile | HeldRows) -> str:
@@ -169,17 +162,8 @@ def observed(rows: DataFrame) -> DataFrame:
     The totals are the numbers of files and bytes, and the metrics of all tasks. In a streaming query, Spark reports
     them in each `StreamingQueryProgress`, under the name `OBSERVATION`.
     """
-    return rows.observe(OBSERVATION, *_file_totals(rows.sparkSession.sparkContext._gateway))
-
-
-@lru_cache(maxsize=1)
-def _file_totals(_gateway: object) -> list[Column]:
-    """Return the aggregates that `observed` lets Spark report.
-
-    The aggregates are cached for each JVM (`_gateway`), because making one aggregate takes five calls into the JVM.
-    """
     files = sql.sum(_FILE_BYTES).alias(_FILE_BYTES), sql.count(_FILE).alias("files"), sql.count(_HELD).alias("held")
-    return [*totals(_TASK_FIELDS), *files]
+    return rows.observe(OBSERVATION, *totals(_TASK_FIELDS), *files)
 
 
 def totals(task_fields: Iterable[str]) -> list[Column]:

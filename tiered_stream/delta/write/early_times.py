@@ -36,11 +36,8 @@ def _needs_key(file: pq.FileMetaData) -> bool:
     if SPARK_VERSION_KEY.encode() not in (file.metadata or {}):
         return False
     groups = (file.row_group(number) for number in range(file.num_row_groups))
-    return any(
-        _may_be_early(file.schema.column(index), group.column(index))
-        for group in groups
-        for index in range(file.num_columns)
-    )
+    columns = ((file.schema.column(at), group.column(at)) for group in groups for at in range(file.num_columns))
+    return any(_may_be_early(column, chunk) for column, chunk in columns)
 
 
 def _may_be_early(column: pq.ColumnSchema, chunk: pq.ColumnChunkMetaData) -> bool:

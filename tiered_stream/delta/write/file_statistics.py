@@ -11,6 +11,7 @@ minimum or maximum that JSON cannot express is left out.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -46,7 +47,7 @@ class FileStatistics:
         self.records = 0
         self.offsets: dict[TopicPartition, tuple[int, int]] = {}
         """First and last offset of each partition in the file, both inclusive."""
-        self._nulls: dict[_Path, int] = {}
+        self._nulls: Counter[_Path] = Counter()
         self._kinds: dict[_Path, pa.DataType] = {}
         self._bounds: dict[_Path, tuple[Any, Any]] = {}
         self._boundless: set[_Path] = set()
@@ -58,7 +59,7 @@ class FileStatistics:
         topic = find_column(batch.schema, TOPIC)
         for index, path in _indexed(table_columns(batch.schema)):
             if index == topic:
-                self._count(path, 0)
+                self._nulls[path] += 0
                 self._widen(path, pa.string(), partition.topic, partition.topic)
             else:
                 self._add(path, _leaf(batch.column(index), path))
@@ -67,7 +68,7 @@ class FileStatistics:
         self.offsets[partition] = self.offsets.get(partition, (first, last))[0], last
 
     def _add(self, path: _Path, column: pa.Array) -> None:
-        self._count(path, column.null_count)
+        self._nulls[path] += column.null_count
         kind = column.type
         if not _is_ordered(kind):
             return
@@ -78,9 +79,6 @@ class FileStatistics:
         low, high = pc.min_max(column).as_py().values()
         if low is not None:
             self._widen(path, kind, low, high)
-
-    def _count(self, path: _Path, nulls: int) -> None:
-        self._nulls[path] = self._nulls.get(path, 0) + nulls
 
     def _widen(self, path: _Path, kind: pa.DataType, low: Any, high: Any) -> None:
         lowest, highest = self._bounds.get(path, (low, high))

@@ -40,12 +40,8 @@ _GROWING = (OFFSET, TIMESTAMP)
 _SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _MIN_SAMPLE_BYTES = 32, 32, 2 << 10, 1 << 10
 _MAX_COMPRESSED_SHARE = 0.95
 _PAGE_BYTES, _MIN_WRITE_ROWS, _MAX_WRITE_ROWS = 256 << 10, 64, 16_384
-_SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
-
-
-def file_suffix(compression: str) -> str:
-    """Return the end of a data file's name for this value of `ingest.compression`, such as `.zstd.parquet`."""
-    return _SUFFIXES[compression]
+FILE_SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
+"""Ends of data files' names, by the value of `ingest.compression`."""
 
 
 def file_schema(rows: pa.Schema) -> pa.Schema:
@@ -82,10 +78,13 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
     by_column |= {name: "none" for name in payload if not _gets_smaller(first.column(name), compression)}
     levels = {name: 1 for name, codec in by_column.items() if codec == "zstd"}
     indexes = [find_column(first.schema, name) for name in _GROWING]
-    growing = [first.schema.names[index] for index in indexes if index >= 0 and _grows(first.schema.field(index).type)]
+    fields = [first.schema.field(index) for index in indexes if index >= 0]
+    growing = [field.name for field in fields if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)]
+    # The writer checks if a page is full after about a page's rows.
+    rows_of_page = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
     writer = pq.ParquetWriter(
         sink, first.schema, compression=by_column, compression_level=levels or None,
-        write_batch_size=_write_batch_rows(first), data_page_size=_PAGE_BYTES,
+        write_batch_size=min(max(_MIN_WRITE_ROWS, rows_of_page), _MAX_WRITE_ROWS), data_page_size=_PAGE_BYTES,
         use_dictionary=[name for name, kind in leaves.items() if _repeats(name, kind) and name not in growing],
         column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED") or None,
         write_statistics=[name for name, kind in leaves.items() if _has_bounds(name, kind)],
@@ -117,24 +116,10 @@ def _repeats(name: str, kind: pa.DataType) -> bool:
     return not (pa.types.is_binary(kind) or pa.types.is_boolean(kind) or name.startswith("headers."))
 
 
-def _grows(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
-
-
 def _has_bounds(name: str, kind: pa.DataType) -> bool:
     # pyarrow's bounds ignore NaN, but Spark and DuckDB sort NaN above all numbers: they would skip rows with NaN.
     without = pa.types.is_binary(kind) or pa.types.is_dictionary(kind) or pa.types.is_floating(kind)
     return not (without or name.startswith("headers."))
-
-
-def _write_batch_rows(first: pa.RecordBatch) -> int:
-    """Return the number of rows that the writer encodes before it checks if a page is full.
-
-    The result is about the number of rows in a page, estimated from the size of `first`. It is at least 64 and at most
-    16,384.
-    """
-    rows = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
-    return min(max(_MIN_WRITE_ROWS, rows), _MAX_WRITE_ROWS)
 
 
 def _gets_smaller(column: pa.Array, compression: str) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -27,32 +26,25 @@ class TargetRows:
     dead_letters_for: str | None = None
 
 
+@dataclass(eq=False)
 class TableRows:
     """Converter of records to rows of the topic's table; a record that does not become a row becomes a dead letter.
 
     Each task has its own converter, used by one thread.
+
+    Args:
+        routing: routes from topics to tables.
+        rules: table rules by table key, which replace the rules in `routing`.
+        query: query id under which the rows are committed (application transaction), a label of dead letters; None:
+            unknown.
+        batch: batch id of the same application transaction, a label of dead letters; None: unknown.
     """
 
-    def __init__(
-        self,
-        routing: Routing,
-        rules: Mapping[str, TableRules] = MappingProxyType({}),
-        query: str | None = None,
-        batch: int | None = None,
-    ) -> None:
-        """Make a converter for the tables of `routing`.
-
-        Args:
-            rules: table rules by table key, which replace the rules in `routing`.
-            query: value of the column `query` of dead letters: the query id of the application transaction in which
-                the rows are committed; None: unknown.
-            batch: value of the column `batch` of dead letters: the batch id of this application transaction; None:
-                unknown.
-        """
-        self._routing = routing
-        self._rules = rules
-        self._labels = {"query": query, "batch": batch}
-        self._decoders: dict[str, RowDecoder | None] = {}
+    routing: Routing
+    rules: Mapping[str, TableRules] = field(default_factory=dict)
+    query: str | None = None
+    batch: int | None = None
+    _decoders: dict[str, RowDecoder | None] = field(default_factory=dict, init=False)
 
     def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
         """Convert records of one partition to rows of the topic's table, and to rows of the table for dead letters.
@@ -67,7 +59,7 @@ class TableRows:
             UndecodableRecordError: a record does not decode and `ingest.onDecodeError` is `fail`, or its row breaks a
                 table rule and `ingest.onDecodeError` is not `deadLetter`.
         """
-        target = self._routing.target(partition.topic)
+        target = self.routing.target(partition.topic)
         decoder = self._decoder(partition.topic, target)
         if decoder is None:
             names = [name for name in batch.schema.names if name in target.schema.names]
@@ -76,21 +68,21 @@ class TableRows:
         rows = [TargetRows(target, decoded.rows)] if decoded.rows.num_rows else []
         if decoded.dead is None:
             return rows
-        dead_letters = self._routing.dead_letters(target)
+        dead_letters = self.routing.dead_letters(target)
         assert dead_letters, "row_settings sees to that"
         return [*rows, TargetRows(dead_letters, self._labelled(decoded.dead, target), target.key)]
 
     def _labelled(self, dead: pa.RecordBatch, target: TableTarget) -> pa.RecordBatch:
         """Return the dead letters with the key of the table `target`, the query and the batch in their columns."""
-        for name, value in {"target": target.key, **self._labels}.items():
-            field = dead.schema.field(name)
-            column = pa.repeat(pa.scalar(value, field.type), dead.num_rows)
-            dead = dead.set_column(dead.schema.get_field_index(name), field, column)
+        for name, value in {"target": target.key, "query": self.query, "batch": self.batch}.items():
+            of_column = dead.schema.field(name)
+            column = pa.repeat(pa.scalar(value, of_column.type), dead.num_rows)
+            dead = dead.set_column(dead.schema.get_field_index(name), of_column, column)
         return dead
 
     def _decoder(self, topic: str, target: TableTarget) -> RowDecoder | None:
         if topic not in self._decoders:
             assert target.rows
-            rows = replace(target.rows, rules=self._rules.get(target.key, target.rows.rules))
+            rows = replace(target.rows, rules=self.rules.get(target.key, target.rows.rules))
             self._decoders[topic] = None if rows.is_plain else RowDecoder(rows)
         return self._decoders[topic]

@@ -20,7 +20,7 @@ from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
 from tiered_stream.delta.write.file_statistics import FileStatistics
-from tiered_stream.delta.write.parquet_properties import file_schema, file_suffix, open_parquet, with_topic_dictionary
+from tiered_stream.delta.write.parquet_properties import FILE_SUFFIXES, file_schema, open_parquet, with_topic_dictionary
 from tiered_stream.delta.write.partition_folder import partition_folder
 from tiered_stream.delta.write.upload_threads import UploadThreads
 from tiered_stream.delta.write.waiting_rows import NULL_DAY, DayRows, WaitingRows
@@ -166,7 +166,7 @@ class TableWriter:
     def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
         if len(self._open) >= MAX_OPEN_FILES:
             self._finish(next(iter(self._open)))
-        suffix = file_suffix(self._files.compression)
+        suffix = FILE_SUFFIXES[self._files.compression]
         path = f"part-{self._task:05d}-{uuid4()}-c{self._files_begun:03d}{suffix}"
         self._files_begun += 1
         if self._files.day_column is not None:

@@ -93,9 +93,8 @@ def write_splits(
             for batch in reader.batches():
                 offsets = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
                 for decoded in transform.apply(split.topic_partition, batch):
-                    writer.add(
-                        decoded.target.files, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for
-                    )
+                    table = decoded.target.files
+                    writer.add(table, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for)
             metrics.add(reader.metrics)
         ids = {split.topic_partition.topic: split.topic_id for split in splits if split.topic_id is not None}
         return Written([_with_topic_ids(file, ids) for file in writer.finish()], writer.held, metrics)
@@ -166,8 +165,8 @@ class TaskWriter:
             writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._pace, self._threads)
             # Pop and insert keep the dict ordered: its first table is always the one that got no rows for longest.
             self._tables[key] = writer
-            with self._counted(key, writer):
-                writer.add(partition, batch)
+            writer.add(partition, batch)
+            self._record_room(key)
         if self._lacks_room(self._tables.get(key)):
             self._make_room(self._tables.get(key))
 
@@ -197,13 +196,14 @@ class TaskWriter:
             self._held_reasons[share] = str(error)
             for key in [key for key in self._tables if key[1] == share]:
                 self._tables.pop(key).close()
-                self._record_room(key, (0, 0))
+                self._record_room(key)
 
     def _make_room(self, excluded: TableWriter | None) -> None:
         for key, writer in list(self._tables.items()):
             if writer is not excluded and key in self._tables:
-                with self._give_up_on_error(key[1]), self._counted(key, writer):
+                with self._give_up_on_error(key[1]):
                     writer.flush()
+                    self._record_room(key)
             if not self._lacks_room(excluded):
                 break
 
@@ -217,22 +217,10 @@ class TaskWriter:
             held, opened = held - excluded.held_bytes, opened - excluded.open_files
         return held > MAX_HELD_BYTES or opened >= MAX_OPEN_FILES
 
-    @contextmanager
-    def _counted(self, key: _Key, writer: TableWriter) -> Iterator[None]:
-        """After the `with` block, record the bytes in memory and the number of open files of `writer`.
-
-        If the block raises an error, 0 is recorded for both. `key` is the key of the writer in `_tables`.
-        """
-        after = 0, 0
-        try:
-            yield
-            after = writer.held_bytes, writer.open_files
-        finally:
-            self._record_room(key, after)
-
-    def _record_room(self, key: _Key, now: tuple[int, int]) -> None:
-        held, opened = self._room.get(key, (0, 0))
-        self._room[key] = now
+    def _record_room(self, key: _Key) -> None:
+        """Update the sums of memory and open files by the values of a writer; a closed writer counts as 0."""
+        writer, (held, opened) = self._tables.get(key), self._room.get(key, (0, 0))
+        now = self._room[key] = (writer.held_bytes, writer.open_files) if writer else (0, 0)
         self._held += now[0] - held
         self._opened += now[1] - opened
 

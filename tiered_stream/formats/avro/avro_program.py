@@ -23,20 +23,7 @@ import numpy as np
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.avro import avro_kernels as kernels
-from tiered_stream.formats.avro.avro_schema import (
-    NO_DEFAULT,
-    Array,
-    AvroType,
-    Decimal,
-    Enum,
-    Field,
-    Fixed,
-    Map,
-    Primitive,
-    Record,
-    Union,
-    field_sources,
-)
+from tiered_stream.formats.avro import avro_schema as avro
 from tiered_stream.formats.avro.avro_types import single_type
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 
@@ -47,7 +34,7 @@ Operations that are emitted and then discarded count, too, because a branch of a
 """
 
 _SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
-_NULL = Primitive("null")
+_NULL = avro.Primitive("null")
 _POWERS = np.array([divmod(10**digits, 1 << 64) for digits in range(39)], np.uint64)
 """Powers of ten from 1 to 10**38, each as its upper and lower 64 bits."""
 
@@ -63,7 +50,7 @@ class AvroProgram:
     be read.
     """
 
-    def __init__(self, writer: AvroType, reader: AvroType, builder: ColumnBuilder) -> None:
+    def __init__(self, writer: avro.AvroType, reader: avro.AvroType, builder: ColumnBuilder) -> None:
         """Compile the program for values of `writer` and the builder's columns, which have the type of `reader`.
 
         Raises:
@@ -107,33 +94,31 @@ class AvroProgram:
         self.paths.append(path)
         return row
 
-    def read(self, writer: AvroType, reader: AvroType, node: int, path: str) -> None:
+    def read(self, writer: avro.AvroType, reader: avro.AvroType, node: int, path: str) -> None:
         """Emit the operations that read a value of `writer` as `reader` into a node. The node -1 skips the value.
 
         Raises _MismatchError if no value of `writer` can be read as `reader`.
         """
-        if isinstance(writer, Union):
-            self._writer_union(writer, reader, node, path)
-            return
-        if isinstance(reader, Union):
-            self._reader_union(writer, reader, node, path)
-            return
         match writer, reader:
-            case Primitive(), Primitive():
+            case avro.Union(), _:
+                self._writer_union(writer, reader, node, path)
+            case _, avro.Union():
+                self._reader_union(writer, reader, node, path)
+            case avro.Primitive(), avro.Primitive():
                 self._primitive(writer, reader, node, path)
-            case Fixed(), Fixed() if reader.is_called(writer) and writer.size == reader.size:
+            case avro.Fixed(), avro.Fixed() if reader.is_called(writer) and writer.size == reader.size:
                 _check_logical(writer, reader, path)
                 self._bytes(reader, writer.size, node, path)
-            case Enum(), Enum() if reader.is_called(writer):
+            case avro.Enum(), avro.Enum() if reader.is_called(writer):
                 self._enum(writer, reader, node, path)
-            case Record(), Record():
+            case avro.Record(), avro.Record():
                 self._record(writer, reader, node, path)
-            case Array(), Array():
+            case avro.Array(), avro.Array():
                 (item,) = self._children(node, 1)
                 start = self.emit(kernels.LIST, node, path, b=_takes_bytes(writer.items))
                 self.read(writer.items, reader.items, item, f"{path}[]")
                 self._end_list(start, path)
-            case Map(), Map():
+            case avro.Map(), avro.Map():
                 self._map(writer, reader, node, path)
             case _:
                 raise _mismatch(writer, reader, path)
@@ -145,7 +130,7 @@ class AvroProgram:
         self.emit(kernels.NEXT, -1, path)
         start[kernels.A] = len(self.operations)
 
-    def _map(self, writer: Map, reader: Map, node: int, path: str) -> None:
+    def _map(self, writer: avro.Map, reader: avro.Map, node: int, path: str) -> None:
         (entries,) = self._children(node, 1)
         key, value = self._children(entries, 2)
         start = self.emit(kernels.LIST, node, path, b=1, c=key)
@@ -154,7 +139,7 @@ class AvroProgram:
         self.read(writer.values, reader.values, value, f"{path}[]")
         self._end_list(start, path)
 
-    def _writer_union(self, writer: Union, reader: AvroType, node: int, path: str) -> None:
+    def _writer_union(self, writer: avro.Union, reader: avro.AvroType, node: int, path: str) -> None:
         at, count = len(self.table), len(writer.branches)
         self.emit(kernels.UNION, -1, path, a=at, b=count)
         self.table += [0] * count
@@ -171,7 +156,7 @@ class AvroProgram:
         for end in ends:
             end[kernels.A] = len(self.operations)
 
-    def _reader_union(self, writer: AvroType, reader: Union, node: int, path: str) -> None:
+    def _reader_union(self, writer: avro.AvroType, reader: avro.Union, node: int, path: str) -> None:
         if writer == _NULL and reader.is_nullable:
             self.emit(kernels.NULL, node, path)
             return
@@ -193,7 +178,7 @@ class AvroProgram:
             del self.operations[start:], self.paths[start:]
         raise _mismatch(writer, reader, path)
 
-    def _primitive(self, writer: Primitive, reader: Primitive, node: int, path: str) -> None:
+    def _primitive(self, writer: avro.Primitive, reader: avro.Primitive, node: int, path: str) -> None:
         _check_logical(writer, reader, path)
         match writer.kind, reader.kind:
             case ("int", "int" | "long") | ("long", "long"):
@@ -207,16 +192,16 @@ class AvroProgram:
             case _:
                 raise _mismatch(writer, reader, path)
 
-    def _bytes(self, reader: Primitive | Fixed, size: int, node: int, path: str) -> None:
+    def _bytes(self, reader: avro.Primitive | avro.Fixed, size: int, node: int, path: str) -> None:
         """Emit the operation that reads `size` bytes. If `size` is -1, the length is read first."""
-        if isinstance(reader.logical, Decimal):
+        if isinstance(reader.logical, avro.Decimal):
             self.emit(kernels.DECIMAL, node, path, a=reader.logical.precision, b=size)
         elif size >= 0:
             self.emit(kernels.FIXED, node, path, a=size)
         else:
-            self.emit(kernels.BYTES, node, path, a=reader == Primitive("string") and node >= 0)
+            self.emit(kernels.BYTES, node, path, a=reader == avro.Primitive("string") and node >= 0)
 
-    def _enum(self, writer: Enum, reader: Enum, node: int, path: str) -> None:
+    def _enum(self, writer: avro.Enum, reader: avro.Enum, node: int, path: str) -> None:
         """Emit the operation that reads an enum, and add its symbols to the table.
 
         For each of the writer's symbols, the table gets the position and the length of the symbol's text. A symbol that
@@ -232,30 +217,26 @@ class AvroProgram:
         self.texts += content
         return at, len(content)
 
-    def _record(self, writer: Record, reader: Record, node: int, path: str) -> None:
+    def _record(self, writer: avro.Record, reader: avro.Record, node: int, path: str) -> None:
         self.emit(kernels.STRUCT, node, path)
-        nodes = dict(
-            zip((field.name for field in reader.fields), self._children(node, len(reader.fields)), strict=False)
-        )
-        sources = field_sources(reader, writer)
+        names = (field.name for field in reader.fields)
+        nodes = dict(zip(names, self._children(node, len(reader.fields)), strict=False))
+        sources = avro.field_sources(reader, writer)
         targets = {sources[field.name]: field for field in reader.fields if field.name in sources}
         for field in writer.fields:
             target = targets.get(field.name)
-            below = f"{path}.{field.name}" if path else field.name
-            if target is None:
-                self.read(field.type, field.type, -1, below)
-            else:
-                self.read(field.type, target.type, nodes[target.name], below)
+            kind, below = (target.type, nodes[target.name]) if target else (field.type, -1)
+            self.read(field.type, kind, below, f"{path}.{field.name}" if path else field.name)
         for field in reader.fields:
             if field.name not in sources:
                 self._default(field, nodes[field.name], f"{path}.{field.name}" if path else field.name)
 
-    def _default(self, field: Field, node: int, path: str) -> None:
+    def _default(self, field: avro.Field, node: int, path: str) -> None:
         """Emit the operations that read a field's default. The bytes of the default are added to the texts.
 
         Raises _MismatchError if the field has no default, or if the default does not have the field's type.
         """
-        if field.default is NO_DEFAULT:
+        if field.default is avro.NO_DEFAULT:
             raise _MismatchError(f"{path}: the writer has no such field, and it has no default")
         if node >= 0:
             self.emit(kernels.DEFAULT, -1, path, *self._text(_encoded(field.type, field.default, path)))
@@ -263,53 +244,53 @@ class AvroProgram:
             self.emit(kernels.RESUME, -1, path)
 
 
-def _encoded(kind: AvroType, value: Any, path: str) -> bytes:
+def _encoded(kind: avro.AvroType, value: Any, path: str) -> bytes:
     """Return the default `value`, which is parsed JSON, as the bytes of an Avro value of the type `kind`.
 
     (Avro specification, "Complex Types, Records".) Raises _MismatchError if `value` is not a default of this type.
     """
     content: bytes | None = None
     match kind, value:
-        case Union(), _:
+        case avro.Union(), _:
             # The default belongs to the first branch whose type it has. Since Avro 1.12, this can be any branch.
             for number, branch in enumerate(kind.branches):
                 with suppress(_MismatchError):
                     return _varint(number) + _encoded(branch, value, path)
-        case Array(), list():
+        case avro.Array(), list():
             return _block([_encoded(kind.items, item, path) for item in value])
-        case Map(), dict():
+        case avro.Map(), dict():
             return _block([_sized(key.encode()) + _encoded(kind.values, item, path) for key, item in value.items()])
-        case Record(), dict():
+        case avro.Record(), dict():
             items = [(field.type, value.get(field.name, field.default)) for field in kind.fields]
-            if all(item is not NO_DEFAULT for _, item in items):
+            if all(item is not avro.NO_DEFAULT for _, item in items):
                 return b"".join(_encoded(field_type, item, path) for field_type, item in items)
         case _, str():
             content = _encoded_text(kind, value)
-        case Primitive(), _:
+        case avro.Primitive(), _:
             content = _encoded_number(kind, value)
     if content is None:
         raise _MismatchError(f"{path}: {str(value)[:40]!r} is no default of its type")
     return content
 
 
-def _encoded_text(kind: AvroType, value: str) -> bytes | None:
+def _encoded_text(kind: avro.AvroType, value: str) -> bytes | None:
     match kind:
-        case Primitive("string"):
+        case avro.Primitive("string"):
             return _sized(value.encode())
-        case Enum() if value in kind.symbols:
+        case avro.Enum() if value in kind.symbols:
             return _varint(kind.symbols.index(value))
-        case Primitive("bytes") | Fixed() if all(ord(character) < 256 for character in value):
+        case avro.Primitive("bytes") | avro.Fixed() if all(ord(character) < 256 for character in value):
             content = value.encode("latin-1")
-            limit = 10**kind.logical.precision if isinstance(kind.logical, Decimal) else None
+            limit = 10**kind.logical.precision if isinstance(kind.logical, avro.Decimal) else None
             if limit is not None and abs(int.from_bytes(content, signed=True)) >= limit:
                 return None
-            if isinstance(kind, Primitive):
+            if isinstance(kind, avro.Primitive):
                 return _sized(content)
             return content if len(content) == kind.size else None
     return None
 
 
-def _encoded_number(kind: Primitive, value: Any) -> bytes | None:
+def _encoded_number(kind: avro.Primitive, value: Any) -> bytes | None:
     match kind.kind, value:
         case "null", None:
             return b""
@@ -339,19 +320,19 @@ def _block(items: list[bytes]) -> bytes:
     return b"".join((_varint(len(items)), *items, b"\0")) if items else b"\0"
 
 
-def _candidates(writer: AvroType, branches: Sequence[AvroType]) -> list[int]:
+def _candidates(writer: avro.AvroType, branches: Sequence[avro.AvroType]) -> list[int]:
     """Return the indexes of the reader's `branches`, in the order in which they are tried for the type `writer`.
 
     Branches that have the type and the name of `writer` come first.
     """
 
-    def identity(node: AvroType) -> tuple[object, ...]:
+    def identity(node: avro.AvroType) -> tuple[object, ...]:
         return type(node), getattr(node, "kind", None), getattr(node, "name", None)
 
     return sorted(range(len(branches)), key=lambda at: identity(branches[at]) != identity(writer))
 
 
-def _factor(writer: Primitive, reader: Primitive) -> int:
+def _factor(writer: avro.Primitive, reader: avro.Primitive) -> int:
     """Return the factor by which a written number is multiplied to get the column's number.
 
     The factor is 1000 for a timestamp in milliseconds, because columns have microseconds. Otherwise it is 1.
@@ -359,35 +340,35 @@ def _factor(writer: Primitive, reader: Primitive) -> int:
     return 1000 if reader.logical is not None and str(writer.logical or reader.logical).endswith("millis") else 1
 
 
-def _check_logical(writer: Primitive | Fixed, reader: Primitive | Fixed, path: str) -> None:
+def _check_logical(writer: avro.Primitive | avro.Fixed, reader: avro.Primitive | avro.Fixed, path: str) -> None:
     one, other = writer.logical, reader.logical
     if one is None or other is None or one == other:
         return
-    if not isinstance(one, Decimal) and not isinstance(other, Decimal) and one.split("-")[:-1] == other.split("-")[:-1]:
+    if isinstance(one, str) and isinstance(other, str) and one.split("-")[:-1] == other.split("-")[:-1]:
         return
     raise _mismatch(writer, reader, path)
 
 
-def _takes_bytes(node: AvroType) -> bool:
+def _takes_bytes(node: avro.AvroType) -> bool:
     """Return whether each value of the type `node` takes at least one byte."""
     match node:
-        case Primitive("null"):
+        case avro.Primitive("null"):
             return False
-        case Fixed():
+        case avro.Fixed():
             return node.size > 0
-        case Record():
+        case avro.Record():
             return any(_takes_bytes(field.type) for field in node.fields)
     return True
 
 
-def _mismatch(writer: AvroType, reader: AvroType, path: str) -> _MismatchError:
+def _mismatch(writer: avro.AvroType, reader: avro.AvroType, path: str) -> _MismatchError:
     return _MismatchError(f"{path or 'the value'}: {_text(writer)} is written, which cannot be read as {_text(reader)}")
 
 
-def _text(node: AvroType) -> str:
+def _text(node: avro.AvroType) -> str:
     match node:
-        case Primitive():
+        case avro.Primitive():
             return node.kind if node.logical is None else f"{node.kind} ({node.logical})"
-        case Fixed() | Enum() | Record():
+        case avro.Fixed() | avro.Enum() | avro.Record():
             return f"{type(node).__name__.lower()} {node.name[:60]}"
     return type(node).__name__.lower()

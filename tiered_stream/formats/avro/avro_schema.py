@@ -340,11 +340,10 @@ def _decimal(definition: dict[str, Any], size: int | None) -> Decimal | None:
     precision, scale = definition.get("precision"), definition.get("scale", 0)
     if definition.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:
         return None
-    if (
-        not 0 <= scale <= precision
-        or precision == 0
-        or (size is not None and size < 17 and 10**precision > 256**size // 2)
-    ):
+    if not 0 <= scale <= precision or precision == 0:
+        return None
+    # No fixed type of fewer than 17 bytes holds 39 digits. A larger power would only take time.
+    if size is not None and size < 17 and 10 ** min(precision, 39) > 256**size // 2:
         return None
     if precision > 38:
         raise ConfigurationError(f"an Avro decimal of {precision} digits; Spark has at most 38")

@@ -46,12 +46,8 @@ def arrow_type(node: AvroType) -> pa.DataType:
             return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in node.fields])
         case Union():
             one = single_type(node)
-            return pa.struct(member_fields(node)) if one is None else arrow_type(one)
-
-
-def member_fields(union: Union) -> list[pa.Field]:
-    """Return the fields of the struct that a union becomes, one for each branch that is not null."""
-    return [pa.field(f"member{at}", arrow_type(branch)) for at, branch in enumerate(union.values)]
+            members = (pa.field(f"member{at}", arrow_type(branch)) for at, branch in enumerate(node.values))
+            return pa.struct(members) if one is None else arrow_type(one)
 
 
 def single_type(union: Union) -> AvroType | None:

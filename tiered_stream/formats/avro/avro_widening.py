@@ -12,12 +12,7 @@ from tiered_stream.formats.columns.conform import widens
 
 _NULL = Primitive("null")
 _LONG, _DOUBLE = Primitive("long"), Primitive("double")
-_WIDER = {
-    ("int", "long"): _LONG,
-    ("int", "float"): _DOUBLE,
-    ("int", "double"): _DOUBLE,
-    ("float", "double"): _DOUBLE,
-}
+_WIDER = {("int", "long"): _LONG, ("int", "float"): _DOUBLE, ("int", "double"): _DOUBLE, ("float", "double"): _DOUBLE}
 """Type that holds all values of two types exactly, by the reader's and the writer's type."""
 
 

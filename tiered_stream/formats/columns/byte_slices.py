@@ -24,12 +24,10 @@ class ByteSlices:
 
     @classmethod
     def of(cls, values: pa.BinaryArray) -> ByteSlices:
-        validity, ends, data = values.buffers()
-        bounds = (
-            np.frombuffer(ends, np.int32)[values.offset :][: len(values) + 1] if len(values) else np.zeros(1, np.int32)
-        )
+        (validity, ends, data), size = values.buffers(), len(values)
+        bounds = np.frombuffer(ends, np.int32)[values.offset :][: size + 1] if size else np.zeros(1, np.int32)
         content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-        return cls(content, bounds[:-1], bounds[1:], _valid(validity, values.offset, len(values)))
+        return cls(content, bounds[:-1], bounds[1:], _valid(validity, values.offset, size))
 
     def __len__(self) -> int:
         return len(self.starts)

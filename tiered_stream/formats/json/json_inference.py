@@ -46,7 +46,10 @@ def _kind(value: Any) -> pa.DataType:
         case bool():
             return pa.bool_()
         case Integer():
-            return _integer_kind(int(value))
+            digits = len(value.removeprefix("-"))
+            if -(1 << 63) <= int(value) < 1 << 63:
+                return pa.int64()
+            return pa.decimal128(digits, 0) if digits <= _MAX_DIGITS else pa.float64()
         case Real():
             return pa.float64()
         case str():
@@ -59,13 +62,6 @@ def _kind(value: Any) -> pa.DataType:
         case list():
             return _list_of(reduce(_common, map(_kind, value), pa.null()))
     return pa.null()
-
-
-def _integer_kind(number: int) -> pa.DataType:
-    if -(1 << 63) <= number < 1 << 63:
-        return pa.int64()
-    digits = len(str(abs(number)))
-    return pa.decimal128(digits, 0) if digits <= _MAX_DIGITS else pa.float64()
 
 
 def _struct_of(fields: dict[str, pa.DataType]) -> pa.StructType:

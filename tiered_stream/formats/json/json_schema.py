@@ -106,9 +106,8 @@ class _Reader:
             return self._combined_kind(schema, location)
         for word in ("anyOf", "oneOf"):
             if word in schema:
-                return self._common_kind(
-                    [self.kind(option, location.below()) for option in _list(schema, word, location)]
-                )
+                kinds = [self.kind(option, location.below()) for option in _list(schema, word, location)]
+                return self._common_kind(kinds)
         return self._kind_of_types(schema, location)
 
     def _member_kind(self, schema: Any, location: _Location) -> pa.DataType:

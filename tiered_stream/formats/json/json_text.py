@@ -18,19 +18,13 @@ _LONGEST_NUMBER = 1000  # Jackson: StreamReadConstraints.DEFAULT_MAX_NUM_LEN
 class Integer(str):
     """JSON number without a fraction or an exponent, as its text."""
 
-    __slots__ = ()
-
 
 class Real(str):
     """JSON number with a fraction or an exponent, or `NaN`, `Infinity` or `-Infinity`, as its text."""
 
-    __slots__ = ()
-
 
 class Fields(list[tuple[str, Any]]):
     """JSON object as a list of (key, value), in the order of the document and with duplicate keys."""
-
-    __slots__ = ()
 
 
 # A string without an end matches, too. Otherwise each later quote in it would be tried as the start of a string.
@@ -113,6 +107,5 @@ def write_json(value: Any) -> str:
 
 
 def _string(text: str) -> str:
-    return re.sub(
-        r"\\u00[01][0-9a-f]", lambda escape: "\\u" + escape[0][2:].upper(), json.dumps(text, ensure_ascii=False)
-    )
+    escaped = json.dumps(text, ensure_ascii=False)
+    return re.sub(r"\\u00[01][0-9a-f]", lambda escape: "\\u" + escape[0][2:].upper(), escaped)

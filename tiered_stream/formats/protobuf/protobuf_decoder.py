@@ -23,14 +23,8 @@ from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.decoded import Decoded, SlicesDecoder, with_exact_rows
 from tiered_stream.formats.protobuf import protobuf_kernels as kernels
+from tiered_stream.formats.protobuf import protobuf_schema as schema
 from tiered_stream.formats.protobuf.protobuf_program import protobuf_program, symbols
-from tiered_stream.formats.protobuf.protobuf_schema import (
-    MAX_DEPTH,
-    is_map,
-    message_descriptor,
-    message_type,
-    time_type,
-)
 
 _LARGEST_MICROSECONDS = 2**63 - 1
 _Convert = Callable[[Any], Any]
@@ -48,14 +42,14 @@ class ProtobufDecoder(SlicesDecoder):
             ConfigurationError: the descriptor set is invalid or lacks the message, or no column can have the message's
                 type.
         """
-        descriptor = message_descriptor(descriptor_set, message)
-        self.kind = message_type(descriptor)
+        descriptor = schema.message_descriptor(descriptor_set, message)
+        self.kind = schema.message_type(descriptor)
         self._class = message_factory.GetMessageClass(descriptor)
         self._row = _struct_of(descriptor, self.kind)
         self._builder = ColumnBuilder(self.kind)
         self._program = protobuf_program(descriptor, self._builder)
         marks = np.zeros((len(self._program[1]) + 1, kernels.MARK_COLUMNS), np.int64)
-        stack = np.zeros((2 * MAX_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
+        stack = np.zeros((2 * schema.MAX_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
         self._room = marks, stack, key_hash_table(self._builder.has_maps)
 
     def read(self, slices: ByteSlices) -> Decoded:
@@ -92,7 +86,7 @@ def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
     that was not written is an empty list.
     """
     get = attrgetter(field.name)
-    if is_map(field):
+    if schema.is_map(field):
         entry = field.message_type.fields_by_name
         of_key, of_value = _converter(entry["key"], kind.key_type), _converter(entry["value"], kind.item_type)
         return lambda message: [(of_key(key), of_value(value)) for key, value in get(message).items()]
@@ -119,7 +113,7 @@ def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
         # Java has this name for a number without a name.
         return lambda number: names.get(number, f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}")
     if field.message_type is not None:
-        is_time = time_type(field.message_type) is not None
+        is_time = schema.time_type(field.message_type) is not None
         return (lambda time: _microseconds(field, time)) if is_time else _struct_of(field.message_type, kind)
     match field.cpp_type:
         case FieldDescriptor.CPPTYPE_UINT32:

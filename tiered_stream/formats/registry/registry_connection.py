@@ -16,12 +16,7 @@ import orjson
 import urllib3
 from urllib3.util.ssl_ import create_urllib3_context
 
-from tiered_stream.errors import (
-    ConfigurationError,
-    SchemaRegistryError,
-    SchemaRegistryUnavailableError,
-    UnknownSchemaError,
-)
+from tiered_stream import errors
 from tiered_stream.process.logs import muted
 from tiered_stream.timed_http import read_response, timed_pools, untrusted_certificate
 
@@ -59,16 +54,17 @@ class RegistrySettings:
         Raises ConfigurationError if a setting, whose name begins with `prefix`, is missing, unknown or malformed.
         """
         if unknown := sorted(set(properties) - set(_PROPERTIES)):
-            raise ConfigurationError(f"there is no setting {prefix}{unknown[0]}; there are {', '.join(_PROPERTIES)}")
+            known = ", ".join(_PROPERTIES)
+            raise errors.ConfigurationError(f"there is no setting {prefix}{unknown[0]}; there are {known}")
         urls = tuple(url.strip().rstrip("/") for url in properties.get("url", "").split(",") if url.strip())
         if not urls:
-            raise ConfigurationError(f"{prefix}url is missing: where is the schema registry?")
+            raise errors.ConfigurationError(f"{prefix}url is missing: where is the schema registry?")
         for url in urls:
             _check_url(url, f"{prefix}url")
         if ":" not in properties.get("basic.auth.user.info", ":"):
-            raise ConfigurationError(f"{prefix}basic.auth.user.info is not of the form user:password")
+            raise errors.ConfigurationError(f"{prefix}basic.auth.user.info is not of the form user:password")
         if "ssl.key.location" in properties and "ssl.certificate.location" not in properties:
-            raise ConfigurationError(f"{prefix}ssl.key.location has no {prefix}ssl.certificate.location")
+            raise errors.ConfigurationError(f"{prefix}ssl.key.location has no {prefix}ssl.certificate.location")
         return cls(urls, dict(properties))
 
 
@@ -76,11 +72,11 @@ def _check_url(url: str, name: str) -> None:
     try:
         parts = urllib3.util.parse_url(url)
     except urllib3.exceptions.LocationParseError:
-        raise ConfigurationError(f"{name}: one of the addresses is no URL") from None
+        raise errors.ConfigurationError(f"{name}: one of the addresses is no URL") from None
     if parts.auth is not None:
-        raise ConfigurationError(f"{name} has a user in it; say user:password in basic.auth.user.info instead")
+        raise errors.ConfigurationError(f"{name} has a user in it; say user:password in basic.auth.user.info instead")
     if parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
-        raise ConfigurationError(f"{name}: {url!r} is not of the form http(s)://host:port/path")
+        raise errors.ConfigurationError(f"{name}: {url!r} is not of the form http(s)://host:port/path")
 
 
 class RegistryConnection:
@@ -109,12 +105,12 @@ class RegistryConnection:
             for url in self._urls:
                 try:
                     return self._request(url, path)
-                except SchemaRegistryUnavailableError as error:
+                except errors.SchemaRegistryUnavailableError as error:
                     why = str(error)
             if left:
                 time.sleep(wait * random.uniform(0.8, 1.2))
                 wait *= 2
-        raise SchemaRegistryUnavailableError(f"{why} (asked {_ROUNDS} times)")
+        raise errors.SchemaRegistryUnavailableError(f"{why} (asked {_ROUNDS} times)")
 
     def _request(self, url: str, path: str) -> dict[str, Any]:
         try:
@@ -136,22 +132,22 @@ class RegistryConnection:
         raise _refused(url, path, status, document.get("error_code") if isinstance(document, dict) else None)
 
 
-def _unreached(url: str, error: Exception) -> SchemaRegistryError:
+def _unreached(url: str, error: Exception) -> errors.SchemaRegistryError:
     untrusted = untrusted_certificate(error)
     if untrusted is not None:
-        return SchemaRegistryError(
+        return errors.SchemaRegistryError(
             f"the schema registry {url}: TLS failed: {untrusted.verify_message}; is its authority in ssl.ca.location?"
         )
     detail = str(error) if type(error) is ValueError else type(error).__name__
-    return SchemaRegistryUnavailableError(f"the schema registry {url} was not reached: {detail}")
+    return errors.SchemaRegistryUnavailableError(f"the schema registry {url} was not reached: {detail}")
 
 
-def _refused(url: str, path: str, status: int, code: object) -> SchemaRegistryError:
+def _refused(url: str, path: str, status: int, code: object) -> errors.SchemaRegistryError:
     reported = f"{status} ({code})" if isinstance(code, int) else str(status)
     if status in _RETRIABLE:
-        return SchemaRegistryUnavailableError(f"the schema registry {url} responded with {reported}")
+        return errors.SchemaRegistryUnavailableError(f"the schema registry {url} responded with {reported}")
     if status == 404 and code in _UNKNOWN:
-        return UnknownSchemaError(f"the schema registry {url} has no {path}")
+        return errors.UnknownSchemaError(f"the schema registry {url} has no {path}")
     hints = {401: "check basic.auth.user.info", 403: "may this user read schemas?", 200: "that is no object of JSON"}
     if path.startswith(GUIDS) and status in (404, 405):
         hints[status] = (
@@ -159,7 +155,7 @@ def _refused(url: str, path: str, status: int, code: object) -> SchemaRegistryEr
             "(of keys: ingest.key.…) headers are not looked at"
         )
     hint = hints.get(status, "is this the address of a schema registry that speaks Confluent's API?")
-    return SchemaRegistryError(f"the schema registry {url} responded to {path} with {reported}; {hint}")
+    return errors.SchemaRegistryError(f"the schema registry {url} responded to {path} with {reported}; {hint}")
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
@@ -171,14 +167,14 @@ def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
         else:
             context.load_verify_locations(authority)
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"ssl.ca.location: {authority!r} has no certificates: {_why(error)}") from None
+        raise errors.ConfigurationError(f"ssl.ca.location: {authority!r} has no certificates: {_why(error)}") from None
     if certificate is not None:
         # Without a password OpenSSL would ask for one on the terminal.
         key, password = properties.get("ssl.key.location"), properties.get("ssl.key.password", "")
         try:
             context.load_cert_chain(certificate, key, password)
         except (OSError, ValueError) as error:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"ssl.certificate.location, ssl.key.location: {certificate!r} and {key!r} are no certificate with its "
                 f"key, or ssl.key.password does not open it: {_why(error)}"
             ) from None

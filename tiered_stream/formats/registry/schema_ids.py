@@ -25,10 +25,7 @@ Rows = np.ndarray[Any, Any]
 NONE, BAD_HEADER = -1, -2
 """Numbers that stand for no schema: the value names none, or its header holds neither an id nor a GUID."""
 NOT_FRAMED = "the value does not begin with a zero byte and the id of a schema"
-NO_SCHEMA_REASONS = {
-    NONE: NOT_FRAMED,
-    BAD_HEADER: "its header for the schema's id holds neither an id nor a GUID",
-}
+NO_SCHEMA_REASONS = {NONE: NOT_FRAMED, BAD_HEADER: "its header for the schema's id holds neither an id nor a GUID"}
 PREFIX_SIZE = 5
 _GUID_SIZE = 17
 _FIRST_GUID = 1 << 31

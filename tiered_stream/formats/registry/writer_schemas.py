@@ -16,7 +16,7 @@ from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.decoded import Decoded, ValueDecoder
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
 from tiered_stream.formats.registry.schema_ids import NO_SCHEMA_REASONS, NamedSchemas, SchemaIds
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, SchemaRegistry, schema_registry
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
 
 T = TypeVar("T")
 
@@ -28,21 +28,43 @@ requests.
 _NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_UNKNOWN} others that its batch has"
 
 
-class WriterSchemas(Generic[T]):
-    """Cache of parsed schemas, by their numbers in `NamedSchemas.numbers`.
+class NamingDecoder(ValueDecoder, Generic[T]):
+    """Decoder of values that name their schemas in a registry. One thread uses it, for any number of batches.
 
-    `kind` is the schema type that every schema must have: AVRO, PROTOBUF or JSON. `parse` parses a registered schema.
-    If the schema cannot be used, `parse` returns a text or raises ConfigurationError. The cache then has the reason, a
-    text, in place of the schema.
+    It caches parsed schemas, by their numbers in `NamedSchemas.numbers`.
     """
 
-    def __init__(self, registry: SchemaRegistry, kind: str, parse: Callable[[RegisteredSchema], T | str]) -> None:
-        self._registry = registry
+    def __init__(
+        self, settings: RegistrySettings, header: str, kind: str, parse: Callable[[RegisteredSchema], T | str]
+    ) -> None:
+        """Prepare to decode values that name schemas, in the record header `header` or in front of the value.
+
+        `kind` is the schema type that every schema must have: AVRO, PROTOBUF or JSON. `parse` parses a registered
+        schema. If the schema cannot be used, `parse` returns a text or raises ConfigurationError. The cache then has
+        the reason, a text, in place of the schema.
+
+        Raises ConfigurationError if the registry's settings are invalid.
+        """
+        self._ids = SchemaIds(header)
+        self._registry = schema_registry(settings)
         self._kind = kind
         self._parse = parse
         self._cache: LRUCache[int, T | str] = LRUCache(_CACHED_SCHEMAS)
 
-    def of(self, named: NamedSchemas) -> dict[int, T | str]:
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
+        """Decode values as `ValueDecoder.decode` does.
+
+        Raises:
+            SchemaRegistryError: the registry cannot be reached, or refuses a request. For an unknown schema, the value
+                gets a reason instead.
+            UnsupportedDataError: schemas or documents need two types for one field, and no type holds the values of
+                both.
+        """
+        slices = ByteSlices.of(values)
+        named = self._ids.named(slices, headers)
+        return self._decode(slices, named, self._schemas(named))
+
+    def _schemas(self, named: NamedSchemas) -> dict[int, T | str]:
         """Return the schemas that the values of a batch name, by number.
 
         If a schema is unknown or cannot be used, the result has the reason, a text, in place of the schema. Schemas
@@ -77,37 +99,6 @@ class WriterSchemas(Generic[T]):
         except ConfigurationError as error:
             return f"schema {schema_id}: {error}"
         return f"schema {schema_id} {parsed}" if isinstance(parsed, str) else parsed
-
-
-class NamingDecoder(ValueDecoder, Generic[T]):
-    """Decoder of values that name their schemas in a registry. Only one thread may use it, for many batches."""
-
-    def __init__(
-        self, settings: RegistrySettings, header: str, kind: str, parse: Callable[[RegisteredSchema], T | str]
-    ) -> None:
-        """Prepare to decode values that name schemas, in the record header `header` or in front of the value.
-
-        `kind` is the schema type that every schema must have: AVRO, PROTOBUF or JSON. `parse` parses a registered
-        schema, or returns the reason why the schema cannot be used (see `WriterSchemas`). Raises ConfigurationError if
-        the registry's settings are invalid.
-        """
-        self._ids = SchemaIds(header)
-        self._writers = WriterSchemas(schema_registry(settings), kind, parse)
-
-    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
-        """Decode `values`. A value that cannot be decoded becomes null and gets a reason.
-
-        `headers` are the headers of the values' records, which may name the values' schemas.
-
-        Raises:
-            SchemaRegistryError: the registry cannot be reached, or refuses a request. For an unknown schema, the value
-                gets a reason instead.
-            UnsupportedDataError: schemas or documents need two types for one field, and no type holds the values of
-                both.
-        """
-        slices = ByteSlices.of(values)
-        named = self._ids.named(slices, headers)
-        return self._decode(slices, named, self._writers.of(named))
 
     @abstractmethod
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, T | str]) -> Decoded:
