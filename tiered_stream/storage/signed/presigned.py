@@ -114,7 +114,7 @@ class SignedRequests:
         if isinstance(reason, http.ConnectTimeoutError):
             return StorageConnectTimeoutError(f"no connection for {name} within kafka.fetch.remote.connect.timeout.ms")
         if isinstance(reason, http.ReadTimeoutError):
-            return StorageReadTimeoutError(f"{name} {self._time.describe_timeout()}")
+            return StorageReadTimeoutError(f"{name} {self._time.timeouts.describe(is_over=self._time.is_over)}")
         if isinstance(reason, http.ProtocolError):
             return http.ProtocolError(type(reason).__name__)
         return StorageUnavailableError(f"{name} cannot be reached: {type(reason).__name__}")
