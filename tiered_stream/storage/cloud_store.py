@@ -1,4 +1,4 @@
-"""Object store over a bucket in Google Cloud Storage or a container in Azure Blob Storage, by means of obstore.
+"""Object store over a bucket in S3 or Google Cloud Storage or a container in Azure Blob Storage, by means of obstore.
 
 obstore (Rust: the crate `object_store`) signs, connects and receives. It checks that a response has the requested
 range, and does not hold Python's global lock while it waits. This module makes the attempts, keeps the time limits, and
@@ -12,11 +12,12 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import obstore
@@ -33,6 +34,7 @@ from tiered_stream.errors import (
 )
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
+from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.object_store import ATTEMPTS, SLOW_DOWN, ObjectStore, too_short
 from tiered_stream.storage.request_time import RequestTimeouts
 
@@ -47,7 +49,6 @@ T = TypeVar("T")
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
-_NO_LENGTH = "Content-Length Header missing"
 _FIRST_WAIT = 0.1
 """Seconds before the second attempt.
 
@@ -108,12 +109,34 @@ class Failure:
         return self.kind is not FailureKind.OTHER
 
 
-class Service(Protocol):
-    """Part of a store that differs between the services: it opens clients, and builds errors."""
+class Service(ABC):
+    """Part of a store that differs between the services: it opens clients, and builds errors.
 
-    uri: str
-    """Name of the bucket or container in messages, such as `gs://bucket`."""
+    Args:
+        scheme: scheme of `uri`.
+        bucket: name of the bucket or container.
+        endpoint: URL of the service.
+    """
 
+    bucket_kind = "bucket"
+    """Noun for the bucket or container, in messages."""
+    missing_code = "NoSuchBucket"
+    """Error code by which the service says that the bucket or container does not exist."""
+    endpoint_option: ClassVar[str]
+    """Name of the option that sets `endpoint`."""
+    credentials_hint: ClassVar[str]
+    """Advice for refused access."""
+    access_codes: ClassVar[Collection[str]] = ()
+    """Error codes of refused access, in addition to the statuses 401 and 403."""
+
+    def __init__(self, options: StorageOptions, scheme: str, bucket: str, endpoint: str) -> None:
+        self.bucket = bucket
+        self.endpoint = endpoint
+        self.uri = f"{scheme}://{bucket}"
+        """Name of the bucket or container in messages, such as `gs://bucket`."""
+        self.timeouts = RequestTimeouts.of(options)
+
+    @abstractmethod
     def connect(self, seconds: float) -> Client:
         """Return a new client whose attempts take at most `seconds` each, without sending a request.
 
@@ -121,11 +144,25 @@ class Service(Protocol):
             StorageAccessError: there are no credentials.
         """
 
+    def client_options(self, seconds: float) -> ClientConfig:
+        """Return the options of a client whose attempts take at most `seconds` each."""
+        return {
+            "allow_http": urlsplit(self.endpoint).scheme == "http",
+            "connect_timeout": timedelta(milliseconds=self.timeouts.connect_ms),
+            "read_timeout": timedelta(milliseconds=self.timeouts.read_ms),
+            "timeout": timedelta(seconds=seconds),
+        }
+
     def learns_from(self, failure: Failure) -> bool:
         """Return whether the request may succeed with a new client after `failure`.
 
         The service may have learned something from the failure, such as the bucket's region.
         """
+        return False
+
+    def access_hint(self, *, listing: bool) -> str:
+        """Return advice for refused access. `listing` is true if the request was to list keys."""
+        return self.credentials_hint
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
         """Return the error for a response that another attempt would not change.
@@ -134,53 +171,23 @@ class Service(Protocol):
             name: full name of the object.
             listing: the request was to list keys.
         """
-
-    def unreachable(self, name: str) -> str:
-        """Return an error message with the address that could not be reached, and the option that sets it.
-
-        Args:
-            name: full name of the object.
-        """
-
-
-def refusal(
-    failure: Failure, name: str, *, endpoint: str, container: str, missing_code: str, credentials_hint: str
-) -> StorageError:
-    """Return the error for a refused request of the object `name`, for `Service.refused`.
-
-    Args:
-        endpoint: URL of the service.
-        container: the bucket or container in words, such as `bucket tier`.
-        missing_code: error code by which the service says that the bucket or container does not exist.
-        credentials_hint: advice for refused access.
-    """
-    answer = f"{endpoint} answered {failure}"
-    if failure.code == missing_code:
-        return StorageBucketNotFoundError(
-            f"the {container} (option remote.storage.uri) does not exist: {answer}, asked for {name}"
-        )
-    if failure.status == 404:
-        return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
-    if failure.status in (401, 403):
-        return StorageAccessError(f"no access to {name}: {answer}; {credentials_hint}")
-    return StorageError(f"{answer}, asked for {name}")
-
-
-def client_options(timeouts: RequestTimeouts, seconds: float, url: str) -> ClientConfig:
-    """Return the options of a client for `url` whose attempts take at most `seconds` each."""
-    return {
-        "allow_http": urlsplit(url).scheme == "http",
-        "connect_timeout": timedelta(milliseconds=timeouts.connect_ms),
-        "read_timeout": timedelta(milliseconds=timeouts.read_ms),
-        "timeout": timedelta(seconds=seconds),
-    }
+        answer = f"{self.endpoint} answered {failure}"
+        if failure.code == self.missing_code:
+            return StorageBucketNotFoundError(
+                f"the {self.bucket_kind} {self.bucket} (option remote.storage.uri) does not exist: {answer}, asked for "
+                f"{name}"
+            )
+        if failure.status == 404:
+            return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
+        if failure.status in (401, 403) or failure.code in self.access_codes:
+            return StorageAccessError(f"no access to {name}: {answer}; {self.access_hint(listing=listing)}")
+        return StorageError(f"{answer}, asked for {name}")
 
 
 class CloudStore(ObjectStore):
     """Object store over the objects of `service` whose keys begin with `root` (empty, or ending in a slash).
 
     Args:
-        timeouts: time limits of a request, and its maximum number of timeouts.
         now: clock in seconds.
         sleep: waits for a number of seconds.
     """
@@ -189,7 +196,6 @@ class CloudStore(ObjectStore):
         self,
         service: Service,
         root: str,
-        timeouts: RequestTimeouts,
         *,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = lambda seconds: time.sleep(seconds),
@@ -197,8 +203,8 @@ class CloudStore(ObjectStore):
         self._service = service
         self._clients: dict[float, Client] = {}
         self._root = root
-        self._timeouts = timeouts
-        self._seconds = timeouts.total_ms / 1000
+        self._timeouts = service.timeouts
+        self._seconds = service.timeouts.total_ms / 1000
         self._busy = 0
         self._now = now
         self._sleep = sleep
@@ -329,25 +335,24 @@ class CloudStore(ObjectStore):
             seconds: duration of the last attempt.
             is_over: the whole time limit of the request is over.
         """
-        name, timeouts = self.describe(key), self._timeouts
+        name = self.describe(key)
         if failure.kind is FailureKind.STATUS:
             if failure.status == 416:
                 return _UnfitAnswerError(f"{failure}, asked for {name}")
             if failure.may_pass:
                 return StorageUnavailableError(f"{failure} to every request for {name}")
             return self._service.refused(failure, name, listing=listing)
-        if failure.kind is FailureKind.TIMEOUT and is_over:
-            return StorageReadTimeoutError(
-                f"{name} did not come within remote.fetch.request.timeout.ms, {self._seconds:g} s in all"
-            )
-        if failure.kind is FailureKind.TIMEOUT and seconds * 1000 < timeouts.read_ms:
-            return StorageConnectTimeoutError(f"no connection within kafka.fetch.remote.connect.timeout.ms, for {name}")
         if failure.kind is FailureKind.TIMEOUT:
-            return StorageReadTimeoutError(
-                f"{name} was not heard of for kafka.fetch.remote.read.timeout.ms, {timeouts.attempts} times"
-            )
+            if not is_over and seconds * 1000 < self._timeouts.read_ms:
+                return StorageConnectTimeoutError(
+                    f"no connection within kafka.fetch.remote.connect.timeout.ms, for {name}"
+                )
+            return StorageReadTimeoutError(f"{name} {self._timeouts.describe(is_over=is_over)}")
         if failure.kind is FailureKind.UNREACHABLE:
-            return StorageUnavailableError(self._service.unreachable(name))
+            service = self._service
+            return StorageUnavailableError(
+                f"{service.endpoint} (option {service.endpoint_option}) could not be reached for {name}"
+            )
         if failure.kind is FailureKind.BROKEN:
             return StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
         return _UnfitAnswerError(f"{name} could not be read: the service gave {failure}")

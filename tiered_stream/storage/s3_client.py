@@ -40,7 +40,6 @@ CREDENTIALS_HINT = (
 )
 _USER_AGENT = f"tiered_stream Botocore/{botocore.__version__}"
 _FALLBACK_REGION = "us-east-1"
-_ANY_REGION = "aws-global"  # botocore's word where no region is configured
 _ANY_KEY = "key"
 _CREDENTIALS_LIFETIME = timedelta(minutes=10)
 """botocore renews credentials that expire in less than this time, before it gives them out."""

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import cloud_endpoint
+from tiered_stream.storage.cloud_endpoints import S3_SCHEMES, cloud_endpoint
 
 _MAX_URL = 16 << 10
 # Userinfo, fragments, blanks and backslashes are not allowed: two URL parsers could read them differently.
@@ -150,7 +150,7 @@ def signed_hosts(options: StorageOptions) -> SignedHosts:
     Raises: the errors of `cloud_endpoint`.
     """
     uri, endpoint = urlsplit(options.uri or "s3:"), options.s3_endpoint_url
-    bucket = uri.netloc if uri.scheme in ("s3", "s3a") else None
+    bucket = uri.netloc if uri.scheme in S3_SCHEMES else None
     origins = [_origin_of(url) for url in options.signed_hosts]
     if (cloud := cloud_endpoint(options)) is not None:
         return SignedHosts((*origins, _origin_of(cloud)), None)
