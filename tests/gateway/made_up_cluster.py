@@ -28,7 +28,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from tests.locate.metadata_topic.messages.appeared import segment_appeared
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
-from tiered_stream.broker.wire.flexible_versions import NO_TAGS
+from tiered_stream.records.flexible_versions import NO_TAGS
 from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,

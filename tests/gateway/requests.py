@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from tiered_stream.broker.wire.flexible_versions import Reader
+from tiered_stream.records.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import (
     FetchPartition,
     FetchTopic,

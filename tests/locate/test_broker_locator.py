@@ -14,7 +14,7 @@ import pytest
 from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, fetched, metadata
 from tests.broker.wire.test_location_messages import segment
 from tests.locate.segments import segment_ends
-from tiered_stream.broker.wire.flexible_versions import Reader
+from tiered_stream.records.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,

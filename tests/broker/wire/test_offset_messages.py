@@ -11,7 +11,7 @@ from kafka.protocol.consumer import ListOffsetsRequest as KafkaPythonsRequest
 from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.frame import KafkaBytes
 
-from tiered_stream.broker.wire.flexible_versions import Reader
+from tiered_stream.records.flexible_versions import Reader
 from tiered_stream.broker.wire.offset_messages import (
     FIRST_FLEXIBLE,
     ListedOffsets,

@@ -7,7 +7,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fetch, read, response
-from tiered_stream.broker.wire.flexible_versions import Reader
+from tiered_stream.records.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import LocationFetchResponse
 from tiered_stream.gateway.protocol.authorization import (
     AuthorizationResponse,

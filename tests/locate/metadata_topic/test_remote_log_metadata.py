@@ -17,7 +17,7 @@ from tests.locate.metadata_topic.messages import (
     RemotePartitionDeleteMetadataRecord,
 )
 from tests.locate.segments import PARTITION, TOPIC_ID
-from tiered_stream.broker.wire.flexible_versions import tagged_fields
+from tiered_stream.records.flexible_versions import tagged_fields
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,

@@ -32,7 +32,7 @@ from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
-from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader
+from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 from tiered_stream.process.single_flight import SingleFlightCache
 
 __all__ = [

@@ -33,7 +33,7 @@ from struct import Struct
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from tiered_stream.broker.wire.flexible_versions import (
+from tiered_stream.records.flexible_versions import (
     NO_TAGS,
     Reader,
     array_length,

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader
+from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 from tiered_stream.broker.wire.location_messages import (
     FetchPartition,
     FetchTopic,

@@ -12,7 +12,7 @@ from struct import Struct
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, tagged_fields
+from tiered_stream.records.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, tagged_fields
 from tiered_stream.broker.wire.kafka_python import api_name
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
 from tiered_stream.errors import ConfigurationError

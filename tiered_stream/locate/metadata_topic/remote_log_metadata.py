@@ -35,7 +35,7 @@ from uuid import UUID
 
 from kafka.partitioner.default import murmur2
 
-from tiered_stream.broker.wire.flexible_versions import (
+from tiered_stream.records.flexible_versions import (
     NO_TAGS,
     Reader,
     compact_bytes,
