@@ -22,13 +22,7 @@ from tiered_stream.errors import (
     TopicRecreatedError,
     naming,
 )
-from tiered_stream.model import (
-    STORAGE_FORMAT,
-    AbortedTransaction,
-    OffsetRange,
-    SegmentLocation,
-    Split,
-)
+from tiered_stream.model import STORAGE_FORMAT, AbortedTransaction, OffsetRange, SegmentLocation, Split
 from tiered_stream.observe.metrics import ReadMetrics, send
 from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options

@@ -19,13 +19,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.gateway.protocol import broker_addresses
 from tiered_stream.gateway.protocol.endpoints import Advertise
 from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES, FrameError
-from tiered_stream.gateway.protocol.reader_apis import (
-    API_VERSIONS,
-    FETCH,
-    READER_APIS,
-    SASL_HANDSHAKE,
-    SHOWN_VERSIONS,
-)
+from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH, READER_APIS, SASL_HANDSHAKE, SHOWN_VERSIONS
 
 _WITHOUT_ADDRESSES = {FETCH: 15}
 _OLDEST_SERVED = {SASL_HANDSHAKE: 1}
