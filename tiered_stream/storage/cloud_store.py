@@ -23,15 +23,7 @@ from urllib.parse import urlsplit
 import obstore
 from obstore.exceptions import BaseError
 
-from tiered_stream.errors import (
-    StorageAccessError,
-    StorageBucketNotFoundError,
-    StorageConnectTimeoutError,
-    StorageError,
-    StorageObjectNotFoundError,
-    StorageReadTimeoutError,
-    StorageUnavailableError,
-)
+from tiered_stream import errors
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
@@ -164,7 +156,7 @@ class Service(ABC):
         """Return advice for refused access. `listing` is true if the request was to list keys."""
         return self.credentials_hint
 
-    def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
+    def refused(self, failure: Failure, name: str, *, listing: bool) -> errors.StorageError:
         """Return the error for a response that another attempt would not change.
 
         Args:
@@ -173,15 +165,15 @@ class Service(ABC):
         """
         answer = f"{self.endpoint} answered {failure}"
         if failure.code == self.missing_code:
-            return StorageBucketNotFoundError(
+            return errors.StorageBucketNotFoundError(
                 f"the {self.bucket_kind} {self.bucket} (option remote.storage.uri) does not exist: {answer}, asked for "
                 f"{name}"
             )
         if failure.status == 404:
-            return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
+            return errors.StorageObjectNotFoundError(f"{name} does not exist: {answer}")
         if failure.status in (401, 403) or failure.code in self.access_codes:
-            return StorageAccessError(f"no access to {name}: {answer}; {self.access_hint(listing=listing)}")
-        return StorageError(f"{answer}, asked for {name}")
+            return errors.StorageAccessError(f"no access to {name}: {answer}; {self.access_hint(listing=listing)}")
+        return errors.StorageError(f"{answer}, asked for {name}")
 
 
 class CloudStore(ObjectStore):
@@ -219,7 +211,7 @@ class CloudStore(ObjectStore):
         except _UnfitAnswerError as error:
             if (size := self.size(key)) < extent.end:  # services answer in several ways to a range behind the end
                 raise too_short(self.describe(key), extent, size) from None
-            raise StorageError(str(error)) from None
+            raise errors.StorageError(str(error)) from None
         if len(data) != len(extent):
             raise too_short(self.describe(key), extent, extent.start + len(data))
         return data
@@ -243,7 +235,7 @@ class CloudStore(ObjectStore):
         chunks = iter(answer.stream(min_chunk_size=size))
         data = next(chunks, b"")
         if len(data) > size or next(chunks, None) is not None:
-            raise StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
+            raise errors.StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
         # A buffer of obstore's, as good as bytes for all readers: a copy would cost as much as to receive it.
         return data
 
@@ -340,25 +332,25 @@ class CloudStore(ObjectStore):
             if failure.status == 416:
                 return _UnfitAnswerError(f"{failure}, asked for {name}")
             if failure.may_pass:
-                return StorageUnavailableError(f"{failure} to every request for {name}")
+                return errors.StorageUnavailableError(f"{failure} to every request for {name}")
             return self._service.refused(failure, name, listing=listing)
         if failure.kind is FailureKind.TIMEOUT:
             if not is_over and seconds * 1000 < self._timeouts.read_ms:
-                return StorageConnectTimeoutError(
+                return errors.StorageConnectTimeoutError(
                     f"no connection within kafka.fetch.remote.connect.timeout.ms, for {name}"
                 )
-            return StorageReadTimeoutError(f"{name} {self._timeouts.describe(is_over=is_over)}")
+            return errors.StorageReadTimeoutError(f"{name} {self._timeouts.describe(is_over=is_over)}")
         if failure.kind is FailureKind.UNREACHABLE:
             service = self._service
-            return StorageUnavailableError(
+            return errors.StorageUnavailableError(
                 f"{service.endpoint} (option {service.endpoint_option}) could not be reached for {name}"
             )
         if failure.kind is FailureKind.BROKEN:
-            return StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
+            return errors.StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
         return _UnfitAnswerError(f"{name} could not be read: the service gave {failure}")
 
 
-class _UnfitAnswerError(StorageError):
+class _UnfitAnswerError(errors.StorageError):
     """Error of a response that is not the requested bytes."""
 
 
