@@ -15,17 +15,8 @@ from enum import Enum
 from uuid import UUID
 
 from tiered_stream.broker.wire.location_messages import FIRST_VERSION, LocationFetchRequest
-from tiered_stream.gateway.protocol import rewrite
+from tiered_stream.gateway.protocol import frames, rewrite
 from tiered_stream.gateway.protocol.authorization import fetch_response, read_probe, readable_topics
-from tiered_stream.gateway.protocol.frames import (
-    HEAD_BYTES,
-    FrameError,
-    RequestHead,
-    client_id,
-    correlation_id,
-    request_header,
-    with_correlation_id,
-)
 from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, LocationRequest, TopicIdPartition
 from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH
 
@@ -52,7 +43,7 @@ class Pending:
     response belongs to; None: the response does not concern locations.
     """
 
-    head: RequestHead
+    head: frames.RequestHead
     correlation_id: int
     handling: Handling
     locations: LocationRequest | None = None
@@ -77,7 +68,7 @@ class ConnectionState:
         return len(self._in_flight)
 
     @staticmethod
-    def bytes_needed(head: RequestHead, size: int) -> int:
+    def bytes_needed(head: frames.RequestHead, size: int) -> int:
         """Return how many bytes of a request of `size` bytes must be read before the request can be handled.
 
         ApiVersions requests up to 16 KiB and Fetch requests up to 4 MiB are read whole. Other requests need only the
@@ -88,17 +79,17 @@ class ConnectionState:
         """
         rewrite.check_version(head.api_key, head.api_version)
         max_bytes = {API_VERSIONS: _MAX_API_VERSIONS_BYTES, FETCH: MAX_REQUEST_BYTES}.get(head.api_key, 0)
-        return size if size <= max_bytes else HEAD_BYTES
+        return size if size <= max_bytes else frames.HEAD_BYTES
 
-    def forward(self, head: RequestHead, content: bytes) -> bytes:
+    def forward(self, head: frames.RequestHead, content: bytes) -> bytes:
         """Register a request that the gateway passes on; return the bytes to send to the broker in place of `content`.
 
         Args:
             content: the first `bytes_needed` bytes of the request, or more.
         """
-        forwarded = with_correlation_id(content, self._next_correlation_id())
+        forwarded = frames.with_correlation_id(content, self._next_correlation_id())
         if rewrite.is_too_new(head.api_key, head.api_version):
-            forwarded = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
+            forwarded = rewrite.oldest_api_versions(self._correlation_id, frames.client_id(content))
         rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
         self._await(head, Handling.REWRITE if rewritten else Handling.PASS)
         return forwarded
@@ -109,7 +100,7 @@ class ConnectionState:
         Args:
             fetch: the Fetch that asks for authorization.
         """
-        content = with_correlation_id(fetch, self._next_correlation_id())
+        content = frames.with_correlation_id(fetch, self._next_correlation_id())
         self._await(request.head, Handling.LOCATE, request)
         return content
 
@@ -123,7 +114,7 @@ class ConnectionState:
 
     def probe_topics(self, request: LocationRequest) -> bytes:
         """Register and return a Fetch whose response shows which of the `topics_to_probe` the client may READ."""
-        content = with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
+        content = frames.with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
         self._await(request.head, Handling.PROBE, request)
         return content
 
@@ -132,15 +123,15 @@ class ConnectionState:
 
         The responses to the login itself do not show whether it is complete: that depends on the SASL mechanism.
         """
-        head = RequestHead(FETCH, FIRST_VERSION, self._next_correlation_id())
+        head = frames.RequestHead(FETCH, FIRST_VERSION, self._next_correlation_id())
         self._await(head, Handling.PROBE)
-        return request_header(head) + LocationFetchRequest(topics=[], isolation_level=0).encode_body(FIRST_VERSION)
+        return frames.request_header(head) + LocationFetchRequest(topics=[], isolation_level=0).encode_body(FIRST_VERSION)
 
     def _next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         return self._correlation_id
 
-    def _await(self, head: RequestHead, handling: Handling, request: LocationRequest | None = None) -> None:
+    def _await(self, head: frames.RequestHead, handling: Handling, request: LocationRequest | None = None) -> None:
         self._in_flight.append(Pending(head, self._correlation_id, handling, request))
 
     def match_response(self, head: bytes) -> Pending:
@@ -151,9 +142,9 @@ class ConnectionState:
         Raises:
             FrameError: the response does not belong to the oldest pending request.
         """
-        number = correlation_id(head)
+        number = frames.correlation_id(head)
         if not self._in_flight or self._in_flight[0].correlation_id != number:
-            raise FrameError(f"a response to request {number} of this connection, which was not asked next")
+            raise frames.FrameError(f"a response to request {number} of this connection, which was not asked next")
         return self._in_flight[0]
 
     def record_topics(self, content: bytes) -> None:
