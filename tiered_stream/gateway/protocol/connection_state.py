@@ -87,11 +87,10 @@ class ConnectionState:
         Args:
             content: the first `bytes_needed` bytes of the request, or more.
         """
-        forwarded = frames.with_correlation_id(content, self._next_correlation_id())
-        if rewrite.is_too_new(head.api_key, head.api_version):
-            forwarded = rewrite.oldest_api_versions(self._correlation_id, frames.client_id(content))
         rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
-        self._await(head, Handling.REWRITE if rewritten else Handling.PASS)
+        forwarded = self._registered(content, head, Handling.REWRITE if rewritten else Handling.PASS)
+        if rewrite.is_too_new(head.api_key, head.api_version):
+            return rewrite.oldest_api_versions(self._correlation_id, frames.client_id(content))
         return forwarded
 
     def authorize(self, request: LocationRequest, fetch: bytes) -> bytes:
@@ -100,9 +99,7 @@ class ConnectionState:
         Args:
             fetch: the Fetch that asks for authorization.
         """
-        content = frames.with_correlation_id(fetch, self._next_correlation_id())
-        self._await(request.head, Handling.LOCATE, request)
-        return content
+        return self._registered(fetch, request.head, Handling.LOCATE, request)
 
     def topics_to_probe(self, request: LocationRequest) -> set[UUID]:
         """Return the ids of the request's topics that no response has shown to be readable for the client."""
@@ -114,25 +111,25 @@ class ConnectionState:
 
     def probe_topics(self, request: LocationRequest) -> bytes:
         """Register and return a Fetch whose response shows which of the `topics_to_probe` the client may READ."""
-        content = frames.with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
-        self._await(request.head, Handling.PROBE, request)
-        return content
+        probe = read_probe(request, self.topics_to_probe(request))
+        return self._registered(probe, request.head, Handling.PROBE, request)
 
     def probe_login(self) -> bytes:
         """Register and return an empty Fetch, which brokers answer without an error only after the client's login.
 
         The responses to the login itself do not show whether it is complete: that depends on the SASL mechanism.
         """
-        head = frames.RequestHead(FETCH, FIRST_VERSION, self._next_correlation_id())
-        self._await(head, Handling.PROBE)
-        return frames.request_header(head) + LocationFetchRequest(topics=[], isolation_level=0).encode_body(FIRST_VERSION)
+        head = frames.RequestHead(FETCH, FIRST_VERSION, 0)
+        body = LocationFetchRequest(topics=[], isolation_level=0).encode_body(FIRST_VERSION)
+        return self._registered(frames.request_header(head) + body, head, Handling.PROBE)
 
-    def _next_correlation_id(self) -> int:
+    def _registered(
+        self, content: bytes, head: frames.RequestHead, handling: Handling, request: LocationRequest | None = None
+    ) -> bytes:
+        """Register a request that will be sent to the broker, and return it with a correlation id of the gateway's."""
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
-        return self._correlation_id
-
-    def _await(self, head: frames.RequestHead, handling: Handling, request: LocationRequest | None = None) -> None:
         self._in_flight.append(Pending(head, self._correlation_id, handling, request))
+        return frames.with_correlation_id(content, self._correlation_id)
 
     def match_response(self, head: bytes) -> Pending:
         """Return the oldest pending request, whose response begins with the four bytes `head`.
