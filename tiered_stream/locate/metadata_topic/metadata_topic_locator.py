@@ -138,19 +138,9 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         }
         for partition, completed in self._completed(tables.found).items():
             segments[partition] += tuple(completed)
-        tiered = {
-            partition: partition_segments for partition, partition_segments in segments.items() if partition_segments
-        }
-        lineages = self._lineages.of(
-            {
-                partition: self._epochs_of(partition, partition_segments)
-                for partition, partition_segments in tiered.items()
-            },
-            {
-                partition: (ids[partition], topics[partition.topic].partitions[partition.partition].leader_epoch)
-                for partition in tiered
-            },
-        )
+        tiered = {partition: found for partition, found in segments.items() if found}
+        epochs = {partition: self._epochs_of(partition, found) for partition, found in tiered.items()}
+        lineages = self._lineages.of(epochs, topics)
         starts = self._offsets.special_offsets(EARLIEST, lineages.found, self._patience_ms)
         views = {partition: View(ids[partition], VisibleSegments()) for partition in segments.keys() - tiered.keys()}
         for partition, start in starts.found.items():
