@@ -16,7 +16,7 @@ from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.range_reader import read_range
-from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
 from tiered_stream.errors import OffsetOutOfRangeError, UnknownTopicError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -47,9 +47,8 @@ def consumed(stack: TieredStack, topic: str) -> Values:
 def log_end(stack: TieredStack, topic: str) -> int:
     with BrokerClient({"bootstrap.servers": stack.bootstrap_servers}) as client:
         partition = TopicPartition(topic, 0)
-        return fetch_records(
-            client, partition, 0, isolation=UNCOMMITTED, max_bytes=1, max_wait_ms=MAX_WAIT_MS
-        ).high_watermark
+        terms = FetchTerms(UNCOMMITTED, max_bytes=1, max_wait_ms=MAX_WAIT_MS)
+        return fetch_records(client, partition, 0, terms).high_watermark
 
 
 @pytest.mark.parametrize("tiered", [False, True])
@@ -116,9 +115,7 @@ def test_read_committed_stops_at_the_open_transaction_and_names_the_aborted_one(
             undecided.send(topic, [Record(value=b"open")] * 3)
 
             def fetch(isolation: IsolationLevel) -> FetchedRecords:
-                return fetch_records(
-                    client, partition, 0, isolation=isolation, max_bytes=MAX_BYTES, max_wait_ms=MAX_WAIT_MS
-                )
+                return fetch_records(client, partition, 0, FetchTerms(isolation, MAX_BYTES, MAX_WAIT_MS))
 
             def offsets_of(isolation: IsolationLevel) -> list[int]:
                 whole = OffsetRange(0, 7)
@@ -142,7 +139,7 @@ def test_read_committed_stops_at_the_open_transaction_and_names_the_aborted_one(
 def test_an_empty_partition_gives_an_empty_answer(stack: TieredStack, client: BrokerClient, topic: str) -> None:
     create_tiered_topic(stack.broker, topic)
 
-    answer = fetch_records(client, TopicPartition(topic, 0), 0, isolation=COMMITTED, max_bytes=MAX_BYTES, max_wait_ms=0)
+    answer = fetch_records(client, TopicPartition(topic, 0), 0, FetchTerms(COMMITTED, MAX_BYTES, max_wait_ms=0))
 
     assert answer == FetchedRecords(TopicPartition(topic, 0), 0, b"", 0, 0, 0, ())
 

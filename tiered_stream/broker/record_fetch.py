@@ -75,30 +75,22 @@ class FetchTerms:
 
 
 def fetch_records(
-    client: BrokerClient,
-    topic_partition: TopicPartition,
-    offset: int,
-    *,
-    isolation: IsolationLevel,
-    max_bytes: int,
-    max_wait_ms: int,
-    min_bytes: int = 1,
-    topic_id: UUID | None = None,
-    patience_ms: int | None = None,
+    client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, patience_ms: int | None = None
 ) -> FetchedRecords:
     """Fetch records of a partition from an offset on, and return the result of one Fetch.
 
-    Failed attempts are repeated for `patience_ms` (None: `default.api.timeout.ms`) plus `max_wait_ms`. If the log has a
-    batch within `max_wait_ms`, at least one whole batch is returned, however large it is. Otherwise the result has no
-    records.
+    Failed attempts are repeated for `patience_ms` (None: `default.api.timeout.ms`) plus the `max_wait_ms` of `terms`.
+    If the log has a batch within `max_wait_ms`, at least one whole batch is returned, however large it is. Otherwise
+    the result has no records.
 
     Raises:
         OffsetOutOfRangeError: the offset lies outside the log; the message names the log's bounds.
-        TopicRecreatedError: the topic does not have the id `topic_id` any more.
+        TopicRecreatedError: the topic does not have the id `terms.topic_id` any more.
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
     """
-    terms = FetchTerms(isolation, max_bytes, max_wait_ms, min_bytes, topic_id)
-    return client.run(lambda: fetch(client, topic_partition, offset, terms, client.deadline(patience_ms, max_wait_ms)))
+    return client.run(
+        lambda: fetch(client, partition, offset, terms, client.deadline(patience_ms, terms.max_wait_ms))
+    )
 
 
 async def fetch(

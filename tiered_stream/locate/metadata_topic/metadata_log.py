@@ -18,7 +18,7 @@ from uuid import UUID
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
 from tiered_stream import errors
 from tiered_stream.locate.metadata_topic.metadata_snapshots import (
     LastBatch,
@@ -70,7 +70,7 @@ def check_readable(client: BrokerClient) -> None:
     first = TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)
     end = BrokerOffsetReader(client, _ISOLATION).latest([first])[first]
     with suppress(errors.OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
-        fetch_records(client, first, end, isolation=_ISOLATION, max_bytes=1, max_wait_ms=0)
+        fetch_records(client, first, end, FetchTerms(_ISOLATION, max_bytes=1, max_wait_ms=0))
 
 
 _LogKey = tuple[UUID, int, int]
@@ -236,10 +236,8 @@ class MetadataLog:
         )
 
     def _fetch_once(self, log_partition: TopicPartition, offset: int, max_bytes: int) -> FetchedRecords:
-        return fetch_records(
-            self._client, log_partition, offset, isolation=_ISOLATION,
-            max_bytes=max_bytes, max_wait_ms=_FETCH_WAIT_MS, patience_ms=self._patience_ms,
-        )  # fmt: skip
+        terms = FetchTerms(_ISOLATION, max_bytes, _FETCH_WAIT_MS)
+        return fetch_records(self._client, log_partition, offset, terms, self._patience_ms)
 
     def _restored(self, topic_ids: Collection[UUID], part: _LogPart) -> dict[bytes, TopicState]:
         """Return by topic id the states of topics that were not read yet, from their snapshots.

@@ -13,7 +13,7 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.first_batches import fetch_first_batches
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
 from tiered_stream.errors import BrokerError, BrokerUnavailableError, CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
@@ -308,8 +308,6 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         )
 
     def _fetch(self, partition: TopicPartition, offset: int, max_wait_ms: int) -> FetchedRecords:
-        return fetch_records(
-            self._client, partition, offset, isolation=IsolationLevel.READ_COMMITTED,
-            max_bytes=1, max_wait_ms=max_wait_ms, topic_id=self._topic_ids[partition.topic],
-            patience_ms=self._patience_ms,
-        )  # fmt: skip
+        topic_id = self._topic_ids[partition.topic]
+        terms = FetchTerms(IsolationLevel.READ_COMMITTED, max_bytes=1, max_wait_ms=max_wait_ms, topic_id=topic_id)
+        return fetch_records(self._client, partition, offset, terms, self._patience_ms)
