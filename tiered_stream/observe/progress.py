@@ -72,11 +72,6 @@ def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> Mi
     )
 
 
-def describe_progress(progress: StreamingQueryProgress, counted: ReadMetrics) -> str:
-    """Format a finished micro-batch as one line for people; the arguments are those of `finished_batch`."""
-    return describe_batch(finished_batch(progress, counted))
-
-
 def describe_batch(batch: MicroBatch) -> str:
     """Format a micro-batch as one line for people."""
     lag = "" if batch.lag is None else f", {describe_lag(batch.lag)}"
