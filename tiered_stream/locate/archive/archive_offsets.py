@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,7 @@ _INT64_MAX = (1 << 63) - 1
 _REQUEST_BYTES = 1 << 20  # most records are within one index interval (4 KiB) of the search's start
 
 
+@dataclass(eq=False)
 class ArchiveOffsetReader(OffsetReader):
     """Reader of the offsets of an archive, without its Kafka cluster.
 
@@ -35,18 +37,11 @@ class ArchiveOffsetReader(OffsetReader):
     Partitions without segments do not exist. `close` closes the archive, but not the fetcher.
     """
 
-    def __init__(
-        self,
-        archive: Archive,
-        fetcher: RemoteStorageFetcher,
-        isolation: IsolationLevel,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        self._archive = archive
-        self._limits = limits
-        self._fetcher = fetcher
-        self._isolation = isolation
-        self._warned_of_no_topic = False
+    _archive: Archive
+    _fetcher: RemoteStorageFetcher
+    _isolation: IsolationLevel
+    _limits: Limits = DEFAULT_LIMITS
+    _warned_of_no_topic: bool = False
 
     def topics(self) -> frozenset[str]:
         return self._archive.topic_names()
