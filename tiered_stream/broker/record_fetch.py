@@ -14,12 +14,11 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, ask_node, by_topic
 from tiered_stream.broker.list_offsets import ListOffsets, isolation_code
 from tiered_stream.errors import OffsetOutOfRangeError, TopicRecreatedError
-from tiered_stream.model import TopicPartition, uuid_to_text
+from tiered_stream.model import NO_TOPIC_ID, TopicPartition, uuid_to_text
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 
