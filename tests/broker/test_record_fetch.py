@@ -44,6 +44,12 @@ def consumed(stack: TieredStack, topic: str) -> Values:
     return [(row.offset, row.key, row.value) for row in rows]
 
 
+def small_fetches(stack: TieredStack, max_bytes: int) -> BrokerClient:
+    return BrokerClient(
+        {"bootstrap.servers": stack.bootstrap_servers, "max.partition.fetch.bytes": str(max_bytes)}
+    )
+
+
 def log_end(stack: TieredStack, topic: str) -> int:
     with BrokerClient({"bootstrap.servers": stack.bootstrap_servers}) as client:
         partition = TopicPartition(topic, 0)
@@ -52,9 +58,7 @@ def log_end(stack: TieredStack, topic: str) -> int:
 
 
 @pytest.mark.parametrize("tiered", [False, True])
-def test_a_range_read_raw_is_what_kafkas_own_consumer_reads(
-    stack: TieredStack, client: BrokerClient, topic: str, tiered: bool
-) -> None:
+def test_a_range_read_raw_is_what_kafkas_own_consumer_reads(stack: TieredStack, topic: str, tiered: bool) -> None:
     create_tiered_topic(stack.broker, topic)
     produce_bulk(stack.broker, topic, records=30_000, record_bytes=100)
     if tiered:
@@ -63,13 +67,10 @@ def test_a_range_read_raw_is_what_kafkas_own_consumer_reads(
     end = log_end(stack, topic)
     expected = consumed(stack, topic)
 
-    for offsets in (OffsetRange(0, end), OffsetRange(7_777, 12_345), OffsetRange(end - 1, end)):
-        answers = list(
-            read_range(
-                client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS, max_bytes=200_000
-            )
-        )
-        assert values(answers, offsets) == expected[offsets.start : offsets.end]
+    with small_fetches(stack, 200_000) as client:
+        for offsets in (OffsetRange(0, end), OffsetRange(7_777, 12_345), OffsetRange(end - 1, end)):
+            answers = list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS))
+            assert values(answers, offsets) == expected[offsets.start : offsets.end]
 
 
 def test_a_range_beyond_the_end_of_the_log_stops_there(stack: TieredStack, client: BrokerClient, topic: str) -> None:
@@ -83,18 +84,15 @@ def test_a_range_beyond_the_end_of_the_log_stops_there(stack: TieredStack, clien
     assert [offset for offset, _, _ in values(answers, offsets)] == [0, 1, 2, 3, 4]
 
 
-def test_a_batch_that_is_larger_than_asked_for_comes_whole(
-    stack: TieredStack, client: BrokerClient, topic: str
-) -> None:
+def test_a_batch_that_is_larger_than_asked_for_comes_whole(stack: TieredStack, topic: str) -> None:
     create_tiered_topic(stack.broker, topic)
     with RawProducer(stack.broker) as producer:
         for _ in range(3):
             producer.send(topic, [Record(value=bytes(300_000))])
 
     offsets = OffsetRange(0, 3)
-    answers = list(
-        read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS, max_bytes=1_000)
-    )
+    with small_fetches(stack, 1_000) as client:
+        answers = list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS))
 
     assert [(offset, len(value or b"")) for offset, _, value in values(answers, offsets)] == [
         (offset, 300_000) for offset in range(3)
