@@ -60,6 +60,7 @@ class SegmentsLeftOut:
         """By partition, base offset and error of the failed segment with the lowest base offset."""
         self._unreachable = 0
         self._access_check: SingleFlightCache[None, bool] = SingleFlightCache(1)
+        # Only the first missing object leads to a check.
         self._place_check: SingleFlightCache[None, None] = SingleFlightCache(1)
 
     def attempt(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
@@ -82,7 +83,7 @@ class SegmentsLeftOut:
                 raise
             except errors.StorageError as failure:
                 if isinstance(failure, errors.StorageObjectNotFoundError):
-                    self._check_place(segment, failure)
+                    self._place_check.get(None, partial(self._check_place, segment, failure))
                 is_refused = isinstance(failure, errors.StorageAccessError)
                 if not self._falls_back or (is_refused and not self._has_access(segment)):
                     raise
@@ -105,17 +106,12 @@ class SegmentsLeftOut:
             )  # fmt: skip
 
     def _check_place(self, segment: RemoteLogSegment, missing: errors.StorageObjectNotFoundError) -> None:
-        """Check at the first missing object whether the settings lead to the wrong place; later calls do nothing.
-
-        Raises: the errors of `storage_check.check_place`.
-        """
-        self._place_check.get(None, lambda: self._check_places(segment, missing))
-
-    def _check_places(self, segment: RemoteLogSegment, missing: errors.StorageObjectNotFoundError) -> None:
-        """Check the settings by `segment`, and by one segment whose object keys come from another source.
+        """Check whether the settings lead to the wrong place: by `segment`, and by one segment of another kind.
 
         The keys of some segments' objects come from the segment's own metadata, and the keys of others from the
         settings.
+
+        Raises: the errors of `storage_check.check_place`.
         """
         has_access = partial(self._has_access, segment)
         check_place(self._fetcher, segment, missing, has_access)
