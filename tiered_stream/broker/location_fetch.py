@@ -62,15 +62,13 @@ def locate_segments(
     return client.run(lambda: ask_each_leader(client, request, ranges, patience_ms))
 
 
+@dataclass(frozen=True)
 class _Locations(LeaderRequest[LocatedPartition]):
     needed_acl = "READ on the topic"
 
-    def __init__(
-        self, client: BrokerClient, ranges: Mapping[TopicPartition, OffsetRange], terms: LocationTerms
-    ) -> None:
-        self._client = client
-        self._ranges = ranges
-        self._terms = terms
+    _client: BrokerClient
+    _ranges: Mapping[TopicPartition, OffsetRange]
+    _terms: LocationTerms
 
     def message(self, leaders: Leaders) -> LocationFetchRequest:
         terms = self._terms

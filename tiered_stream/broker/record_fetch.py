@@ -131,6 +131,7 @@ async def _out_of_range(
     )
 
 
+@dataclass(frozen=True)
 class RecordFetch(LeaderRequest[FetchedRecords]):
     """Fetch of records from partitions with the same leader, from the offset of each partition on.
 
@@ -139,15 +140,12 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
 
     needed_acl = "READ on the topic"
 
-    def __init__(
-        self, client: BrokerClient, offsets: Mapping[TopicPartition, int], terms: FetchTerms, rack: str = ""
-    ) -> None:
-        self._client = client
-        self._offsets = offsets
-        self._terms = terms
-        self._rack = rack
-        self._names: dict[UUID, str] = {}
-        """Names of topics by the ids in the requests so far. When a response comes, the client may know a newer id."""
+    _client: BrokerClient
+    _offsets: Mapping[TopicPartition, int]
+    _terms: FetchTerms
+    _rack: str = ""
+    _names: dict[UUID, str] = field(default_factory=dict, init=False)
+    """Names of topics by the ids in the requests so far. When a response comes, the client may know a newer id."""
 
     def message(self, leaders: Leaders) -> Any:
         terms = self._terms
