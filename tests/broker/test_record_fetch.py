@@ -45,9 +45,7 @@ def consumed(stack: TieredStack, topic: str) -> Values:
 
 
 def small_fetches(stack: TieredStack, max_bytes: int) -> BrokerClient:
-    return BrokerClient(
-        {"bootstrap.servers": stack.bootstrap_servers, "max.partition.fetch.bytes": str(max_bytes)}
-    )
+    return BrokerClient({"bootstrap.servers": stack.bootstrap_servers, "max.partition.fetch.bytes": str(max_bytes)})
 
 
 def log_end(stack: TieredStack, topic: str) -> int:

@@ -87,9 +87,7 @@ def fetch_records(
         TopicRecreatedError: the topic does not have the id `terms.topic_id` any more.
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
     """
-    return client.run(
-        lambda: fetch(client, partition, offset, terms, client.deadline(patience_ms, terms.max_wait_ms))
-    )
+    return client.run(lambda: fetch(client, partition, offset, terms, client.deadline(patience_ms, terms.max_wait_ms)))
 
 
 async def fetch(

@@ -31,8 +31,8 @@ from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
-from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 from tiered_stream.process.single_flight import SingleFlightCache
+from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
 __all__ = [
     "AbstractHostLogin",

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
+from tiered_stream import errors
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
-from tiered_stream import errors
 from tiered_stream.locate.metadata_topic.metadata_snapshots import (
     LastBatch,
     MetadataSnapshots,
