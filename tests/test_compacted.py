@@ -14,7 +14,7 @@ from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import COMPACTED, TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -49,14 +49,8 @@ def ends(stack: TieredStack) -> dict[int, int]:
 
 
 def first_offset(client: BrokerClient, partition: int) -> int:
-    fetched = fetch_records(
-        client,
-        TopicPartition(TOPIC, partition),
-        0,
-        isolation=IsolationLevel.READ_UNCOMMITTED,
-        max_bytes=1,
-        max_wait_ms=500,
-    )
+    terms = FetchTerms(IsolationLevel.READ_UNCOMMITTED, max_bytes=1, max_wait_ms=500)
+    fetched = fetch_records(client, TopicPartition(TOPIC, partition), 0, terms)
     return next((offset for _, offset, _ in whole_batches(fetched.records)), 0)
 
 

@@ -17,6 +17,9 @@ V = TypeVar("V")
 STORAGE_FORMAT = "ApacheKafkaV1"
 """Name in KIP-1248 of the storage format in which Kafka itself writes segments."""
 
+NO_TOPIC_ID = UUID(int=0)
+"""Id of a topic whose id is unknown, or whose brokers have no topic ids (before Kafka 2.8)."""
+
 ASSUMED_RECORD_BYTES = 256
 """Assumed size of a record in bytes, for splits that are read from a broker, which does not report sizes beforehand."""
 

@@ -42,16 +42,25 @@ def timed_pools(
     """
     timeout = urllib3.Timeout(connect=connect_seconds, read=response_seconds)
     pools = urllib3.PoolManager(headers=headers, retries=False, ssl_context=tls, timeout=timeout)
-    # urllib3 creates each connection itself, so the connection gets `response_seconds` and `now` from a subclass.
-    attributes = {"response_seconds": response_seconds, "now": staticmethod(now)}
-    plain = type("TimedConnection", (_Connection,), attributes)
-    pools.pool_classes_by_scheme = {"http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain})}
-    if tls is not None:
+    pools.pool_classes_by_scheme = pool_classes(_Connection, response_seconds=response_seconds, now=staticmethod(now))
+    if tls is None:
+        del pools.pool_classes_by_scheme["https"]
+    else:
         tls.sslsocket_class = TimedTlsSocket
-        secure = type("TimedTlsConnection", (_Connection, HTTPSConnection), attributes)
-        pool = type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure})
-        pools.pool_classes_by_scheme["https"] = pool
     return pools
+
+
+def pool_classes(connection: type[HTTPConnection], **attributes: object) -> dict[str, type]:
+    """Return by URL scheme a class of pools of connections, which are of a subclass of `connection`.
+
+    urllib3 creates connections from a class and passes none of our arguments, so they are `attributes` of the subclass.
+    """
+    plain = type("TimedConnection", (connection,), attributes)
+    secure = type("TimedTlsConnection", (connection, HTTPSConnection), attributes)
+    return {
+        "http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
+        "https": type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure}),
+    }
 
 
 def read_response(response: urllib3.BaseHTTPResponse, max_bytes: int) -> bytes:

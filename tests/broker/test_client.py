@@ -12,8 +12,8 @@ from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic
 from tests.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.errors import BrokerError, BrokerUnavailableError, ConfigurationError, UnknownTopicError
+from tiered_stream.model import NO_TOPIC_ID
 
 
 @contextmanager

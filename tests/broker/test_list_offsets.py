@@ -9,10 +9,9 @@ from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.errors import UnknownTopicError
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import NO_TOPIC_ID, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from struct import pack
 from typing import Any
 from uuid import UUID
@@ -270,13 +271,13 @@ def test_an_id_that_is_not_the_topic_s_is_asked_for_before_it_is_believed() -> N
 
     with ScriptedClient(answer) as client:
         client.metadata(["t"])
-        terms: dict[str, Any] = {"isolation": COMMITTED, "max_bytes": 1, "max_wait_ms": 0}
-        assert fetch_records(client, PARTITION, 0, **terms, topic_id=NEXT_ID).records
+        terms = FetchTerms(COMMITTED, max_bytes=1, max_wait_ms=0, topic_id=NEXT_ID)
+        assert fetch_records(client, PARTITION, 0, terms).records
         assert len(client.asked(MetadataRequest)) == 2
         with pytest.raises(
             TopicRecreatedError, match="'t' was deleted and made again: its id is AAAAAAAAAAAAAAAAAAAACA"
         ):
-            fetch_records(client, PARTITION, 0, **terms, topic_id=TOPIC_ID)
+            fetch_records(client, PARTITION, 0, replace(terms, topic_id=TOPIC_ID))
 
 
 def test_a_topic_that_was_made_again_is_data_loss() -> None:
@@ -291,7 +292,7 @@ def test_a_topic_that_was_made_again_is_data_loss() -> None:
         ScriptedClient(answer) as client,
         pytest.raises(TopicRecreatedError, match="topic 't' was deleted and made again"),
     ):
-        fetch_records(client, PARTITION, 0, isolation=COMMITTED, max_bytes=1, max_wait_ms=0, topic_id=TOPIC_ID)
+        fetch_records(client, PARTITION, 0, FetchTerms(COMMITTED, max_bytes=1, max_wait_ms=0, topic_id=TOPIC_ID))
 
 
 def test_topics_without_an_id_are_fetched_by_name() -> None:

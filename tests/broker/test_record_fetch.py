@@ -16,7 +16,7 @@ from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.range_reader import read_range
-from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
 from tiered_stream.errors import OffsetOutOfRangeError, UnknownTopicError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -44,18 +44,19 @@ def consumed(stack: TieredStack, topic: str) -> Values:
     return [(row.offset, row.key, row.value) for row in rows]
 
 
+def small_fetches(stack: TieredStack, max_bytes: int) -> BrokerClient:
+    return BrokerClient({"bootstrap.servers": stack.bootstrap_servers, "max.partition.fetch.bytes": str(max_bytes)})
+
+
 def log_end(stack: TieredStack, topic: str) -> int:
     with BrokerClient({"bootstrap.servers": stack.bootstrap_servers}) as client:
         partition = TopicPartition(topic, 0)
-        return fetch_records(
-            client, partition, 0, isolation=UNCOMMITTED, max_bytes=1, max_wait_ms=MAX_WAIT_MS
-        ).high_watermark
+        terms = FetchTerms(UNCOMMITTED, max_bytes=1, max_wait_ms=MAX_WAIT_MS)
+        return fetch_records(client, partition, 0, terms).high_watermark
 
 
 @pytest.mark.parametrize("tiered", [False, True])
-def test_a_range_read_raw_is_what_kafkas_own_consumer_reads(
-    stack: TieredStack, client: BrokerClient, topic: str, tiered: bool
-) -> None:
+def test_a_range_read_raw_is_what_kafkas_own_consumer_reads(stack: TieredStack, topic: str, tiered: bool) -> None:
     create_tiered_topic(stack.broker, topic)
     produce_bulk(stack.broker, topic, records=30_000, record_bytes=100)
     if tiered:
@@ -64,13 +65,10 @@ def test_a_range_read_raw_is_what_kafkas_own_consumer_reads(
     end = log_end(stack, topic)
     expected = consumed(stack, topic)
 
-    for offsets in (OffsetRange(0, end), OffsetRange(7_777, 12_345), OffsetRange(end - 1, end)):
-        answers = list(
-            read_range(
-                client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS, max_bytes=200_000
-            )
-        )
-        assert values(answers, offsets) == expected[offsets.start : offsets.end]
+    with small_fetches(stack, 200_000) as client:
+        for offsets in (OffsetRange(0, end), OffsetRange(7_777, 12_345), OffsetRange(end - 1, end)):
+            answers = list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS))
+            assert values(answers, offsets) == expected[offsets.start : offsets.end]
 
 
 def test_a_range_beyond_the_end_of_the_log_stops_there(stack: TieredStack, client: BrokerClient, topic: str) -> None:
@@ -84,18 +82,15 @@ def test_a_range_beyond_the_end_of_the_log_stops_there(stack: TieredStack, clien
     assert [offset for offset, _, _ in values(answers, offsets)] == [0, 1, 2, 3, 4]
 
 
-def test_a_batch_that_is_larger_than_asked_for_comes_whole(
-    stack: TieredStack, client: BrokerClient, topic: str
-) -> None:
+def test_a_batch_that_is_larger_than_asked_for_comes_whole(stack: TieredStack, topic: str) -> None:
     create_tiered_topic(stack.broker, topic)
     with RawProducer(stack.broker) as producer:
         for _ in range(3):
             producer.send(topic, [Record(value=bytes(300_000))])
 
     offsets = OffsetRange(0, 3)
-    answers = list(
-        read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS, max_bytes=1_000)
-    )
+    with small_fetches(stack, 1_000) as client:
+        answers = list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS))
 
     assert [(offset, len(value or b"")) for offset, _, value in values(answers, offsets)] == [
         (offset, 300_000) for offset in range(3)
@@ -116,9 +111,7 @@ def test_read_committed_stops_at_the_open_transaction_and_names_the_aborted_one(
             undecided.send(topic, [Record(value=b"open")] * 3)
 
             def fetch(isolation: IsolationLevel) -> FetchedRecords:
-                return fetch_records(
-                    client, partition, 0, isolation=isolation, max_bytes=MAX_BYTES, max_wait_ms=MAX_WAIT_MS
-                )
+                return fetch_records(client, partition, 0, FetchTerms(isolation, MAX_BYTES, MAX_WAIT_MS))
 
             def offsets_of(isolation: IsolationLevel) -> list[int]:
                 whole = OffsetRange(0, 7)
@@ -142,7 +135,7 @@ def test_read_committed_stops_at_the_open_transaction_and_names_the_aborted_one(
 def test_an_empty_partition_gives_an_empty_answer(stack: TieredStack, client: BrokerClient, topic: str) -> None:
     create_tiered_topic(stack.broker, topic)
 
-    answer = fetch_records(client, TopicPartition(topic, 0), 0, isolation=COMMITTED, max_bytes=MAX_BYTES, max_wait_ms=0)
+    answer = fetch_records(client, TopicPartition(topic, 0), 0, FetchTerms(COMMITTED, MAX_BYTES, max_wait_ms=0))
 
     assert answer == FetchedRecords(TopicPartition(topic, 0), 0, b"", 0, 0, 0, ())
 

@@ -26,7 +26,7 @@ from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
@@ -134,7 +134,7 @@ def test_a_user_who_may_describe_but_not_read_is_told_what_to_grant(secure: Secu
         secure.login("SASL", "SASL_PLAINTEXT", "PLAIN", "bob", "bob-secret") as client,
         pytest.raises(BrokerAuthorizationError, match="guarded-0, offset 0: the user is not authorized: grant READ"),
     ):
-        fetch_records(client, PARTITION, 0, isolation=IsolationLevel.READ_COMMITTED, max_bytes=1000, max_wait_ms=100)
+        fetch_records(client, PARTITION, 0, FetchTerms(IsolationLevel.READ_COMMITTED, max_bytes=1000, max_wait_ms=100))
 
 
 @pytest.mark.parametrize(("user", "locator"), [("alice", None), ("erin", "metadata-topic")])

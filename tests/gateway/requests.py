@@ -10,7 +10,6 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import (
     FetchPartition,
     FetchTopic,
@@ -21,6 +20,7 @@ from tiered_stream.broker.wire.location_messages import (
 from tiered_stream.gateway.protocol.frames import request_head
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, location_request
 from tiered_stream.model import STORAGE_FORMAT
+from tiered_stream.records.flexible_versions import Reader
 
 TOPIC_ID = UUID(int=9)
 

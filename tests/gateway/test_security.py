@@ -12,7 +12,7 @@ from kafka.protocol.sasl import SaslHandshakeRequest
 from tests.gateway.requests import location_fetch, request
 from tests.gateway.secured import MAY_NOT, MAY_READ, SEGMENTS, SecureGateway, secured
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.errors import BrokerAuthorizationError
 from tiered_stream.gateway.protocol.frames import frame
 from tiered_stream.locate.broker_locator import BrokerLocator
@@ -50,7 +50,7 @@ def test_without_read_there_is_the_broker_s_own_error_and_no_location(secure: Se
         ):
             located(client, MAY_NOT)
         with pytest.raises(BrokerAuthorizationError, match="grant READ"):
-            fetch_records(client, MAY_NOT, 0, isolation=COMMITTED, max_bytes=1, max_wait_ms=0)
+            fetch_records(client, MAY_NOT, 0, FetchTerms(COMMITTED, max_bytes=1, max_wait_ms=0))
     assert secure.gateway.metric("signed_locations_total") == before
     assert secure.gateway.metric('located_partitions_total{result="refused"}') >= 1
 

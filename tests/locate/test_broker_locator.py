@@ -14,7 +14,6 @@ import pytest
 from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, fetched, metadata
 from tests.broker.wire.test_location_messages import segment
 from tests.locate.segments import segment_ends
-from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
@@ -27,6 +26,7 @@ from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.locator import SegmentShare
 from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.records.flexible_versions import Reader
 
 UNKNOWN_TOPIC_ID = 100
 PARTITION = TopicPartition("t", 0)

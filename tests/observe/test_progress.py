@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tiered_stream.observe.metrics import ReadMetrics
-from tiered_stream.observe.progress import describe_progress
+from tiered_stream.observe.progress import describe_batch, finished_batch
 
 MIB = 1 << 20
 
@@ -48,10 +48,10 @@ def progress(*sources: dict[str, Any]) -> StreamingQueryProgress:
 
 def test_a_line_tells_rows_rate_bytes_by_origin_and_lag() -> None:
     metrics = ReadMetrics(remote_fetch_bytes=1536 * MIB, broker_fetch_bytes=MIB // 2)
-    line = describe_progress(
+    batch = finished_batch(
         progress(source({"orders": {"0": 100, "1": 40}}, {"orders": {"0": 1100, "1": 40, "2": 5}})), metrics
     )
-    assert line == (
+    assert describe_batch(batch) == (
         "batch 7: 1,234,567 rows, 250,000 rows/s, 1,536.0 MiB from storage, 0.5 MiB from brokers, lag 1,005 offsets "
         "(1,000 in orders-0)"
     )
@@ -59,14 +59,14 @@ def test_a_line_tells_rows_rate_bytes_by_origin_and_lag() -> None:
 
 def test_offsets_may_also_be_json_in_a_string() -> None:
     offsets = json.dumps({"t": {"0": 3}}), json.dumps({"t": {"0": 5}})
-    assert describe_progress(progress(source(*offsets)), ReadMetrics()).endswith("lag 2 offsets")
+    assert describe_batch(finished_batch(progress(source(*offsets)), ReadMetrics())).endswith("lag 2 offsets")
 
 
 def test_the_lags_of_several_sources_are_added_up() -> None:
     sources = source({"t": {"0": 3}}, {"t": {"0": 5}}), source({"u": {"0": 0}}, {"u": {"0": 1}}), source({"v": {}})
-    assert describe_progress(progress(*sources), ReadMetrics()).endswith("lag 3 offsets (2 in t-0)")
+    assert describe_batch(finished_batch(progress(*sources), ReadMetrics())).endswith("lag 3 offsets (2 in t-0)")
 
 
 @pytest.mark.parametrize("offsets", [(None, None), ({"t": {"0": 3}}, None), (None, {"t": {"0": 3}})])
 def test_a_lag_that_nobody_knows_is_left_out(offsets: tuple[Any, Any]) -> None:
-    assert describe_progress(progress(source(*offsets)), ReadMetrics()).endswith("from brokers")
+    assert describe_batch(finished_batch(progress(source(*offsets)), ReadMetrics())).endswith("from brokers")

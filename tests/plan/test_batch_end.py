@@ -1,13 +1,23 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.plan.byte_limit import ends_at_segments, limited_ranges, must_wait, proportional_ends
+from tests.plan.in_memory_offsets import SegmentEnds
+from tiered_stream.locate.locator import Locator
+from tiered_stream.model import PartitionOffsets, TopicPartition
+from tiered_stream.plan.backlog import Backlog
+from tiered_stream.plan.byte_limit import ends_at_segments, must_wait, proportional_ends
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+def backlog_of(start: PartitionOffsets, latest: PartitionOffsets, ends: dict[TopicPartition, list[int]]) -> Backlog:
+    """The offsets from `start` to `latest`, with segments that have these `ends`."""
+    return Backlog(start, latest, cast(Locator, SegmentEnds(ends)))
 
 
 @pytest.mark.contract("1.8 shares", "2.27")
@@ -67,16 +77,18 @@ def test_every_lagging_partition_gets_on_and_none_goes_beyond_its_end(
 
 @pytest.mark.contract("1.8 where a share ends")
 def test_an_end_moves_back_to_the_last_segment_end_in_its_share() -> None:
-    assert ends_at_segments({T0: 100, T1: 100}, {T0: (30, 60, 90), T1: ()}) == {T0: 90, T1: 100}
+    backlog = backlog_of({T0: 0, T1: 0}, {T0: 200, T1: 200}, {T0: [30, 60, 90]})
+    assert ends_at_segments(backlog, {T0: 100, T1: 100}) == {T0: 90, T1: 100}
 
 
 def test_an_end_that_is_a_segment_end_stays() -> None:
-    assert ends_at_segments({T0: 90}, {T0: (30, 90)}) == {T0: 90}
+    backlog = backlog_of({T0: 0}, {T0: 200}, {T0: [30, 90]})
+    assert ends_at_segments(backlog, {T0: 90}) == {T0: 90}
 
 
 def test_only_shares_that_the_limit_cut_short_may_move_back() -> None:
-    start, ends, latest = {T0: 0, T1: 0, T2: 4}, {T0: 5, T1: 9, T2: 2}, {T0: 8, T1: 9, T2: 2}
-    assert limited_ranges(start, ends, latest) == {T0: OffsetRange(0, 5)}
+    backlog = backlog_of({T0: 0, T1: 0, T2: 4}, {T0: 8, T1: 9, T2: 2}, {T0: [3], T1: [3], T2: [1]})
+    assert ends_at_segments(backlog, {T0: 5, T1: 9, T2: 2}) == {T0: 3, T1: 9, T2: 2}
 
 
 @pytest.mark.contract("1.8 least offsets")
@@ -98,11 +110,13 @@ def test_a_batch_waits_for_the_least_offsets_or_the_delay(
 
 
 def test_a_share_that_is_empty_or_has_no_start_does_not_move_back() -> None:
-    assert limited_ranges({T0: 5}, {T0: 5, T1: 3}, {T0: 8, T1: 9}) == {}
+    backlog = backlog_of({T0: 5}, {T0: 8, T1: 9}, {T0: [3, 5], T1: [2]})
+    assert ends_at_segments(backlog, {T0: 5, T1: 3}) == {T0: 5, T1: 3}
 
 
 def test_an_end_never_moves_on_to_a_later_segment_end() -> None:
-    assert ends_at_segments({T0: 70, T1: 20}, {T0: (30, 60, 90), T1: (30,)}) == {T0: 60, T1: 20}
+    backlog = backlog_of({T0: 0, T1: 0}, {T0: 200, T1: 200}, {T0: [30, 60, 90], T1: [30]})
+    assert ends_at_segments(backlog, {T0: 70, T1: 20}) == {T0: 60, T1: 20}
 
 
 def test_only_offsets_beyond_the_start_count_as_new() -> None:

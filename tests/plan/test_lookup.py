@@ -6,9 +6,9 @@ import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, UnknownTopicError
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import NO_TOPIC_ID, TopicPartition
 from tiered_stream.options.parsing import Subscription
-from tiered_stream.plan.lookup import NO_TOPIC_ID, OffsetLookup, assigned
+from tiered_stream.plan.lookup import OffsetLookup, assigned
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

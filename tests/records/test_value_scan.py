@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.fuzz.targets.record_batches import with_crc
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
-from tiered_stream.broker.wire.flexible_versions import compact_string
 from tiered_stream.errors import CorruptDataError, TieredStreamError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import partition_of
+from tiered_stream.records.flexible_versions import compact_string
 from tiered_stream.records.value_scan import scan_values
 from tiered_stream.records.values import read_values
 

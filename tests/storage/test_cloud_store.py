@@ -29,7 +29,6 @@ from tiered_stream.storage.cloud_store import CloudStore
 from tiered_stream.storage.gcs import GoogleBucket
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
-from tiered_stream.storage.request_time import RequestTimeouts
 
 SECRET = "the-secret-that-nobody-may-see"
 
@@ -200,7 +199,7 @@ def test_each_request_has_its_own_time() -> None:
     seconds = [0.0]
     with ScriptedHttp([part(b"data")]) as server:
         options = options_at(server.url, request_timeout_ms=60_000)
-        store = CloudStore(GoogleBucket(options, "bucket"), "p/", RequestTimeouts.of(options), now=lambda: seconds[0])
+        store = CloudStore(GoogleBucket(options, "bucket"), "p/", now=lambda: seconds[0])
         for _ in range(3):
             assert store.get("key", ByteRange(0, 4)) == b"data"
             seconds[0] += 50.0

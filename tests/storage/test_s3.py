@@ -27,10 +27,11 @@ from tiered_stream.errors import (
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_store import CloudStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
-from tiered_stream.storage.s3 import open_s3
+from tiered_stream.storage.s3 import S3Bucket
 
 if TYPE_CHECKING:
     from tests.stack.s3proxy import S3Proxy
@@ -221,7 +222,8 @@ def test_a_response_that_trickles_in_ends_with_the_time_of_the_request(by: str) 
 def test_each_request_has_its_own_time() -> None:
     seconds = [0.0]
     with ScriptedHttp([part(b"data")]) as server:
-        store = open_s3(options_at(server.url, request_timeout_ms=60_000), "bucket", "p", now=lambda: seconds[0])
+        options = options_at(server.url, request_timeout_ms=60_000)
+        store = CloudStore(S3Bucket(options, "bucket"), "p/", now=lambda: seconds[0])
         for _ in range(3):
             assert store.get("key", ByteRange(0, 4)) == b"data"
             seconds[0] += 50.0

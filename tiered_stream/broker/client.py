@@ -16,17 +16,11 @@ from uuid import UUID
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.broker.cluster_metadata import (
-    NO_TOPIC_ID,
-    PartitionMetadata,
-    TopicMetadata,
-    metadata_request,
-    read_topics,
-)
+from tiered_stream.broker.cluster_metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
 from tiered_stream.broker.connections import Connections, Deadline
 from tiered_stream.broker.faults import code_name, is_retriable, response_fault
 from tiered_stream.errors import BrokerUnavailableError, UnknownTopicError
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import NO_TOPIC_ID, TopicPartition
 from tiered_stream.process.shared import PerProcess
 
 T = TypeVar("T")

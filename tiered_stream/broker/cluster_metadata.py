@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kafka.protocol.metadata import MetadataRequest
 
-NO_TOPIC_ID = UUID(int=0)
+from tiered_stream.model import NO_TOPIC_ID
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, by_topic
 from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.broker.wire.location_messages import (
@@ -17,7 +16,7 @@ from tiered_stream.broker.wire.location_messages import (
     LocationFetchResponse,
 )
 from tiered_stream.errors import UnsupportedDataError
-from tiered_stream.model import STORAGE_FORMAT, OffsetRange, PartialAnswer, TopicPartition
+from tiered_stream.model import NO_TOPIC_ID, STORAGE_FORMAT, OffsetRange, PartialAnswer, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000
@@ -65,15 +64,13 @@ def locate_segments(
     return client.run(lambda: ask_each_leader(client, request, ranges, patience_ms))
 
 
+@dataclass(frozen=True)
 class _Locations(LeaderRequest[LocatedPartition]):
     needed_acl = "READ on the topic"
 
-    def __init__(
-        self, client: BrokerClient, ranges: Mapping[TopicPartition, OffsetRange], terms: LocationTerms
-    ) -> None:
-        self._client = client
-        self._ranges = ranges
-        self._terms = terms
+    _client: BrokerClient
+    _ranges: Mapping[TopicPartition, OffsetRange]
+    _terms: LocationTerms
 
     def message(self, leaders: Leaders) -> LocationFetchRequest:
         terms = self._terms

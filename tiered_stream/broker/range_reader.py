@@ -29,15 +29,13 @@ def read_range(
     isolation: IsolationLevel,
     *,
     poll_timeout_ms: int,
-    max_bytes: int | None = None,
     topic_id: UUID | None = None,
 ) -> Iterator[FetchedRecords]:
-    """Yield the records of `offsets` in order, in responses of about `max_bytes`.
+    """Yield the records of `offsets` in order, in responses of about `client.config.fetch_max_bytes`.
 
-    `max_bytes` None: the smaller of `fetch.max.bytes` and `max.partition.fetch.bytes`. Each response has at least one
-    whole batch. The next Fetch is under way while the caller holds a response, so at most two responses are in memory.
-    The first and the last batch may reach beyond the range. The iterator ends early at the end of the log (high
-    watermark, or last stable offset under read_committed).
+    Each response has at least one whole batch. The next Fetch is under way while the caller holds a response, so at
+    most two responses are in memory. The first and the last batch may reach beyond the range. The iterator ends early
+    at the end of the log (high watermark, or last stable offset under read_committed).
 
     Raises:
         FetchTimeoutError: no whole batch came within `poll_timeout_ms` of waiting, although the log has more offsets.
@@ -47,9 +45,7 @@ def read_range(
     if not len(offsets):
         return
     config = client.config
-    terms = FetchTerms(
-        isolation, max_bytes or config.fetch_max_bytes, config.fetch_max_wait_ms, config.fetch_min_bytes, topic_id
-    )
+    terms = FetchTerms(isolation, config.fetch_max_bytes, config.fetch_max_wait_ms, config.fetch_min_bytes, topic_id)
     position = _Position(client, topic_partition, offsets.start, terms, poll_timeout_ms)
     while (fetched := position.poll()) is not None:
         if position.offset < offsets.end:

@@ -14,12 +14,11 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, ask_node, by_topic
 from tiered_stream.broker.list_offsets import ListOffsets, isolation_code
 from tiered_stream.errors import OffsetOutOfRangeError, TopicRecreatedError
-from tiered_stream.model import TopicPartition, uuid_to_text
+from tiered_stream.model import NO_TOPIC_ID, TopicPartition, uuid_to_text
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 
@@ -75,31 +74,21 @@ class FetchTerms:
 
 
 def fetch_records(
-    client: BrokerClient,
-    topic_partition: TopicPartition,
-    offset: int,
-    *,
-    isolation: IsolationLevel,
-    max_bytes: int,
-    max_wait_ms: int,
-    min_bytes: int = 1,
-    topic_id: UUID | None = None,
-    patience_ms: int | None = None,
+    client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, patience_ms: int | None = None
 ) -> FetchedRecords:
     """Fetch records of a partition from an offset on, and return the result of one Fetch.
 
-    Failed attempts are repeated for `patience_ms` (None: `default.api.timeout.ms`) plus `max_wait_ms`. If the log has a
-    batch at or after the offset, or gets it within `max_wait_ms`, at least one whole batch is returned, however large
-    it is. Otherwise the result has no records.
+    Failed attempts are repeated for `patience_ms` (None: `default.api.timeout.ms`) plus the `max_wait_ms` of `terms`.
+    If the log has a batch within `max_wait_ms`, at least one whole batch is returned, however large it is. Otherwise
+    the result has no records.
 
     Raises:
         OffsetOutOfRangeError: the offset lies outside the log; the message names the log's bounds.
-        TopicRecreatedError: the topic does not have the id `topic_id` any more.
+        TopicRecreatedError: the topic does not have the id `terms.topic_id` any more.
         UnknownTopicError, BrokerAuthorizationError, BrokerError: the broker refused the request.
         BrokerUnavailableError: no attempt succeeded in time; the message has the last reason.
     """
-    terms = FetchTerms(isolation, max_bytes, max_wait_ms, min_bytes, topic_id)
-    return client.run(lambda: fetch(client, topic_partition, offset, terms, client.deadline(patience_ms, max_wait_ms)))
+    return client.run(lambda: fetch(client, partition, offset, terms, client.deadline(patience_ms, terms.max_wait_ms)))
 
 
 async def fetch(
@@ -144,6 +133,7 @@ async def _out_of_range(
     )
 
 
+@dataclass(frozen=True)
 class RecordFetch(LeaderRequest[FetchedRecords]):
     """Fetch of records from partitions with the same leader, from the offset of each partition on.
 
@@ -152,15 +142,12 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
 
     needed_acl = "READ on the topic"
 
-    def __init__(
-        self, client: BrokerClient, offsets: Mapping[TopicPartition, int], terms: FetchTerms, rack: str = ""
-    ) -> None:
-        self._client = client
-        self._offsets = offsets
-        self._terms = terms
-        self._rack = rack
-        self._names: dict[UUID, str] = {}
-        """Names of topics by the ids in the requests so far. When a response comes, the client may know a newer id."""
+    _client: BrokerClient
+    _offsets: Mapping[TopicPartition, int]
+    _terms: FetchTerms
+    _rack: str = ""
+    _names: dict[UUID, str] = field(default_factory=dict, init=False)
+    """Names of topics by the ids in the requests so far. When a response comes, the client may know a newer id."""
 
     def message(self, leaders: Leaders) -> Any:
         terms = self._terms

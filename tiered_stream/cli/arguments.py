@@ -133,3 +133,8 @@ def exit_codes(*refused: type[TieredStreamError]) -> Iterator[None]:
         raise typer.Exit(REFUSED if isinstance(error, (ConfigurationError, *refused)) else FAILED) from None
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None
+
+
+def command(run: Callable[..., None]) -> Callable[..., None]:
+    """Return `run` in the form for Typer, with the exit codes of `exit_codes`."""
+    return with_grouped_arguments(exit_codes()(run))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tiered_stream.cli.arguments import SettingsArguments, exit_codes, with_grouped_arguments
+from tiered_stream.cli.arguments import SettingsArguments, command
 from tiered_stream.cli.record_format import TOKENS, as_json, by_template
 from tiered_stream.observe.standard_output import write_bytes
 from tiered_stream.options.remote_options import COLUMNS
@@ -19,7 +19,7 @@ CAT_EXIT_CODES = "Exit codes: 0 done; 1 failed while it read; 2 refused, nothing
 _EVERYTHING = {"startingOffsets": "earliest", "includeHeaders": "true"}
 
 
-@with_grouped_arguments
+@command
 def cat(
     settings: SettingsArguments,
     count: Annotated[
@@ -34,12 +34,11 @@ def cat(
     The source's options choose the records: startingOffsets, endingTimestamp and so on. Without them, all records are
     printed.
     """
-    with exit_codes():
-        format_record = as_json if json else by_template(format)
-        options = settings.source_options()
-        options.pop(COLUMNS.name, None)  # all columns are read, because the template chooses what is printed
-        batches = _batches({**_EVERYTHING, **options}, follow=follow)
-        _print(batches, count, format_record)
+    format_record = as_json if json else by_template(format)
+    options = settings.source_options()
+    options.pop(COLUMNS.name, None)  # all columns are read, because the template chooses what is printed
+    batches = _batches({**_EVERYTHING, **options}, follow=follow)
+    _print(batches, count, format_record)
 
 
 def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatch]:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from tiered_stream.cli.arguments import (
-    Json,
-    SettingsArguments,
-    SparkArguments,
-    exit_codes,
-    show,
-    with_grouped_arguments,
-)
+from tiered_stream.cli.arguments import Json, SettingsArguments, SparkArguments, command, show
 from tiered_stream.observe.standard_output import open_console
 
 if TYPE_CHECKING:
@@ -31,7 +24,7 @@ _PLAIN_SIGNS = {"✓": "+", "✗": "x"}
 """Replacements of signs that the encoding of the output lacks, by the sign."""
 
 
-@with_grouped_arguments
+@command
 def doctor(
     *,
     settings: SettingsArguments,
@@ -51,9 +44,8 @@ def doctor(
     from tiered_stream.doctor.spark_conf import read_spark_conf
 
     console = open_console()
-    with exit_codes():
-        job, conf = settings.all_settings(), read_spark_conf(spark.properties_file, spark.spark_conf)
-        findings = examine(job, conf, lambda finding: None if json else _print(console, finding), write=write)
+    job, conf = settings.all_settings(), read_spark_conf(spark.properties_file, spark.spark_conf)
+    findings = examine(job, conf, lambda finding: None if json else _print(console, finding), write=write)
     code = exit_code(findings)
     if json:
         show(orjson.dumps({"exit_code": code, "findings": findings}).decode())

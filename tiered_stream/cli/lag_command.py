@@ -9,15 +9,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from tiered_stream.cli.arguments import (
-    FAILED,
-    Json,
-    PropertiesFile,
-    SettingsArguments,
-    exit_codes,
-    show,
-    with_grouped_arguments,
-)
+from tiered_stream.cli.arguments import FAILED, Json, PropertiesFile, SettingsArguments, command, show
 from tiered_stream.delta.settings.ingest_settings import (
     CHECKPOINT,
     S3_SCHEMES,
@@ -30,7 +22,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import POSITIONS, command_settings, without
 
 
-@with_grouped_arguments
+@command
 def lag(
     settings: SettingsArguments,
     checkpoint: Annotated[
@@ -46,19 +38,18 @@ def lag(
     unless the command line names topics. A checkpoint in S3 is accessed with `ingest.storage.*`, like the ingest job's
     table, and with the fs.s3a settings in --properties-file.
     """
-    with exit_codes():
-        job = command_settings(settings.settings, settings.option, {})
-        checkpoint = checkpoint or _job_checkpoint(job)
-        # Imported late, because other commands need neither the Kafka client nor Arrow.
-        from tiered_stream.inspection.lag import lag_of, render_lag
-        from tiered_stream.inspection.query_checkpoint import committed_batch
-        from tiered_stream.options.parsing import parse_options
+    job = command_settings(settings.settings, settings.option, {})
+    checkpoint = checkpoint or _job_checkpoint(job)
+    # Imported late, because other commands need neither Kafka nor Arrow.
+    from tiered_stream.inspection.lag import lag_of, render_lag
+    from tiered_stream.inspection.query_checkpoint import committed_batch
+    from tiered_stream.options.parsing import parse_options
 
-        batch = committed_batch(checkpoint, _storage(job, checkpoint, properties_file))
-        topics = {"subscribe": ",".join(sorted({partition.topic for partition in batch.offsets}))}
-        read = without(source_options(job), POSITIONS) | (settings.subscription() or topics)
-        report = lag_of(checkpoint, batch, parse_options(read, streaming=True), time.time_ns() // 1_000_000)
-        show(report.to_json() if json else render_lag(report))
+    batch = committed_batch(checkpoint, _storage(job, checkpoint, properties_file))
+    topics = {"subscribe": ",".join(sorted({partition.topic for partition in batch.offsets}))}
+    read = without(source_options(job), POSITIONS) | (settings.subscription() or topics)
+    report = lag_of(checkpoint, batch, parse_options(read, streaming=True), time.time_ns() // 1_000_000)
+    show(report.to_json() if json else render_lag(report))
     if report.faults:
         raise typer.Exit(FAILED)
 

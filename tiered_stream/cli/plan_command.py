@@ -6,18 +6,11 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import (
-    Json,
-    PriceArguments,
-    SettingsArguments,
-    exit_codes,
-    show,
-    with_grouped_arguments,
-)
+from tiered_stream.cli.arguments import Json, PriceArguments, SettingsArguments, command, show
 from tiered_stream.process.cores import usable_cores
 
 
-@with_grouped_arguments
+@command
 def plan(
     *,
     settings: SettingsArguments,
@@ -31,12 +24,11 @@ def plan(
 
     The query is planned, but no records are read. Without starting and ending options, the plan has all records.
     """
-    with exit_codes():
-        # Imported late, because other commands do not need Kafka.
-        from tiered_stream.inspection.read_plan import planned_cost
-        from tiered_stream.options.parsing import parse_options
-        from tiered_stream.plan.read_cost import prices_or_default, render_cost
+    # Imported late, because other commands do not need Kafka.
+    from tiered_stream.inspection.read_plan import planned_cost
+    from tiered_stream.options.parsing import parse_options
+    from tiered_stream.plan.read_cost import prices_or_default, render_cost
 
-        options = parse_options(settings.source_options(), streaming=False)
-        cost = planned_cost(options, tasks or usable_cores(), prices_or_default(prices.get_price, prices.gib_price))
-        show(cost.to_json() if json else render_cost(cost, "a batch read"))
+    options = parse_options(settings.source_options(), streaming=False)
+    cost = planned_cost(options, tasks or usable_cores(), prices_or_default(prices.get_price, prices.gib_price))
+    show(cost.to_json() if json else render_cost(cost, "a batch read"))

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import (
-    Assignments,
-    Json,
-    SettingsFile,
-    SparkArguments,
-    exit_codes,
-    show,
-    with_grouped_arguments,
-)
+from tiered_stream.cli.arguments import Assignments, Json, SettingsFile, SparkArguments, command, show
 from tiered_stream.delta.settings.ingest_settings import TABLE, job_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import command_settings
@@ -28,7 +20,7 @@ REDRIVE_EXIT_CODES = "Exit codes: 0 done; 1 failed while it ran; 2 refused; 3 de
 _LEFT = 3
 
 
-@with_grouped_arguments
+@command
 def redrive(
     *,
     settings: SettingsFile = None,
@@ -53,16 +45,15 @@ def redrive(
     from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter
     from tiered_stream.delta.redrive.redrive_run import redrive as redrive_job
 
-    with exit_codes():
-        job = command_settings(settings, option, {})
-        table = job_settings(job).get(TABLE)
-        if not table:
-            raise ConfigurationError("ingest.table must be set, in the settings file or with --option")
-        chosen = DeadLetterFilter([topic.strip() for topic in topics.split(",")] if topics else None, from_ms, to_ms)
-        with spark_session("tiered-stream redrive", spark) as session:
-            report = redrive_job(session, job, table, chosen, dry_run=dry_run)
-        show(report.to_json() if json else _rendered(report))
-        raise typer.Exit(_LEFT if report.left or report.pending else 0)
+    job = command_settings(settings, option, {})
+    table = job_settings(job).get(TABLE)
+    if not table:
+        raise ConfigurationError("ingest.table must be set, in the settings file or with --option")
+    chosen = DeadLetterFilter([topic.strip() for topic in topics.split(",")] if topics else None, from_ms, to_ms)
+    with spark_session("tiered-stream redrive", spark) as session:
+        report = redrive_job(session, job, table, chosen, dry_run=dry_run)
+    show(report.to_json() if json else _rendered(report))
+    raise typer.Exit(_LEFT if report.left or report.pending else 0)
 
 
 def _rendered(report: RedriveReport) -> Table:

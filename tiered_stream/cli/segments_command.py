@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli.arguments import FAILED, Json, SettingsArguments, exit_codes, show, with_grouped_arguments
+from tiered_stream.cli.arguments import FAILED, Json, SettingsArguments, command, show
 from tiered_stream.options.command_settings import ENDS, STARTS, without
 
 
-@with_grouped_arguments
+@command
 def segments(settings: SettingsArguments, json: Json = False) -> None:
     """List the tiered segments of topics: offsets, sizes, leader epochs, states, and whether they count for the log.
 
@@ -16,14 +16,13 @@ def segments(settings: SettingsArguments, json: Json = False) -> None:
     segments that overlap, do not harm readers, but take up storage. If a broker or gateway locates the segments, only
     segments that count are listed.
     """
-    with exit_codes():
-        # Imported late, because other commands do not need Kafka.
-        from tiered_stream.inspection.segment_report import SegmentReport, render_segments
-        from tiered_stream.inspection.tier_contents import tier_contents
-        from tiered_stream.options.parsing import parse_options
+    # Imported late, because other commands do not need Kafka.
+    from tiered_stream.inspection.segment_report import SegmentReport, render_segments
+    from tiered_stream.inspection.tier_contents import tier_contents
+    from tiered_stream.options.parsing import parse_options
 
-        options = parse_options(without(settings.source_options(), STARTS + ENDS), streaming=True)
-        report = SegmentReport.of(tier_contents(options))
-        show(report.to_json() if json else render_segments(report))
+    options = parse_options(without(settings.source_options(), STARTS + ENDS), streaming=True)
+    report = SegmentReport.of(tier_contents(options))
+    show(report.to_json() if json else render_segments(report))
     if report.faults:
         raise typer.Exit(FAILED)

@@ -14,7 +14,7 @@ from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.broker.topic_configs import topic_configs
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
@@ -283,12 +283,13 @@ def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Resul
     """
     client = open_client(job.options.kafka)
     reader = BrokerOffsetReader(client, job.options.isolation_level)
+    terms = FetchTerms(job.options.isolation_level, max_bytes=1, max_wait_ms=0)
     refused = {}
     for topic, partition in {partition.topic: partition for partition in reversed(_with_leader(topics))}.items():
         try:
             end = reader.latest([partition])[partition]
             with suppress(errors.OffsetOutOfRangeError):  # a user without READ gets the authorization error instead
-                fetch_records(client, partition, end, isolation=job.options.isolation_level, max_bytes=1, max_wait_ms=0)
+                fetch_records(client, partition, end, terms)
         except errors.BrokerAuthorizationError as error:
             refused[topic] = error
     if refused:

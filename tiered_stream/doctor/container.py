@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tiered_stream.doctor.finding import Result
+from tiered_stream.doctor.finding import Fixes, Result
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageUnavailableError
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.open_store import open_store
 
-FIXES = {
+FIXES: Fixes = {
     StorageBucketNotFoundError: "correct the name in remote.storage.uri",
     StorageUnavailableError: "correct the endpoint that the message names, or open the way to it",
 }

@@ -16,7 +16,7 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.segment_places import misplacement
@@ -24,7 +24,6 @@ from tiered_stream.storage.segment_places import misplacement
 _MAX_SAMPLE = 16
 _OPTION = "remote.storage."
 _ABSENT = "no remote.storage.uri is set: segments come by signed locations, or through the brokers"
-_S3_SCHEMES = ("s3", "s3a")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
         from tiered_stream.doctor.container import FIXES, list_container
 
         return examination.check("bucket", lambda _: list_container(options.storage), fetcher, fixes=FIXES)
-    if options is None or parts.scheme not in _S3_SCHEMES:
+    if options is None or parts.scheme not in S3_SCHEMES:
         return Known("storage settings", True if fetcher.value else None)
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import bucket as of_bucket

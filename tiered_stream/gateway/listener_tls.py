@@ -7,21 +7,19 @@ they have changed.
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 from collections.abc import Mapping
 
 from tiered_stream.broker.login.tls import load_trust
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.process.shared import file_state
 
 log = logging.getLogger(__name__)
 
 PREFIX = "gateway.listener."
 
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-_FileState = tuple[int, int, int] | None
-"""Inode, modification time (ns) and size of a file, to notice a change; None: the file does not exist."""
 
 
 class ListenerTls:
@@ -61,8 +59,8 @@ class ListenerTls:
                 log.warning("new connections still get the certificate that was read before: %s", error)
         return self._context
 
-    def _file_states(self) -> tuple[_FileState, _FileState]:
-        return _state(self._keystore), _state(self._trust.get("ssl.truststore.location"))
+    def _file_states(self) -> tuple[object, object]:
+        return file_state(self._keystore), file_state(self._trust.get("ssl.truststore.location", ""))
 
     def _load(self) -> ssl.SSLContext:
         """Return a new TLS context from the listener's keystore file and the trust store in `ssl.truststore.*`.
@@ -88,11 +86,3 @@ class ListenerTls:
                 raise ConfigurationError(str(error).replace("kafka.ssl.", f"{PREFIX}ssl.")) from error
             context.verify_mode = _VERIFY[self._client_auth]
         return context
-
-
-def _state(path: str | None) -> _FileState:
-    try:
-        status = os.stat(path) if path else None
-    except (OSError, ValueError):
-        return None
-    return (status.st_ino, status.st_mtime_ns, status.st_size) if status else None

@@ -20,7 +20,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.observe.progress import describe_progress
+from tiered_stream.observe.progress import describe_batch, finished_batch
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.spark.reporting import report_queries
 from tiered_stream.spark.session import forgo_source_lookup, start_pythons
@@ -105,7 +105,7 @@ class IngestQuery:
     def _report(self, progress: StreamingQueryProgress) -> None:
         # Tasks of the next micro-batch may report before this progress is handled, so metrics are taken by batch id.
         counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
-        console.print(f"{self.name}: {describe_progress(progress, counted)}", markup=False)
+        console.print(f"{self.name}: {describe_batch(finished_batch(progress, counted))}", markup=False)
         self._reported.add(counted)
         self._printed_at, self._printed_records = time.monotonic(), 0
 

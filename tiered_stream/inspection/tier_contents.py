@@ -127,11 +127,7 @@ def _from_metadata_topic(
         partition: {entry.epoch for segment, _ in segments for entry in segment.leader_epochs}
         for partition, segments in tracked.found.items()
     }
-    leaders = {
-        partition: (ids[partition], topics[partition.topic].partitions[partition.partition].leader_epoch)
-        for partition in epochs
-    }
-    lineages = BrokerLineages(client).of(epochs, leaders)
+    lineages = BrokerLineages(client).of(epochs, topics)
     logs = _logs(client, lineages.found.keys())
     tiers = {
         partition: _tier(tracked.found[partition], lineages.found[partition], log)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.leader_epochs import NO_EPOCH, lineages
 from tiered_stream.locate.lineage import END_OF_LOG, Lineage
 from tiered_stream.model import PartialAnswer, TopicPartition
@@ -45,7 +46,7 @@ class BrokerLineages:
         self._known: dict[TopicPartition, _LeaderLineage] = {}
 
     def of(
-        self, epochs: Mapping[TopicPartition, Collection[int]], leaders: Mapping[TopicPartition, tuple[UUID, int]]
+        self, epochs: Mapping[TopicPartition, Collection[int]], topics: Mapping[str, TopicMetadata]
     ) -> PartialAnswer[TopicPartition, Lineage]:
         """Return by partition the end offset (exclusive) of each epoch in `epochs` that is in the partition's lineage.
 
@@ -55,16 +56,16 @@ class BrokerLineages:
 
         Args:
             epochs: leader epochs, by partition.
-            leaders: the topic's id and the epoch of the current leader, by partition.
+            topics: current metadata of the partitions' topics, by topic.
 
         Raises: the errors of `leader_epochs.lineages`.
         """
-        known = {partition: self._of_leader(partition, leaders[partition]) for partition in epochs}
+        known = {partition: self._of_leader(partition, topics[partition.topic]) for partition in epochs}
         unknown = {partition: set(numbers) - known[partition].requested for partition, numbers in epochs.items()}
         unknown = {partition: numbers for partition, numbers in unknown.items() if numbers}
         answer = lineages(self._client, unknown, self._patience_ms)
         for partition, ends in answer.found.items():
-            lineage, current_epoch = known[partition], leaders[partition][1]
+            lineage, current_epoch = known[partition], known[partition].leader[1]
             lineage.ends.update(ends)
             if current_epoch in lineage.ends:
                 lineage.ends[current_epoch] = END_OF_LOG  # the current epoch is still growing
@@ -74,12 +75,12 @@ class BrokerLineages:
         }
         return PartialAnswer(found, answer.faults)
 
-    def _of_leader(self, partition: TopicPartition, leader: tuple[UUID, int]) -> _LeaderLineage:
-        """Return the partition's cached lineage as `leader` has reported it.
+    def _of_leader(self, partition: TopicPartition, topic: TopicMetadata) -> _LeaderLineage:
+        """Return the partition's cached lineage as its current leader has reported it.
 
-        If another leader has reported the cached lineage, or the epoch of `leader` is unknown, an empty lineage
-        replaces it.
+        If another leader has reported it, or the current leader's epoch is unknown, replace it by an empty one.
         """
+        leader = topic.topic_id, topic.partitions[partition.partition].leader_epoch
         known = self._known.get(partition)
         if known is None or known.leader != leader or leader[1] == NO_EPOCH:
             known = self._known[partition] = _LeaderLineage(leader)

@@ -154,10 +154,7 @@ class BrokerLocator(Locator):
         return [_cut_at(location, parts, starts) for (location, starts), parts in zip(cuts, fine, strict=True)]
 
     def _cut_round(
-        self,
-        runs: Mapping[TopicPartition, Sequence[int]],
-        terms: LocationTerms,
-        parts: list[Sequence[SegmentLocation]],
+        self, runs: Mapping[TopicPartition, Sequence[int]], terms: LocationTerms, parts: list[Sequence[SegmentLocation]]
     ) -> None:
         """Request the parts of some locations, and replace these locations in the list `parts` by their parts.
 

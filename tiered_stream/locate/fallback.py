@@ -14,15 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from tiered_stream.errors import (
-    CorruptDataError,
-    StorageAccessError,
-    StorageBucketNotFoundError,
-    StorageError,
-    StorageObjectNotFoundError,
-    StorageUnavailableError,
-    UnsupportedDataError,
-)
+from tiered_stream import errors
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.storage_check import check_place, gives
 from tiered_stream.model import RemoteLogSegment, TopicPartition
@@ -64,10 +56,11 @@ class SegmentsLeftOut:
         self._falls_back = falls_back
         self._lock = threading.Lock()
         self._counts: Counter[TopicPartition] = Counter()
-        self._reasons: dict[TopicPartition, tuple[int, StorageError]] = {}
+        self._reasons: dict[TopicPartition, tuple[int, errors.StorageError]] = {}
         """By partition, base offset and error of the failed segment with the lowest base offset."""
         self._unreachable = 0
         self._access_check: SingleFlightCache[None, bool] = SingleFlightCache(1)
+        # Only the first missing object leads to a check.
         self._place_check: SingleFlightCache[None, None] = SingleFlightCache(1)
 
     def attempt(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
@@ -82,21 +75,22 @@ class SegmentsLeftOut:
             ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
             StorageError: `work` raises it, and `falls_back` is false.
         """
-        error: StorageError | None = None
+        error: errors.StorageError | None = None
         if self._unreachable < _MAX_UNREACHABLE:
             try:
                 return work()
-            except StorageBucketNotFoundError:
+            except errors.StorageBucketNotFoundError:
                 raise
-            except StorageError as failure:
-                if isinstance(failure, StorageObjectNotFoundError):
-                    self._check_place(segment, failure)
-                if not self._falls_back or (isinstance(failure, StorageAccessError) and not self._has_access(segment)):
+            except errors.StorageError as failure:
+                if isinstance(failure, errors.StorageObjectNotFoundError):
+                    self._place_check.get(None, partial(self._check_place, segment, failure))
+                is_refused = isinstance(failure, errors.StorageAccessError)
+                if not self._falls_back or (is_refused and not self._has_access(segment)):
                     raise
                 error = failure
         with self._lock:
             self._counts[segment.topic_partition] += 1
-            self._unreachable += isinstance(error, StorageUnavailableError)
+            self._unreachable += isinstance(error, errors.StorageUnavailableError)
             first = self._reasons.get(segment.topic_partition)
             if error is not None and (first is None or segment.base_offset < first[0]):
                 self._reasons[segment.topic_partition] = segment.base_offset, error
@@ -111,19 +105,12 @@ class SegmentsLeftOut:
                 partition, count, "s" * (count > 1), "are" if count > 1 else "is", reason,
             )  # fmt: skip
 
-    def _check_place(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
-        """Check whether wrong settings are the reason why an object of `segment` is missing.
-
-        After a check that raised no error, later calls do nothing.
-
-        Raises: the errors of `storage_check.check_place`.
-        """
-        self._place_check.get(None, lambda: self._check_places(segment, missing))
-
-    def _check_places(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
-        """Check the settings by `segment`, and by a segment whose object keys come from the other source.
+    def _check_place(self, segment: RemoteLogSegment, missing: errors.StorageObjectNotFoundError) -> None:
+        """Check whether the settings lead to the wrong place: by `segment`, and by one segment of another kind.
 
         There are two sources of a segment's object keys: the segment's own metadata, or the settings.
+
+        Raises: the errors of `storage_check.check_place`.
 
         Raises: the errors of `storage_check.check_place`.
         """
@@ -136,9 +123,9 @@ class SegmentsLeftOut:
             return
         try:
             self._fetcher.fetch_log_segment(other, 0, 1)
-        except StorageObjectNotFoundError as also_missing:
+        except errors.StorageObjectNotFoundError as also_missing:
             check_place(self._fetcher, other, also_missing, has_access)
-        except (StorageError, CorruptDataError, UnsupportedDataError):
+        except (errors.StorageError, errors.CorruptDataError, errors.UnsupportedDataError):
             return
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:

@@ -10,15 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tiered_stream.errors import (
-    ConfigurationError,
-    CorruptDataError,
-    StorageAccessError,
-    StorageBucketNotFoundError,
-    StorageError,
-    StorageObjectNotFoundError,
-    UnsupportedDataError,
-)
+from tiered_stream import errors
 from tiered_stream.locate.locator import Locator, SegmentFilter, WrappedLocator, every_segment
 from tiered_stream.model import PartitionLocations, PartitionRanges, RemoteLogSegment, SegmentLocation
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -85,14 +77,14 @@ class CheckedStorage(WrappedLocator):
         """
         try:
             self._fetch_byte(location)
-        except StorageAccessError as refused:
+        except errors.StorageAccessError as refused:
             if not self._gives_another(locations):
                 raise
             log.warning("the storage gives other segments, but not this one: %s", refused)
-        except StorageBucketNotFoundError:
+        except errors.StorageBucketNotFoundError:
             raise
-        except StorageError as error:
-            if isinstance(error, StorageObjectNotFoundError):
+        except errors.StorageError as error:
+            if isinstance(error, errors.StorageObjectNotFoundError):
                 check_place(self._fetcher, location.segment, error, lambda: self._gives_another(locations))
             log.warning("the storage does not work at the start of the query; each task tries it again: %s", error)
 
@@ -112,9 +104,9 @@ def gives(fetch: Callable[[], object]) -> bool:
     """Call `fetch`; return False if it raises a StorageError, and True otherwise, even if the data is malformed."""
     try:
         fetch()
-    except StorageError:
+    except errors.StorageError:
         return False
-    except (CorruptDataError, UnsupportedDataError):
+    except (errors.CorruptDataError, errors.UnsupportedDataError):
         pass
     return True
 
@@ -122,7 +114,7 @@ def gives(fetch: Callable[[], object]) -> bool:
 def check_place(
     fetcher: RemoteStorageFetcher,
     segment: RemoteLogSegment,
-    missing: StorageObjectNotFoundError,
+    missing: errors.StorageObjectNotFoundError,
     gives_another: Callable[[], bool],
 ) -> None:
     """Check whether an object of `segment` is missing because the settings are wrong.
@@ -137,4 +129,4 @@ def check_place(
     """
     misplaced = fetcher.find_misplacement(segment)
     if misplaced is not None and (misplaced.actual_place or not gives_another()):
-        raise ConfigurationError(f"{missing}; {misplaced}") from missing
+        raise errors.ConfigurationError(f"{missing}; {misplaced}") from missing

@@ -33,6 +33,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, ReadMetrics, within
 from tiered_stream.observe.progress import MicroBatch
 from tiered_stream.observe.query_metrics import QueryMetrics
+from tiered_stream.options.types import is_http_url
 
 log = logging.getLogger(__name__)
 
@@ -218,16 +219,11 @@ def _metrics_url(endpoint: str) -> str:
     Raises:
         ConfigurationError: the endpoint is not an HTTP URL, or contains credentials or a query.
     """
-    try:
-        parts = urlsplit(endpoint)
-        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        fits = False
     if "@" in endpoint or "?" in endpoint:
         raise ConfigurationError("an endpoint for OTLP has no credentials in it: OTEL_EXPORTER_OTLP_HEADERS takes them")
-    if not fits:
+    if not is_http_url(endpoint):
         raise ConfigurationError(f"{endpoint!r} is no endpoint for OTLP, such as http://collector:4318")
-    return endpoint if parts.path.strip("/") else endpoint.rstrip("/") + _PATH
+    return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _PATH
 
 
 def _typical_latencies(cost: ReadMetrics) -> list[tuple[float, int]]:

@@ -72,14 +72,6 @@ def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> Mi
     )
 
 
-def describe_progress(progress: StreamingQueryProgress, counted: ReadMetrics) -> str:
-    """Format the finished micro-batch in Spark's `progress` as one line for people, as `finished_batch` reports it.
-
-    `counted` is the sum of the counters that the micro-batch's tasks have sent.
-    """
-    return describe_batch(finished_batch(progress, counted))
-
-
 def describe_batch(batch: MicroBatch) -> str:
     """Format the report on a micro-batch as one line for people: rows, rates, bytes by source, and lag."""
     lag = "" if batch.lag is None else f", {describe_lag(batch.lag)}"

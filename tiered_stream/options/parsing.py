@@ -11,17 +11,9 @@ from uuid import UUID
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.limits import Limits
 from tiered_stream.model import TopicPartition, listed
+from tiered_stream.options import choices
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
-from tiered_stream.options.choices import (
-    Fallback,
-    GroupStrategy,
-    IsolationLevel,
-    LocatorName,
-    Prefer,
-    StorageLayout,
-    TimestampStrategy,
-)
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
@@ -82,7 +74,7 @@ class StorageOptions(S3Access):
     gcs_endpoint_url: str | None = of(remote.GCS_ENDPOINT_URL)
     uri: str | None = of(remote.STORAGE_URI)
     """URI of a bucket, of a container or of a folder, with a prefix; None: no storage is configured."""
-    layout: StorageLayout = StorageLayout.LOCAL
+    layout: choices.StorageLayout = choices.StorageLayout.LOCAL
     connect_timeout_ms: int = of(spark.CONNECT_TIMEOUT_MS)
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
     request_timeout_ms: int = of(remote.REQUEST_TIMEOUT_MS)
@@ -123,8 +115,8 @@ class Options:
     ending: Position
     """End of the query. For a stream, it is LATEST unless a replay or the user has bounded the stream."""
     bounded_streaming: bool = of(spark.BOUNDED_STREAMING)
-    timestamp_strategy: TimestampStrategy = of(spark.TIMESTAMP_STRATEGY)
-    group_strategy: GroupStrategy = of(spark.GROUP_STRATEGY)
+    timestamp_strategy: choices.TimestampStrategy = of(spark.TIMESTAMP_STRATEGY)
+    group_strategy: choices.GroupStrategy = of(spark.GROUP_STRATEGY)
     fail_on_data_loss: bool = of(spark.FAIL_ON_DATA_LOSS)
     include_headers: bool = of(spark.INCLUDE_HEADERS)
     columns: tuple[str, ...] | None = of(remote.COLUMNS)
@@ -141,16 +133,16 @@ class Options:
     """Total number of attempts to fetch offsets, as in Spark."""
     fetch_offset_retry_interval_ms: int = of(spark.FETCH_OFFSET_RETRY_INTERVAL_MS)
     poll_timeout_ms: int = of(spark.POLL_TIMEOUT_MS)
-    isolation_level: IsolationLevel = of(spark.ISOLATION_LEVEL)
+    isolation_level: choices.IsolationLevel = of(spark.ISOLATION_LEVEL)
     check_crcs: bool = of(spark.CHECK_CRCS)
     commit_group_id: str | None = of(spark.COMMIT_GROUP_ID)
     kafka: Mapping[str, str] = field(repr=False)
     """All `kafka.*` options without that prefix, names in lower case. They may hold passwords."""
-    locator: LocatorName
+    locator: choices.LocatorName
     metadata_snapshot_dir: str = of(remote.METADATA_SNAPSHOT_DIR)
     """Folder for snapshots of the metadata topic; empty: a folder in the user's cache; `none`: no snapshots."""
-    prefer: Prefer = of(remote.PREFER)
-    fallback: Fallback = of(remote.FALLBACK)
+    prefer: choices.Prefer = of(remote.PREFER)
+    fallback: choices.Fallback = of(remote.FALLBACK)
     split_bytes: int = of(remote.SPLIT_BYTES)
     storage: StorageOptions
     fetch: FetchOptions
@@ -212,8 +204,8 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
     subscription = _subscription(given)
     starting, ending = _bounded_positions(given) if bounded else _positions(given, streaming)
     locator = _locator(given)
-    has_fallback = given.read(remote.FALLBACK) is Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
-    storage = replace(_storage(given, is_read=locator is not LocatorName.NONE), has_fallback=has_fallback)
+    has_fallback = given.read(remote.FALLBACK) is choices.Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
+    storage = replace(_storage(given, is_read=locator is not choices.LocatorName.NONE), has_fallback=has_fallback)
     _check_storage_suffices(locator, storage, given)
     _check_trigger_limits(given, queries)
     _check_columns(given)
@@ -265,10 +257,10 @@ def parse_subscription(raw: Mapping[str, str]) -> Subscription:
 
 
 def _subscription(given: GivenOptions) -> Subscription:
-    choices = declared(Subscription).values()
-    chosen = [option.name for option in choices if given.has(option)]
+    declarations = declared(Subscription).values()
+    chosen = [option.name for option in declarations if given.has(option)]
     if len(chosen) != 1:
-        names = ", ".join(option.name for option in choices)
+        names = ", ".join(option.name for option in declarations)
         given_names = f"{' and '.join(chosen)} are given" if chosen else "none is given"
         raise ConfigurationError(f"exactly one of the options {names} must be given to say what to read: {given_names}")
     return Subscription(**read_fields(Subscription, given))
@@ -398,10 +390,10 @@ def _check_columns(given: GivenOptions) -> None:
         )
 
 
-def _locator(given: GivenOptions) -> LocatorName:
+def _locator(given: GivenOptions) -> choices.LocatorName:
     locator = given.read(remote.LOCATOR)
     enabled = given.read(spark.FETCH_REMOTE_ENABLED)
-    if locator is LocatorName.ARCHIVE:
+    if locator is choices.LocatorName.ARCHIVE:
         if not enabled:
             raise ConfigurationError(
                 f"option {remote.LOCATOR.name}: archive reads from storage alone, which "
@@ -418,7 +410,7 @@ def _locator(given: GivenOptions) -> LocatorName:
             f"option {spark.BOOTSTRAP_SERVERS.name} must be given, e.g. broker1:9092,broker2:9092 "
             f"(only {remote.LOCATOR.name}=archive reads without brokers)"
         )
-    return locator if enabled else LocatorName.NONE
+    return locator if enabled else choices.LocatorName.NONE
 
 
 def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
@@ -431,7 +423,7 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     rsm_config = given.with_prefix(prefix)
     checked = rsm_config if is_read and not has(spark.FETCHER_CLASS) else {}
     layout = chosen_layout(given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER), checked, prefix)
-    if layout is StorageLayout.AIVEN:
+    if layout is choices.StorageLayout.AIVEN:
         check_plugin_properties(checked, prefix, has)
         # The plugin's property for a storage setting has the name of our option without `remote.`.
         given = given.with_defaults({f"remote.{name}": value for name, value in rsm_config.items()})
@@ -442,16 +434,16 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
 
 
 def _warn_of_plugin(storage: StorageOptions, given: GivenOptions) -> None:
-    if storage.layout is StorageLayout.AIVEN:
+    if storage.layout is choices.StorageLayout.AIVEN:
         warn_of_unknown_properties(storage.rsm_config, given.plugin_prefix)
 
 
-def _check_storage_suffices(locator: LocatorName, storage: StorageOptions, given: GivenOptions) -> None:
+def _check_storage_suffices(locator: choices.LocatorName, storage: StorageOptions, given: GivenOptions) -> None:
     if storage.uri is not None or given.has(spark.FETCHER_CLASS):
         return
-    if storage.rsm_config and locator is not LocatorName.NONE:
+    if storage.rsm_config and locator is not choices.LocatorName.NONE:
         raise missing_place(storage.layout, given.plugin_prefix)
-    if locator in (LocatorName.ARCHIVE, LocatorName.METADATA_TOPIC):
+    if locator in (choices.LocatorName.ARCHIVE, choices.LocatorName.METADATA_TOPIC):
         raise ConfigurationError(
             f"option {remote.LOCATOR.name}: {locator} needs {remote.STORAGE_URI.name}, e.g. s3://bucket/prefix"
         )

@@ -347,14 +347,19 @@ def http_url(value: str) -> str:
 
     The URL must have a host, may have a port and a path, and must not contain credentials.
     """
-    url, parts = _without_credentials(value)
-    try:
-        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # `parts.port` raises this if the port is no number, or too large
-        is_url = False
-    if not is_url:
+    url, _ = _without_credentials(value)
+    if not is_http_url(url):
         raise ValueError("must be a URL, e.g. https://s3.example.com:9000")
     return url
+
+
+def is_http_url(url: str) -> bool:
+    """Return whether `url` is an `http://` or `https://` URL with a host and, if it has a port, a possible one."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or too large
+        return False
 
 
 def http_hosts(value: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator
-from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 
 
 class Backlog:
@@ -43,18 +43,3 @@ class Backlog:
             partition: OffsetRange(max(0, offsets.start - 1), offsets.end) for partition, offsets in self.ranges.items()
         }
         return self.locator.segments(with_one_before)
-
-    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, list[int]]:
-        """Return by partition, ascending, the end offsets (exclusive) of its tiered segments that lie in its range.
-
-        An end lies in a range if it is above the range's start, and at most the range's end. The `ranges` must be
-        within `self.ranges`.
-        """
-        return {
-            partition: [
-                part.offsets.end
-                for part in self.segments.get(partition, ())
-                if offsets.start < part.offsets.end <= offsets.end
-            ]
-            for partition, offsets in ranges.items()
-        }

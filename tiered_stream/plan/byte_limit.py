@@ -6,7 +6,7 @@ tiered are assumed to have as many bytes per offset as the partition's segments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tiered_stream.locate.lineage import VisibleSegment
@@ -32,35 +32,19 @@ def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: 
     return ends
 
 
-def limited_ranges(
-    start: PartitionOffsets, ends: PartitionOffsets, latest: PartitionOffsets
-) -> dict[TopicPartition, OffsetRange]:
-    """Return by partition the range from `start` to `ends`, for partitions whose end a limit has lowered.
-
-    A partition is left out if its end is not below `latest`, its range is empty, or it is not in `start`.
-    """
-    return {
-        partition: OffsetRange(start[partition], end)
-        for partition, end in ends.items()
-        if partition in start and start[partition] < end < latest[partition]
-    }
-
-
-def ends_at_segments(
-    ends: PartitionOffsets, segment_ends: Mapping[TopicPartition, Sequence[int]]
-) -> dict[TopicPartition, int]:
+def ends_at_segments(backlog: Backlog, ends: PartitionOffsets) -> dict[TopicPartition, int]:
     """Return by partition its end, moved back to the last segment end at or below it.
 
-    An end stays unchanged if the partition has no such segment end. The given segment ends lie above the start of the
-    partition's range, so a batch always makes progress.
-
-    Args:
-        segment_ends: result of `Backlog.segment_ends` for `limited_ranges`.
+    An end stays unchanged if it is the log's end, or if no segment ends between the partition's start and this end. So
+    a batch always makes progress.
     """
-    return {
-        partition: max((at for at in segment_ends.get(partition, ()) if at <= end), default=end)
-        for partition, end in ends.items()
-    }
+    aligned = dict(ends)
+    for partition, offsets in backlog.ranges.items():
+        end = ends[partition]
+        if offsets.start < end < offsets.end:
+            segment_ends = (part.offsets.end for part in backlog.segments.get(partition, ()))
+            aligned[partition] = max((at for at in segment_ends if offsets.start < at <= end), default=end)
+    return aligned
 
 
 def must_wait(

@@ -15,14 +15,12 @@ from uuid import UUID
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import OpenTransactionError, TieredStreamError, UnknownTopicError
-from tiered_stream.model import PartitionOffsets, TopicPartition, listed
+from tiered_stream.model import NO_TOPIC_ID, PartitionOffsets, TopicPartition, listed
 from tiered_stream.options.parsing import Options, Subscription
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-NO_TOPIC_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,10 +181,7 @@ def _inside(ascending: Sequence[int], offsets: OffsetRange) -> Sequence[int]:
 
 
 def _uncut_splits(
-    topic_partition: TopicPartition,
-    offsets: OffsetRange,
-    located: Sequence[SegmentLocation],
-    needed: NeededSegments,
+    topic_partition: TopicPartition, offsets: OffsetRange, located: Sequence[SegmentLocation], needed: NeededSegments
 ) -> Iterator[Split]:
     """Yield the splits of the range `offsets`, as large as possible.
 

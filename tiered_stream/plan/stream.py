@@ -15,7 +15,7 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtOffsets
 from tiered_stream.plan.backlog import Backlog
-from tiered_stream.plan.byte_limit import ends_at_segments, ends_by_bytes, limited_ranges, must_wait, proportional_ends
+from tiered_stream.plan.byte_limit import ends_at_segments, ends_by_bytes, must_wait, proportional_ends
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.first_batch import FirstBatch
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
@@ -163,4 +163,4 @@ class StreamPlanner:
         ends = {partition: min(end, by_offsets[partition]) for partition, end in ends.items()}
         if not self._options.segment_aligned_ends:
             return ends
-        return ends_at_segments(ends, backlog.segment_ends(limited_ranges(known, ends, latest)))
+        return ends_at_segments(backlog, ends)

@@ -61,10 +61,10 @@ def _comparable(name: str, value: object) -> object:
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return [(key, _comparable(key, value[key])) for key in sorted(value)]
-    return (value, _file_state(value)) if isinstance(value, str) and name.endswith(_FILES) else value
+    return (value, file_state(value)) if isinstance(value, str) and name.endswith(_FILES) else value
 
 
-def _file_state(path: str) -> tuple[int, int, int] | None:
+def file_state(path: str) -> tuple[int, int, int] | None:
     """Return inode, size and modification time (ns) of a file; None if the file cannot be accessed."""
     try:
         status = os.stat(path)

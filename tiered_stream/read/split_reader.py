@@ -14,21 +14,8 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.errors import (
-    DataLossError,
-    OffsetOutOfRangeError,
-    StorageError,
-    StorageFormatError,
-    TopicRecreatedError,
-    naming,
-)
-from tiered_stream.model import (
-    STORAGE_FORMAT,
-    AbortedTransaction,
-    OffsetRange,
-    SegmentLocation,
-    Split,
-)
+from tiered_stream import errors
+from tiered_stream.model import STORAGE_FORMAT, AbortedTransaction, OffsetRange, SegmentLocation, Split
 from tiered_stream.observe.metrics import ReadMetrics, send
 from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
@@ -102,7 +89,7 @@ class SplitReader:
         if self._split.locations:
             try:
                 yield from self._from_storage()
-            except StorageError as error:
+            except errors.StorageError as error:
                 self._fall_back(error)
         yield from self._from_broker()
 
@@ -117,7 +104,7 @@ class SplitReader:
                 self._finish(fetcher, locations[number], decoder)
                 number += 1
                 decoder = self._location_decoder(locations[number])
-            with naming(partial(fetcher.describe, locations[number].segment)):
+            with errors.naming(partial(fetcher.describe, locations[number].segment)):
                 yield from self._timed(decoder.feed(data))
             self._position = max(self._position, min(decoder.next_offset, locations[number].offsets.end))
             del data  # otherwise these bytes stay in memory while the next ones are awaited
@@ -136,11 +123,11 @@ class SplitReader:
             release_compiler()  # now the consumer of the batch has loaded its kernels too
 
     def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
-        with naming(partial(fetcher.describe, location.segment)):
+        with errors.naming(partial(fetcher.describe, location.segment)):
             decoder.finish()
         self._position = location.offsets.end
 
-    def _fall_back(self, error: StorageError) -> None:
+    def _fall_back(self, error: errors.StorageError) -> None:
         """Log and count a fallback: because of `error`, the rest of the split is read from the broker (KIP-1254).
 
         If `remote.fallback` is `fail` or `kafka.bootstrap.servers` is not set, raise `error` instead.
@@ -159,7 +146,7 @@ class SplitReader:
         while self._position < self._split.offsets.end:
             try:
                 yield from self._fetched(OffsetRange(self._position, self._split.offsets.end))
-            except (OffsetOutOfRangeError, TopicRecreatedError) as error:
+            except (errors.OffsetOutOfRangeError, errors.TopicRecreatedError) as error:
                 self._skip_lost(error)
 
     def _fetched(self, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -180,9 +167,9 @@ class SplitReader:
             yield from self._timed(decoder.feed(fetched.records))
             self._position = max(self._position, min(decoder.next_offset, offsets.end))
         if self._position < offsets.end:
-            raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
+            raise errors.OffsetOutOfRangeError(f"the log ends at offset {self._position}")
 
-    def _skip_lost(self, error: OffsetOutOfRangeError | TopicRecreatedError) -> None:
+    def _skip_lost(self, error: errors.OffsetOutOfRangeError | errors.TopicRecreatedError) -> None:
         """Move `_position` behind the lost offsets and count these offsets, if `failOnDataLoss` is false.
 
         The new position is the log start offset if that offset is within the rest of the split. Otherwise, or if the
@@ -193,11 +180,11 @@ class SplitReader:
         """
         partition, start, end = self._split.topic_partition, self._position, self._split.offsets.end
         if self._options.fail_on_data_loss:
-            raise DataLossError(
+            raise errors.DataLossError(
                 f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {partition}: offsets {start} to {end} "
                 f"cannot all be read: {error}. Set failOnDataLoss to false to go on without them."
             ) from error
-        log_start = end if isinstance(error, TopicRecreatedError) else self._log_start()
+        log_start = end if isinstance(error, errors.TopicRecreatedError) else self._log_start()
         self._position = log_start if start < log_start < end else end
         self.metrics.lost_offsets += self._position - start
         log.warning("%s: offsets %d to %d are lost: %s", partition, start, self._position, error)
@@ -246,7 +233,7 @@ def _check_formats(locations: Sequence[SegmentLocation]) -> None:
     """Raise StorageFormatError if a location's storage format is not `STORAGE_FORMAT`, the only one that is read."""
     for location in locations:
         if location.storage_format != STORAGE_FORMAT:
-            raise StorageFormatError(
+            raise errors.StorageFormatError(
                 f"segment {location.segment.segment_id} is stored as {location.storage_format!r}; known here: "
                 f"{STORAGE_FORMAT}"
             )

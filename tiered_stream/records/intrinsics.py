@@ -12,11 +12,13 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.extending import intrinsic
+from xxhash import _xxhash  # type: ignore[attr-defined]
 
-_CRC_FUNCTION = "crc32c_value"
-# Compiled code calls the C function by its name. A call through Python would take 1 us, as long as decoding five
+_CRC_FUNCTION, _HASH_FUNCTION = "crc32c_value", "XXH64"
+# Compiled code calls these C functions by their names. A call through Python would take 1 us, as long as decoding five
 # batches of one record.
-llvmlite.binding.add_symbol(_CRC_FUNCTION, cast(getattr(CDLL(_crc32c.__file__), _CRC_FUNCTION), c_void_p).value)
+for library, function in ((_crc32c, _CRC_FUNCTION), (_xxhash, _HASH_FUNCTION)):
+    llvmlite.binding.add_symbol(function, cast(getattr(CDLL(library.__file__), function), c_void_p).value)
 
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any, array: int, bits: int = 8) -> Any:
@@ -39,6 +41,24 @@ def crc32c(typing_context: Any, data: Any, at: Any, end: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(32), [begin.type, size.type])
         function = cgutils.get_or_insert_function(builder.module, kind, _CRC_FUNCTION)
         return builder.zext(builder.call(function, [begin, size]), ir.IntType(64))
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def xxh64(typing_context: Any, data: Any, at: Any, end: Any, seed: Any) -> Any:
+    """Return the XXH64 of the bytes from `at` to `end` of an array as a uint64, by the library of xxhash.
+
+    `seed` is a uint64. The array may have numbers of any size; `at` and `end` count bytes. The caller checks bounds.
+    """
+    signature = numba_types.uint64(data, numba_types.int64, numba_types.int64, numba_types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        begin = _address(context, builder, signature, arguments, 0)
+        size = builder.sub(arguments[2], arguments[1])
+        kind = ir.FunctionType(ir.IntType(64), [begin.type, size.type, ir.IntType(64)])
+        function = cgutils.get_or_insert_function(builder.module, kind, _HASH_FUNCTION)
+        return builder.call(function, [begin, size, arguments[3]])
 
     return signature, generate
 

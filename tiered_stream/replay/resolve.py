@@ -17,7 +17,7 @@ from uuid import UUID
 
 from tiered_stream.broker.client import open_client
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.errors import ConfigurationError, UnknownTopicError
 from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.log_source import LogSource
@@ -163,7 +163,6 @@ def _check_readable(options: Options, latest: PartitionOffsets, topic_ids: Mappi
     """
     client = open_client(options.kafka)
     for partition in {partition.topic: partition for partition in sorted(latest, reverse=True)}.values():
-        fetch_records(
-            client, partition, latest[partition], isolation=options.isolation_level, max_bytes=1, max_wait_ms=0,
-            topic_id=topic_ids.get(partition.topic),
-        )  # fmt: skip
+        topic_id = topic_ids.get(partition.topic)
+        terms = FetchTerms(options.isolation_level, max_bytes=1, max_wait_ms=0, topic_id=topic_id)
+        fetch_records(client, partition, latest[partition], terms)

@@ -11,16 +11,7 @@ from datetime import datetime, timedelta
 from functools import reduce
 from typing import Any
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource as spark
 
 from tiered_stream.options.positions import EPOCH
 from tiered_stream.plan.pruning import EVERY, Numbers, Pruning
@@ -31,12 +22,12 @@ Bounds = tuple[int, int]
 """Integers next to a value: the smallest integer that is not below the value, and the largest that is not above it."""
 
 
-def pruning_of(filters: Iterable[Filter]) -> Pruning:
+def pruning_of(filters: Iterable[spark.Filter]) -> Pruning:
     """Return the topics, partitions, offsets and timestamps that a row may have if it passes all filters."""
     return reduce(Pruning.__and__, map(_pruning, filters), Pruning())
 
 
-def _pruning(pushed: Filter) -> Pruning:
+def _pruning(pushed: spark.Filter) -> Pruning:
     """Return the topics, partitions, offsets or timestamps that one filter allows.
 
     A filter on another column, or of an unknown kind, allows everything.
@@ -53,17 +44,17 @@ def _pruning(pushed: Filter) -> Pruning:
     return Pruning()
 
 
-def _topics(pushed: Filter) -> frozenset[str] | None:
+def _topics(pushed: spark.Filter) -> frozenset[str] | None:
     """Return the topics that a filter on `topic` allows; None: any topic, because the filter is of an unknown kind."""
     match pushed:
-        case EqualTo(value=str(topic)) | EqualNullSafe(value=str(topic)):
+        case spark.EqualTo(value=str(topic)) | spark.EqualNullSafe(value=str(topic)):
             return frozenset([topic])
-        case In(value=topics) if all(topic is None or isinstance(topic, str) for topic in topics):
+        case spark.In(value=topics) if all(topic is None or isinstance(topic, str) for topic in topics):
             return frozenset(topic for topic in topics if topic is not None)
     return None
 
 
-def _numbers(pushed: Filter, to_bounds: Callable[[Any], Bounds | None]) -> Numbers:
+def _numbers(pushed: spark.Filter, to_bounds: Callable[[Any], Bounds | None]) -> Numbers:
     """Return the integers that a filter allows; all integers if the filter is of an unknown kind.
 
     Args:
@@ -71,7 +62,7 @@ def _numbers(pushed: Filter, to_bounds: Callable[[Any], Bounds | None]) -> Numbe
         to_bounds: returns the integers next to a value of the filter. If it returns None, the value has an unexpected
             type, and all integers are allowed.
     """
-    if isinstance(pushed, In):
+    if isinstance(pushed, spark.In):
         value_bounds = [to_bounds(value) for value in pushed.value if value is not None]  # nothing equals null
         exact = [bounds[0] for bounds in value_bounds if bounds is not None and bounds[0] == bounds[1]]
         return EVERY if None in value_bounds else Numbers.of(exact)
@@ -80,15 +71,15 @@ def _numbers(pushed: Filter, to_bounds: Callable[[Any], Bounds | None]) -> Numbe
         return EVERY
     at_or_after, at_or_before = bounds
     match pushed:
-        case EqualTo() | EqualNullSafe():
+        case spark.EqualTo() | spark.EqualNullSafe():
             return Numbers.between(at_or_after, at_or_before)
-        case GreaterThanOrEqual():
+        case spark.GreaterThanOrEqual():
             return Numbers.between(first=at_or_after)
-        case GreaterThan():
+        case spark.GreaterThan():
             return Numbers.between(first=at_or_before + 1)
-        case LessThanOrEqual():
+        case spark.LessThanOrEqual():
             return Numbers.between(last=at_or_before)
-        case LessThan():
+        case spark.LessThan():
             return Numbers.between(last=at_or_after - 1)
     return EVERY
 

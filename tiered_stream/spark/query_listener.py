@@ -7,13 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol, TextIO
 
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming import listener
 
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
@@ -54,7 +48,7 @@ class BatchLines:
         """Print nothing when a query ends."""
 
 
-class QueryListener(StreamingQueryListener):
+class QueryListener(listener.StreamingQueryListener):
     """Spark listener that passes each finished micro-batch to the reporters, with its tasks' counters.
 
     Tasks send their counters to `receiver`. If a reporter raises an exception for a micro-batch, the exception is only
@@ -66,13 +60,13 @@ class QueryListener(StreamingQueryListener):
         self._reporters = reporters
         self._ours: set[str] = set()
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryStarted(self, event: listener.QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing: no micro-batch has ended yet."""
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryIdle(self, event: listener.QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing: there is no new data."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Pass the micro-batch to the reporters if tasks of the query have ever sent counters to the receiver.
 
         Only tasks of this package's sources send counters.
@@ -91,7 +85,7 @@ class QueryListener(StreamingQueryListener):
         except Exception as error:  # noqa: BLE001 - a terminal that is gone, a progress of another Spark
             log.warning("micro-batch %d of %s is not reported: %r", progress.batchId, query_id, error)
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Report the query's end to the reporters, so that they no longer show its figures."""
         self._ours.discard(str(event.id))
         for reporter in self._reporters:

@@ -12,14 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    CaseInsensitiveDict,
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    Filter,
-    InputPartition,
-)
+from pyspark.sql import datasource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import ArrayType, StructType
 
@@ -63,7 +56,7 @@ def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) ->
     return schema if columns is None else StructType([schema[name] for name in columns])
 
 
-class SplitPartition(InputPartition):
+class SplitPartition(datasource.InputPartition):
     """Input partition of Spark with one `Split`. Its task sends counters to the addresses in `batch_log`.
 
     The addresses are not in the reader, because Spark pickles the reader in another process, which does not have the
@@ -76,7 +69,7 @@ class SplitPartition(InputPartition):
         self.batch_log = batch_log
 
 
-class TieredStreamDataSource(DataSource):
+class TieredStreamDataSource(datasource.DataSource):
     """Data source like Spark's `kafka` that reads tiered segments from their storage (KIP-1248, KIP-1254, KIP-405)."""
 
     @classmethod
@@ -90,11 +83,11 @@ class TieredStreamDataSource(DataSource):
         headers = self.options.get("includeHeaders", "false").lower() == "true" or "headers" in (columns or ())
         return spark_schema(headers, columns)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
         options = self._parsed(schema, streaming=False)
         return PruningBatchReader(options) if options.filter_pushdown else BatchReader(options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802 - Spark's name
         try:
             return StreamReader(self._parsed(schema, streaming=True))
         except ConfigurationError as error:
@@ -141,7 +134,7 @@ def with_report_address(address: str, options: Mapping[str, str]) -> dict[str, s
     return others | {METRICS_ADDRESS.name: ",".join([*addresses, address])} if address else dict(options)
 
 
-def _reporting_to(address: str) -> type[DataSource]:
+def _reporting_to(address: str) -> type[datasource.DataSource]:
     """Return a subclass of the data source whose tasks also send their counters to `address`.
 
     Spark pickles the class by value, because it is defined inside a function and not found in a module.
@@ -149,7 +142,7 @@ def _reporting_to(address: str) -> type[DataSource]:
 
     class ReportingDataSource(TieredStreamDataSource):
         def __init__(self, options: dict[str, str]) -> None:
-            super().__init__(CaseInsensitiveDict(with_report_address(address, options)))
+            super().__init__(datasource.CaseInsensitiveDict(with_report_address(address, options)))
 
     return ReportingDataSource
 
@@ -180,7 +173,7 @@ def _selects_columns(schema: StructType, source_schema: StructType) -> bool:
     return distinct and all(fields.get(field.name) == field for field in schema)
 
 
-def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+def _read(partition: datasource.InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
     from tiered_stream.read.split_reader import read_split
 
     show_log()
@@ -191,7 +184,7 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
     settle_worker()
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(datasource.DataSourceReader):
     """Spark's reader of one batch query: plans its input partitions on the driver, and reads one of them in a task."""
 
     pruning: Pruning | None = None
@@ -199,7 +192,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def partitions(self) -> Sequence[InputPartition]:
+    def partitions(self) -> Sequence[datasource.InputPartition]:
         from tiered_stream.locate.log_source import open_log_source
         from tiered_stream.plan.batch import plan_batch
 
@@ -207,9 +200,9 @@ class BatchReader(DataSourceReader):
         with closing(open_log_source(self.options)) as source:
             splits = plan_batch(self.options, source, self.pruning)
         # Without any input partition, Spark would make up one and read it.
-        return [SplitPartition(split) for split in splits] or [InputPartition(None)]
+        return [SplitPartition(split) for split in splits] or [datasource.InputPartition(None)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.options) if isinstance(partition, SplitPartition) else iter(())
 
 
@@ -219,7 +212,7 @@ class PruningBatchReader(BatchReader):
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options}  # executors need no planner
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802 - Spark's name
         """Use the filters for planning, and return all of them, so that Spark evaluates them again on the rows."""
         from tiered_stream.spark.pushdown import pruning_of
 
@@ -239,7 +232,7 @@ class _OpenedStream:
     """Follower that commits the query's offsets to a consumer group; None: the options name no group."""
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark's stream reader of one streaming query: plans micro-batches, and reads one input partition in a task."""
 
     def __init__(self, options: Options) -> None:
@@ -315,10 +308,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = opened.planner.ranges(self._offsets.from_dict(start), self._offsets.from_dict(end))
         return splits_for(ranges, self.options, opened.source.locator, opened.planner.topic_ids)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
         return [SplitPartition(split, self.batch_log) for split in self.splits(start, end)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.options)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -331,7 +324,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened.batch_log.close()
 
 
-class RefusedStreamReader(DataSourceStreamReader):
+class RefusedStreamReader(datasource.DataSourceStreamReader):
     """Stream reader for invalid options, which raises their ConfigurationError when Spark first calls it.
 
     If `streamReader` raised the error, pyspark's runner would try to stop the missing reader, and its

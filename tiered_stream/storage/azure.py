@@ -1,4 +1,4 @@
-"""Service of `cloud_store` for Azure Blob Storage: it opens a container's client, and builds error messages."""
+"""Service of `cloud_store` for Azure Blob Storage: it opens a container's client."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from typing import TYPE_CHECKING
 
 from obstore.store import AzureStore
 
-from tiered_stream.errors import (
-    StorageError,
-)
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import azure_place
-from tiered_stream.storage.cloud_store import Failure, client_options, refusal
-from tiered_stream.storage.request_time import RequestTimeouts
+from tiered_stream.storage.cloud_store import Service
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig
 
-_CREDENTIALS_HINT = (
-    "check remote.storage.azure.account.key, remote.storage.azure.sas.token or "
-    "remote.storage.azure.connection.string, or where they are not given Azure's own chain (environment, workload "
-    "identity, managed identity) and the role Storage Blob Data Reader"
-)
 
+class AzureContainer(Service):
+    """One container as a `cloud_store.Service`."""
 
-class AzureContainer:
-    """Implementation of `cloud_store.Service` for one container."""
+    bucket_kind, missing_code = "container", "ContainerNotFound"
+    endpoint_option = "remote.storage.azure.endpoint.url"
+    credentials_hint = (
+        "check remote.storage.azure.account.key, remote.storage.azure.sas.token or "
+        "remote.storage.azure.connection.string, or where they are not given Azure's own chain (environment, workload "
+        "identity, managed identity) and the role Storage Blob Data Reader"
+    )
 
     def __init__(self, options: StorageOptions) -> None:
         """Read account, endpoint and credentials from the options.
@@ -33,9 +31,8 @@ class AzureContainer:
         Raises:
             ConfigurationError: no account is named, or the connection string is malformed.
         """
-        self._place = place = azure_place(options)
-        self.uri = f"az://{place.container}"
-        self._timeouts = RequestTimeouts.of(options)
+        place = azure_place(options)
+        super().__init__(options, "az", place.container, place.endpoint)
         self._config: AzureConfig = {"account_name": place.account, "endpoint": place.endpoint}
         if place.key:
             self._config["account_key"] = place.key
@@ -44,20 +41,8 @@ class AzureContainer:
 
     def connect(self, seconds: float) -> AzureStore:
         return AzureStore(
-            self._place.container,
+            self.bucket,
             config=self._config,
-            client_options=client_options(self._timeouts, seconds, self._place.endpoint),
+            client_options=self.client_options(seconds),
             retry_config={"max_retries": 0},
         )
-
-    def learns_from(self, failure: Failure) -> bool:
-        return False
-
-    def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
-        return refusal(
-            failure, name, endpoint=self._place.endpoint, container=f"container {self._place.container}",
-            missing_code="ContainerNotFound", credentials_hint=_CREDENTIALS_HINT,
-        )  # fmt: skip
-
-    def unreachable(self, name: str) -> str:
-        return f"{self._place.endpoint} (option remote.storage.azure.endpoint.url) could not be reached for {name}"

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
 
+S3_SCHEMES = ("s3", "s3a")
 GOOGLE_SCHEME = "gs"
 AZURE_SCHEMES = ("az", "abfs", "abfss", "wasb", "wasbs")
 

@@ -14,27 +14,23 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
+import numpy as np
 import obstore
 from obstore.exceptions import BaseError
 
-from tiered_stream.errors import (
-    StorageAccessError,
-    StorageBucketNotFoundError,
-    StorageConnectTimeoutError,
-    StorageError,
-    StorageObjectNotFoundError,
-    StorageReadTimeoutError,
-    StorageUnavailableError,
-)
+from tiered_stream import errors
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
+from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.object_store import ATTEMPTS, SLOW_DOWN, ObjectStore, too_short
 from tiered_stream.storage.request_time import RequestTimeouts
 
@@ -49,7 +45,6 @@ T = TypeVar("T")
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
-_NO_LENGTH = "Content-Length Header missing"
 _FIRST_WAIT = 0.1
 """Seconds to wait before the second attempt, at most.
 
@@ -61,6 +56,10 @@ _SMALLEST_SHARE = 8
 
 _process: int | None = None
 """Id of the process that sent the first request, and has obstore's threads. A fork inherits the value."""
+
+
+_CHUNK_BYTES = 1 << 20
+"""Approximate bytes of a large body that obstore gives at once."""
 
 
 class FailureKind(Enum):
@@ -115,12 +114,34 @@ class Failure:
         return self.kind is not FailureKind.OTHER
 
 
-class Service(Protocol):
-    """Interface of one cloud service for one bucket or container: it opens obstore's clients, and builds errors."""
+class Service(ABC):
+    """Part of a store that differs between the services: it opens clients, and builds errors.
 
-    uri: str
-    """Name of the bucket or container in messages, such as `gs://bucket`."""
+    Args:
+        scheme: scheme of `uri`.
+        bucket: name of the bucket or container.
+        endpoint: URL of the service.
+    """
 
+    bucket_kind = "bucket"
+    """Noun for the bucket or container, in messages."""
+    missing_code = "NoSuchBucket"
+    """Error code by which the service says that the bucket or container does not exist."""
+    endpoint_option: ClassVar[str]
+    """Name of the option that sets `endpoint`."""
+    credentials_hint: ClassVar[str]
+    """Advice for refused access."""
+    access_codes: ClassVar[Collection[str]] = ()
+    """Error codes of refused access, in addition to the statuses 401 and 403."""
+
+    def __init__(self, options: StorageOptions, scheme: str, bucket: str, endpoint: str) -> None:
+        self.bucket = bucket
+        self.endpoint = endpoint
+        self.uri = f"{scheme}://{bucket}"
+        """Name of the bucket or container in messages, such as `gs://bucket`."""
+        self.timeouts = RequestTimeouts.of(options)
+
+    @abstractmethod
     def connect(self, seconds: float) -> Client:
         """Return a new client whose attempts take at most `seconds` each, without sending a request.
 
@@ -128,66 +149,50 @@ class Service(Protocol):
             StorageAccessError: there are no credentials.
         """
 
+    def client_options(self, seconds: float) -> ClientConfig:
+        """Return the options of a client whose attempts take at most `seconds` each."""
+        return {
+            "allow_http": urlsplit(self.endpoint).scheme == "http",
+            "connect_timeout": timedelta(milliseconds=self.timeouts.connect_ms),
+            "read_timeout": timedelta(milliseconds=self.timeouts.read_ms),
+            "timeout": timedelta(seconds=seconds),
+        }
+
     def learns_from(self, failure: Failure) -> bool:
         """Return whether the request may succeed with a new client after `failure`.
 
         It may succeed if the failure has shown that clients need other settings, such as another region of the bucket.
         """
+        return False
 
-    def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
+    def access_hint(self, *, listing: bool) -> str:
+        """Return advice for refused access. `listing` is true if the request was to list keys."""
+        return self.credentials_hint
+
+    def refused(self, failure: Failure, name: str, *, listing: bool) -> errors.StorageError:
         """Return the error for a response with an error status, if another attempt would get the same response.
 
         Args:
             name: full name of the object.
             listing: the request was to list keys.
         """
-
-    def unreachable(self, name: str) -> str:
-        """Return an error message with the address that could not be reached, and the option that sets it.
-
-        Args:
-            name: full name of the object.
-        """
-
-
-def refusal(
-    failure: Failure, name: str, *, endpoint: str, container: str, missing_code: str, credentials_hint: str
-) -> StorageError:
-    """Return the error for a refused request of the object `name`, for implementations of `Service.refused`.
-
-    Args:
-        endpoint: URL of the service.
-        container: the bucket or container in words, such as `bucket tier`.
-        missing_code: error code by which the service says that the bucket or container does not exist.
-        credentials_hint: advice for refused access.
-    """
-    answer = f"{endpoint} answered {failure}"
-    if failure.code == missing_code:
-        return StorageBucketNotFoundError(
-            f"the {container} (option remote.storage.uri) does not exist: {answer}, asked for {name}"
-        )
-    if failure.status == 404:
-        return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
-    if failure.status in (401, 403):
-        return StorageAccessError(f"no access to {name}: {answer}; {credentials_hint}")
-    return StorageError(f"{answer}, asked for {name}")
-
-
-def client_options(timeouts: RequestTimeouts, seconds: float, url: str) -> ClientConfig:
-    """Return obstore's options of a client for `url` whose attempts take at most `seconds` each."""
-    return {
-        "allow_http": urlsplit(url).scheme == "http",
-        "connect_timeout": timedelta(milliseconds=timeouts.connect_ms),
-        "read_timeout": timedelta(milliseconds=timeouts.read_ms),
-        "timeout": timedelta(seconds=seconds),
-    }
+        answer = f"{self.endpoint} responded with {failure}"
+        if failure.code == self.missing_code:
+            return errors.StorageBucketNotFoundError(
+                f"the {self.bucket_kind} {self.bucket} (option remote.storage.uri) does not exist: {answer}, asked for "
+                f"{name}"
+            )
+        if failure.status == 404:
+            return errors.StorageObjectNotFoundError(f"{name} does not exist: {answer}")
+        if failure.status in (401, 403) or failure.code in self.access_codes:
+            return errors.StorageAccessError(f"no access to {name}: {answer}; {self.access_hint(listing=listing)}")
+        return errors.StorageError(f"{answer}, asked for {name}")
 
 
 class CloudStore(ObjectStore):
     """Object store over the objects of `service` whose keys begin with `root` (empty, or ending in a slash).
 
     Args:
-        timeouts: time limits of a request, and its maximum number of timeouts.
         now: clock in seconds.
         sleep: waits for a number of seconds.
     """
@@ -196,7 +201,6 @@ class CloudStore(ObjectStore):
         self,
         service: Service,
         root: str,
-        timeouts: RequestTimeouts,
         *,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = lambda seconds: time.sleep(seconds),
@@ -204,8 +208,8 @@ class CloudStore(ObjectStore):
         self._service = service
         self._clients: dict[float, Client] = {}
         self._root = root
-        self._timeouts = timeouts
-        self._seconds = timeouts.total_ms / 1000
+        self._timeouts = service.timeouts
+        self._seconds = service.timeouts.total_ms / 1000
         self._busy = 0
         self._now = now
         self._sleep = sleep
@@ -220,7 +224,7 @@ class CloudStore(ObjectStore):
         except _UnfitAnswerError as error:
             if (size := self.size(key)) < extent.end:  # services differ in their responses to such a range
                 raise too_short(self.describe(key), extent, size) from None
-            raise StorageError(str(error)) from None
+            raise errors.StorageError(str(error)) from None
         if len(data) != len(extent):
             raise too_short(self.describe(key), extent, extent.start + len(data))
         return data
@@ -241,12 +245,33 @@ class CloudStore(ObjectStore):
         Raises:
             StorageError: the body has more than `size` bytes. A service can send more than its headers say.
         """
-        chunks = iter(answer.stream(min_chunk_size=size))
+        chunks = iter(answer.stream(min_chunk_size=min(size, _CHUNK_BYTES)))
         data = next(chunks, b"")
+        if size > _CHUNK_BYTES:
+            return self._joined(chain((data,), chunks), key, size)
         if len(data) > size or next(chunks, None) is not None:
-            raise StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
+            raise self._too_long(key, size)
         # This is obstore's buffer, which readers use like bytes. A copy would cost as much CPU as receiving the body.
         return data
+
+    def _joined(self, chunks: Iterable[bytes], key: str, size: int) -> bytes:
+        """Return the bytes of all chunks in one buffer.
+
+        obstore would join a large body while it holds Python's lock, long after the processor's cache has lost the
+        bytes. NumPy copies without the lock.
+
+        Raises: the errors of `_body`.
+        """
+        buffer, end = np.empty(size, np.uint8), 0
+        for chunk in chunks:
+            start, end = end, end + len(chunk)
+            if end > size:
+                raise self._too_long(key, size)
+            buffer[start:end] = np.frombuffer(chunk, np.uint8)
+        return memoryview(buffer[:end])  # type: ignore[return-value] # readers use it like bytes
+
+    def _too_long(self, key: str, size: int) -> errors.StorageError:
+        return errors.StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
 
     def size(self, key: str) -> int:
         return self._send(key, lambda client: obstore.head(client, self._root + key)["size"])
@@ -338,27 +363,26 @@ class CloudStore(ObjectStore):
             seconds: duration of the last attempt in seconds.
             is_over: the time limit of the whole request is over.
         """
-        name, timeouts = self.describe(key), self._timeouts
+        name = self.describe(key)
         if failure.kind is FailureKind.STATUS:
             if failure.status == 416:
                 return _UnfitAnswerError(f"{failure}, asked for {name}")
             if failure.may_pass:
-                return StorageUnavailableError(f"{failure} to every request for {name}")
+                return errors.StorageUnavailableError(f"{failure} to every request for {name}")
             return self._service.refused(failure, name, listing=listing)
-        if failure.kind is FailureKind.TIMEOUT and is_over:
-            return StorageReadTimeoutError(
-                f"{name} did not come within remote.fetch.request.timeout.ms, {self._seconds:g} s in all"
-            )
-        if failure.kind is FailureKind.TIMEOUT and seconds * 1000 < timeouts.read_ms:
-            return StorageConnectTimeoutError(f"no connection within kafka.fetch.remote.connect.timeout.ms, for {name}")
         if failure.kind is FailureKind.TIMEOUT:
-            return StorageReadTimeoutError(
-                f"{name} was not heard of for kafka.fetch.remote.read.timeout.ms, {timeouts.attempts} times"
-            )
+            if not is_over and seconds * 1000 < self._timeouts.read_ms:
+                return errors.StorageConnectTimeoutError(
+                    f"no connection within kafka.fetch.remote.connect.timeout.ms, for {name}"
+                )
+            return errors.StorageReadTimeoutError(f"{name} {self._timeouts.describe(is_over=is_over)}")
         if failure.kind is FailureKind.UNREACHABLE:
-            return StorageUnavailableError(self._service.unreachable(name))
+            service = self._service
+            return errors.StorageUnavailableError(
+                f"{service.endpoint} (option {service.endpoint_option}) could not be reached for {name}"
+            )
         if failure.kind is FailureKind.BROKEN:
-            return StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
+            return errors.StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
         return _UnfitAnswerError(f"{name} could not be read: the service gave {failure}")
 
 
@@ -378,7 +402,7 @@ def _check_process() -> None:
         )
 
 
-class _UnfitAnswerError(StorageError):
+class _UnfitAnswerError(errors.StorageError):
     """Error for a response with status 416, or a response that obstore does not accept."""
 
 

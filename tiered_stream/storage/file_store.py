@@ -8,12 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from tiered_stream.errors import (
-    StorageAccessError,
-    StorageBucketNotFoundError,
-    StorageObjectNotFoundError,
-    StorageUnavailableError,
-)
+from tiered_stream import errors
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.object_store import ObjectStore, too_short
@@ -78,7 +73,7 @@ class FileStore(ObjectStore):
     def _path(self, key: str) -> Path:
         path = Path(os.path.realpath(self._root / key))
         if not path.is_relative_to(self._root):
-            raise StorageAccessError(f"the object key {key!r} leads out of the folder {self._root}: refused")
+            raise errors.StorageAccessError(f"the object key {key!r} leads out of the folder {self._root}: refused")
         return path
 
     @contextmanager
@@ -89,16 +84,18 @@ class FileStore(ObjectStore):
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             if not self._root.is_dir():
                 raise self._no_folder(f"; wanted in it: {key}") from error
-            raise StorageObjectNotFoundError(f"{self.describe(key)} does not exist") from error
+            raise errors.StorageObjectNotFoundError(f"{self.describe(key)} does not exist") from error
         except PermissionError as error:
-            raise StorageAccessError(
+            raise errors.StorageAccessError(
                 f"{self.describe(key)} cannot be read: this process's user has no permission"
             ) from error
         except (OSError, ValueError) as error:  # ValueError: the key has a NUL character
-            raise StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
+            raise errors.StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
 
-    def _no_folder(self, detail: str = "") -> StorageBucketNotFoundError:
-        return StorageBucketNotFoundError(f"the folder {self._root} (option remote.storage.uri) does not exist{detail}")
+    def _no_folder(self, detail: str = "") -> errors.StorageBucketNotFoundError:
+        return errors.StorageBucketNotFoundError(
+            f"the folder {self._root} (option remote.storage.uri) does not exist{detail}"
+        )
 
 
 def _open_without_blocking(path: str, flags: int) -> int:

@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.object_store import ObjectStore
 
@@ -30,12 +30,7 @@ def open_store(options: StorageOptions) -> ObjectStore:
         if "\0" in folder:
             raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
         return FileStore(Path(folder))
-    if uri.scheme in ("s3", "s3a"):
-        # Imported here, because boto3 takes long to import, and a file store does not need it.
-        from tiered_stream.storage.s3 import open_s3
-
-        return open_s3(options, bucket=uri.netloc, prefix=uri.path)
-    if uri.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES):
+    if uri.scheme in (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES):
         return _open_cloud_store(options, uri)
     raise ConfigurationError(
         f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
@@ -45,20 +40,24 @@ def open_store(options: StorageOptions) -> ObjectStore:
 
 
 def _open_cloud_store(options: StorageOptions, uri: SplitResult) -> ObjectStore:
-    """Open a store in Google's or Azure's storage.
+    """Open a store in a bucket or container.
 
     Raises: the errors of `open_store`.
     """
-    # Imported here, because obstore takes long to import, and other stores do not need it.
-    from tiered_stream.storage.cloud_store import CloudStore
-    from tiered_stream.storage.request_time import RequestTimeouts
+    # Imported here, because obstore and boto3 take long to import, and other stores do not need them.
+    from tiered_stream.storage.cloud_store import CloudStore, Service
 
-    path = uri.path.strip("/")
-    root = f"{path}/" if path else ""
-    if uri.scheme == GOOGLE_SCHEME:
+    if uri.scheme in S3_SCHEMES:
+        from tiered_stream.storage.s3 import S3Bucket
+
+        service: Service = S3Bucket(options, uri.netloc)
+    elif uri.scheme == GOOGLE_SCHEME:
         from tiered_stream.storage.gcs import GoogleBucket
 
-        return CloudStore(GoogleBucket(options, uri.netloc), root, RequestTimeouts.of(options))
-    from tiered_stream.storage.azure import AzureContainer
+        service = GoogleBucket(options, uri.netloc)
+    else:
+        from tiered_stream.storage.azure import AzureContainer
 
-    return CloudStore(AzureContainer(options), root, RequestTimeouts.of(options))
+        service = AzureContainer(options)
+    path = uri.path.strip("/")
+    return CloudStore(service, f"{path}/" if path else "")

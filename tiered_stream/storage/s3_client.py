@@ -65,13 +65,10 @@ class S3Session:
         try:
             with muted(*LOGGERS_WITH_SECRETS):
                 self._session = _session(access)
-                self.region: str = access.s3_region or self._configured_region()
+                self.region: str = access.s3_region or self._session.get_config_variable("region") or _FALLBACK_REGION
                 self.bucket_url = self._find_url()
         except (aws.BotoCoreError, ValueError) as error:
             raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
-
-    def _configured_region(self) -> str:
-        return self._session.get_config_variable("region") or _FALLBACK_REGION
 
     def _find_url(self) -> str:
         """Return the bucket's URL by botocore's rules for endpoints."""

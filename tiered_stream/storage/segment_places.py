@@ -21,13 +21,13 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.manifest import parse_manifest
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES
 from tiered_stream.storage.fetcher import Misplacement
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 
-_BUCKET_SCHEMES = ("s3", "s3a", GOOGLE_SCHEME, *AZURE_SCHEMES)
+_BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES)
 _KEYS_PER_LISTING = 1000
 """Number of keys that one listing request returns."""
 _MAX_LISTINGS = 32

@@ -17,7 +17,6 @@ from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient, supported_feature
 from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
-from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import (
     LOCATION_FEATURE,
     FetchPartition,
@@ -31,6 +30,7 @@ from tiered_stream.broker.wire.location_messages import (
 )
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.records.flexible_versions import Reader
 
 if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack

@@ -11,7 +11,6 @@ from kafka.protocol.consumer import ListOffsetsRequest as KafkaPythonsRequest
 from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.frame import KafkaBytes
 
-from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.offset_messages import (
     FIRST_FLEXIBLE,
     ListedOffsets,
@@ -21,6 +20,7 @@ from tiered_stream.broker.wire.offset_messages import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from tiered_stream.records.flexible_versions import Reader
 
 VERSIONS = range(FIRST_FLEXIBLE, ListOffsetsRequest.max_version + 1)
 INT32, INT64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)

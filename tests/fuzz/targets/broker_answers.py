@@ -31,7 +31,7 @@ from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.leader_epochs import leader_epoch_end_offsets
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.range_reader import offset_after
-from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.broker.wire.kafka_python import PlainProtocol
 from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
@@ -123,10 +123,8 @@ def leader_epochs(data: bytes) -> None:
 
 
 def fetch(data: bytes) -> None:
-    fetched = fetch_records(
-        OneAnswerClient(data), PARTITION, 3, isolation=IsolationLevel.READ_COMMITTED, max_bytes=1 << 20, max_wait_ms=0,
-        topic_id=TOPIC_ID,
-    )  # fmt: skip
+    terms = FetchTerms(IsolationLevel.READ_COMMITTED, max_bytes=1 << 20, max_wait_ms=0, topic_id=TOPIC_ID)
+    fetched = fetch_records(OneAnswerClient(data), PARTITION, 3, terms)
     offset_after(fetched)
     aborted_in_fetched(fetched.records, fetched.aborted_transactions, 100)
 

@@ -17,7 +17,6 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_store import CloudStore
-from tiered_stream.storage.request_time import RequestTimeouts
 from tiered_stream.storage.s3 import S3Bucket
 
 MOST = Limit("an option", 1000)
@@ -49,8 +48,7 @@ class _Endpoint:
             s3_endpoint_url=f"http://127.0.0.1:{self._server.getsockname()[1]}", s3_path_style=True,
             s3_region="us-east-1", access_key_id="a", secret_access_key="b", read_timeout_ms=1000,
         )  # fmt: skip
-        timeouts = RequestTimeouts.of(options)
-        self.store = CloudStore(S3Bucket(options, "bucket"), "p/", timeouts, sleep=lambda seconds: None)
+        self.store = CloudStore(S3Bucket(options, "bucket"), "p/", sleep=lambda seconds: None)
 
     def _serve(self) -> None:
         while True:

@@ -7,7 +7,6 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fetch, read, response
-from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import LocationFetchResponse
 from tiered_stream.gateway.protocol.authorization import (
     AuthorizationResponse,
@@ -17,6 +16,7 @@ from tiered_stream.gateway.protocol.authorization import (
 )
 from tiered_stream.gateway.protocol.frames import request_head
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, may_ask
+from tiered_stream.records.flexible_versions import Reader
 
 FIRST, SECOND = TopicIdPartition(TOPIC_ID, 0), TopicIdPartition(TOPIC_ID, 1)
 

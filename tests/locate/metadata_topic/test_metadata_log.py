@@ -12,13 +12,13 @@ from kafka.protocol.consumer import FetchRequest
 
 from tests.locate.metadata_topic.scripted_tier import LOG_END, ScriptedTier, segment_record
 from tests.locate.segments import segment_ends
-from tiered_stream.broker.wire.flexible_versions import compact_string
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, TieredStreamError
 from tiered_stream.locate.metadata_topic import metadata_log
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import PATIENCE_MS, MetadataTopicLocator
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.records.flexible_versions import compact_string
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 TOPICS = [f"topic-{number}" for number in range(12)]  # three for each partition of the metadata topic, more or less

@@ -17,7 +17,6 @@ from tests.locate.metadata_topic.messages import (
     RemotePartitionDeleteMetadataRecord,
 )
 from tests.locate.segments import PARTITION, TOPIC_ID
-from tiered_stream.broker.wire.flexible_versions import tagged_fields
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,
@@ -30,6 +29,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     metadata_partition,
 )
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
+from tiered_stream.records.flexible_versions import tagged_fields
 
 PLAIN_RECORDS = golden("aiven-plain").remote_log_metadata()
 FIRST_VALUE = PLAIN_RECORDS[0][2]

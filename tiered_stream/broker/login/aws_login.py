@@ -21,12 +21,7 @@ from botocore.parsers import ResponseParserError
 
 from tiered_stream.broker.login.renewed_login import Refresh, RenewedLogin
 from tiered_stream.broker.wire.kafka_python import AbstractHostLogin, msk_iam_message
-from tiered_stream.errors import (
-    BrokerAuthorizationError,
-    BrokerUnavailableError,
-    ConfigurationError,
-    TieredStreamError,
-)
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, TieredStreamError
 from tiered_stream.process.logs import muted
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import hmac
 from dataclasses import dataclass, field
 from struct import Struct
 
-from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.records.flexible_versions import Reader
 
 MAGIC = b"\xfe\xed\xfe\xed"
 

@@ -6,7 +6,6 @@ import ssl
 from base64 import encodebytes
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tiered_stream.broker.login.jks import MAGIC, JksStore, read_jks
@@ -62,14 +61,7 @@ def store_file(values: ConfigValues, name: str) -> StoreFile | None:
     location, declared = values.text(f"ssl.{name}.location"), values.text(f"ssl.{name}.type").upper()
     if not location:
         return None
-    try:
-        with Path(location).open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigurationError(
-            f"kafka.ssl.{name}.location = {location!r}: there is no such file on this machine ({reason})"
-        ) from error
+    content = read_file(f"kafka.ssl.{name}.location = {location!r}", location, _MAX_BYTES + 1)
     kind = _kind(content)
     allowed = {"": tuple(StoreType), "PEM": (StoreType.PEM,)}.get(declared, (StoreType.PKCS12, StoreType.JKS))
     if len(content) > _MAX_BYTES or kind is None or kind not in allowed or declared not in ("", *StoreType):
@@ -79,6 +71,20 @@ def store_file(values: ConfigValues, name: str) -> StoreFile | None:
         )
     password = None if kind is StoreType.PEM else values.secret(f"ssl.{name}.password")
     return StoreFile(name, location, kind, content, password)
+
+
+def read_file(setting: str, path: str, max_bytes: int) -> bytes:
+    """Read the file that a setting names, and return at most its first `max_bytes` bytes.
+
+    Raises:
+        ConfigurationError: the file cannot be read; the message begins with `setting`.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read(max_bytes)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{setting}: there is no such file on this machine ({reason})") from error
 
 
 def _kind(content: bytes) -> StoreType | None:

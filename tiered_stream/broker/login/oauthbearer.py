@@ -12,10 +12,10 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
+from tiered_stream.broker.login.key_stores import read_file
 from tiered_stream.broker.login.login_tokens import LoginTokens, Token, read_token
 from tiered_stream.broker.login.renewed_login import Refresh
 from tiered_stream.broker.login.tls import tls_context
@@ -90,7 +90,8 @@ def _source(values: ConfigValues, options: Mapping[str, str]) -> tuple[str, Call
         raise ConfigurationError(f"kafka.{_URL} is missing: OAUTHBEARER needs it, or kafka.{_PROVIDER}")
     origin, scheme = _checked_url(url)
     if scheme == "file":
-        return origin, partial(_from_file, origin, Path(unquote(urlsplit(url).path)))
+        path = unquote(urlsplit(url).path)
+        return origin, lambda: read_token(origin, read_file(origin, path, _FILE_BYTES).decode("ascii", "replace"))
     return origin, _endpoint(values, options, origin, url).obtain
 
 
@@ -154,17 +155,6 @@ def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
         return tls_context(ConfigValues({name: value for name, value in options.items() if name.startswith("ssl.")}))
     except ConfigurationError as error:
         raise ConfigurationError(f"for the token endpoint, in kafka.sasl.jaas.config: {error}") from error
-
-
-def _from_file(origin: str, path: Path) -> Token:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_FILE_BYTES)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise ConfigurationError(
-            f"{origin}: there is no such file on this machine ({getattr(error, 'strerror', None) or error})"
-        ) from error
-    return read_token(origin, content.decode("ascii", "replace"))
 
 
 def _callable(origin: str, name: str) -> Callable[[], Any]:

@@ -23,7 +23,6 @@ from kafka.errors import KafkaConnectionError
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl import register_sasl_mechanism
-from kafka.net.sasl.abc import SaslMechanism
 from kafka.net.sasl.msk import AwsMskIamClient, SaslMechanismAwsMskIam
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
@@ -32,8 +31,8 @@ from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
-from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader
 from tiered_stream.process.single_flight import SingleFlightCache
+from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
 __all__ = [
     "AbstractHostLogin",
@@ -285,29 +284,6 @@ class AbstractHostLogin(ABC):
         """Return the only message of a login at `host`. Must not wait. Any exception that it raises ends the login."""
 
 
-class _MskIam(SaslMechanism):  # type: ignore[misc]
-    """AWS_MSK_IAM login that takes its message from `login`, which does not wait.
-
-    kafka-python's own mechanism requests credentials from AWS on the network thread at each login.
-    """
-
-    def __init__(self, login: AbstractHostLogin, host: str) -> None:
-        self._login, self._host = login, host
-        self._done = self._authenticated = False
-
-    def auth_bytes(self) -> bytes:
-        return self._login.message(self._host)
-
-    def receive(self, auth_bytes: bytes) -> None:
-        self._done, self._authenticated = True, auth_bytes != b""
-
-    def is_done(self) -> bool:
-        return self._done
-
-    def is_authenticated(self) -> bool:
-        return self._authenticated
-
-
 def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, token: str | None) -> bytes:
     """Return an AWS_MSK_IAM login message for `host`, signed now.
 
@@ -316,13 +292,21 @@ def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, to
     return bytes(AwsMskIamClient(host, access_key, secret_key, region, token).first_message())
 
 
-def _msk_iam_mechanism(**config: Any) -> SaslMechanism:
-    """Return a connection's SASL mechanism: `_MskIam` for an `AbstractHostLogin`, otherwise kafka-python's.
+class _MskIam(SaslMechanismAwsMskIam):  # type: ignore[misc]
+    """AWS_MSK_IAM login of one connection, which takes its message from an `AbstractHostLogin`.
 
-    The user's other clients in this process need kafka-python's own mechanism.
+    kafka-python's own mechanism requests credentials from AWS on the network thread at each login. It is used if the
+    connection has no `AbstractHostLogin`, for other clients of the user in this process.
     """
-    login = config.get("sasl_oauth_token_provider")
-    return _MskIam(login, config["host"]) if isinstance(login, AbstractHostLogin) else SaslMechanismAwsMskIam(**config)
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._login = config.get("sasl_oauth_token_provider")
+
+    def auth_bytes(self) -> bytes:
+        if isinstance(self._login, AbstractHostLogin):
+            return self._login.message(self.host)
+        return bytes(super().auth_bytes())
 
 
-register_sasl_mechanism("AWS_MSK_IAM", _msk_iam_mechanism, overwrite=True)
+register_sasl_mechanism("AWS_MSK_IAM", _MskIam, overwrite=True)

@@ -33,19 +33,9 @@ from struct import Struct
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from tiered_stream.broker.wire.flexible_versions import (
-    NO_TAGS,
-    Reader,
-    array_length,
-    compact_array,
-    compact_bytes,
-    compact_string,
-    tagged_field_pieces,
-    tagged_fields,
-    uuid_bytes,
-)
 from tiered_stream.broker.wire.kafka_python import OwnRequest
 from tiered_stream.model import AbortedTransaction, LeaderEpoch
+from tiered_stream.records import flexible_versions as flexible
 
 LOCATION_FEATURE = "remote.log.segment.location"
 """Feature in ApiVersions that a broker has if it responds with segment locations."""
@@ -86,13 +76,14 @@ _NUMBER_TAGS = (
     (1257, "remote_log_segment_part_bytes", _INT64),
     (1258, "offsets_only", _BOOL),
 )
-_NO_RECORDS = compact_bytes(None) + _INT32.pack(-1) + compact_bytes(None)  # aborted transactions, read replica, records
+# No aborted transactions, no read replica, no records.
+_NO_RECORDS = flexible.compact_bytes(None) + _INT32.pack(-1) + flexible.compact_bytes(None)
 
 _LEADER_EPOCH = Struct(">iqx")
 _ABORTED_TRANSACTION = Struct(">qqqx")
 _SEGMENT_NUMBERS = Struct(">qqiqqiiqq")
-_MIN_TOPIC_BYTES = 16 + 1 + len(NO_TAGS)
-_MIN_SEGMENT_BYTES = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(NO_TAGS)
+_MIN_TOPIC_BYTES = 16 + 1 + len(flexible.NO_TAGS)
+_MIN_SEGMENT_BYTES = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(flexible.NO_TAGS)
 
 
 class RemoteLogSegmentLocation(NamedTuple):
@@ -134,21 +125,21 @@ _location = partial(tuple.__new__, RemoteLogSegmentLocation)
 
 def encode_segments(segments: Sequence[RemoteLogSegmentLocation]) -> bytes:
     """Encode segments as the value of tagged field 1248 of a partition in a Fetch response."""
-    return compact_array([_encode_segment(segment) for segment in segments])
+    return flexible.compact_array([_encode_segment(segment) for segment in segments])
 
 
 def _encode_segment(segment: RemoteLogSegmentLocation) -> bytes:
     segment_id, custom_metadata, url, storage_format, *numbers, epochs, aborted = segment
     return b"".join(
         (
-            uuid_bytes(segment_id),
-            compact_bytes(custom_metadata),
-            compact_string(url),
-            compact_string(storage_format),
+            flexible.uuid_bytes(segment_id),
+            flexible.compact_bytes(custom_metadata),
+            flexible.compact_string(url),
+            flexible.compact_string(storage_format),
             _SEGMENT_NUMBERS.pack(*numbers),
-            compact_array([_LEADER_EPOCH.pack(*epoch) for epoch in epochs]),
-            compact_array([_ABORTED_TRANSACTION.pack(*transaction) for transaction in aborted]),
-            NO_TAGS,
+            flexible.compact_array([_LEADER_EPOCH.pack(*epoch) for epoch in epochs]),
+            flexible.compact_array([_ABORTED_TRANSACTION.pack(*transaction) for transaction in aborted]),
+            flexible.NO_TAGS,
         )
     )
 
@@ -159,7 +150,7 @@ def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
     Raises:
         ValueError: the bytes are malformed.
     """
-    reader = Reader(data)
+    reader = flexible.Reader(data)
     try:
         segments = reader.array(_MIN_SEGMENT_BYTES, _decode_segment)
     except ValueError as error:
@@ -169,7 +160,7 @@ def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
     return segments
 
 
-def _decode_segment(reader: Reader) -> RemoteLogSegmentLocation:
+def _decode_segment(reader: flexible.Reader) -> RemoteLogSegmentLocation:
     segment = _location(
         (
             reader.uuid(),
@@ -214,10 +205,10 @@ class FetchPartition:
         numbers = _REQUEST_PARTITION.pack(
             self.partition, self.current_leader_epoch, self.fetch_offset, -1, -1, _MAX_RECORD_BYTES
         )
-        return numbers, tagged_fields(tags)
+        return numbers, flexible.tagged_fields(tags)
 
     @classmethod
-    def decode(cls, reader: Reader) -> FetchPartition:
+    def decode(cls, reader: flexible.Reader) -> FetchPartition:
         partition, leader_epoch, offset, *_ = reader.unpack(_REQUEST_PARTITION)
         tags = reader.tags()
         end = _number(_INT64, tags[LOCATION_TAG]) if LOCATION_TAG in tags else _NO_END
@@ -249,22 +240,22 @@ class LocationFetchRequest(OwnRequest):
     def encode_body(self, version: int) -> bytes:
         tags = {tag: layout.pack(value) for tag, name, layout in _NUMBER_TAGS if (value := getattr(self, name))}
         if self.supported_storage_format_versions:
-            formats = [compact_string(version) for version in self.supported_storage_format_versions]
-            tags[_FORMATS_TAG] = compact_array(formats)
+            formats = [flexible.compact_string(version) for version in self.supported_storage_format_versions]
+            tags[_FORMATS_TAG] = flexible.compact_array(formats)
         return b"".join(
             (
                 _INT32.pack(-1) if version < _FIRST_WITHOUT_REPLICA_ID else b"",
                 _WAIT_AND_SIZES.pack(0, 0, _MAX_RECORD_BYTES, self.isolation_level),
                 _SESSION.pack(0, self.session_epoch),
                 *_encoded_topics(self.topics),
-                compact_array([]),  # forgotten topics
-                compact_string(""),  # rack
-                tagged_fields(tags),
+                flexible.compact_array([]),  # forgotten topics
+                flexible.compact_string(""),  # rack
+                flexible.tagged_fields(tags),
             )
         )
 
     @classmethod
-    def decode_body(cls, version: int, body: Reader) -> LocationFetchRequest:
+    def decode_body(cls, version: int, body: flexible.Reader) -> LocationFetchRequest:
         """Decode the body of any client's Fetch request of this version. Keep only fields that matter for locations.
 
         Raises:
@@ -278,16 +269,16 @@ class LocationFetchRequest(OwnRequest):
         _decode_topics(body, lambda reader: reader.unpack(_INT32))  # forgotten topics
         body.compact_string()  # rack
         tags = body.tags()
-        formats = Reader(tags.get(_FORMATS_TAG, compact_array([])))
+        formats = flexible.Reader(tags.get(_FORMATS_TAG, flexible.compact_array([])))
         return cls(
             topics=topics,
             isolation_level=isolation_level,
             session_epoch=session_epoch,
-            supported_storage_format_versions=formats.array(1, Reader.compact_string),
+            supported_storage_format_versions=formats.array(1, flexible.Reader.compact_string),
             **{name: _number(layout, tags[tag]) for tag, name, layout in _NUMBER_TAGS if tag in tags},
         )
 
-    def decode_response(self, body: Reader) -> LocationFetchResponse:
+    def decode_response(self, body: flexible.Reader) -> LocationFetchResponse:
         return LocationFetchResponse.decode_body(body)
 
 
@@ -320,10 +311,10 @@ class LocatedPartition:
             self.partition_index, self.error_code,
             self.high_watermark, self.last_stable_offset, self.log_start_offset,
         )  # fmt: skip
-        return numbers, _NO_RECORDS, *tagged_field_pieces(tags)
+        return numbers, _NO_RECORDS, *flexible.tagged_field_pieces(tags)
 
     @classmethod
-    def decode(cls, reader: Reader) -> LocatedPartition:
+    def decode(cls, reader: flexible.Reader) -> LocatedPartition:
         partition, error_code, high_watermark, last_stable_offset, log_start_offset = reader.unpack(_RESPONSE_PARTITION)
         reader.structs(_TRANSACTION)
         reader.unpack(_INT32)  # preferred read replica
@@ -354,10 +345,10 @@ class LocationFetchResponse:
         """Yield the encoded body in several pieces, so that its segments (many MB) are not copied."""
         yield _RESPONSE.pack(self.throttle_time_ms, self.error_code, self.session_id)
         yield from _encoded_topics(self.responses)
-        yield NO_TAGS
+        yield flexible.NO_TAGS
 
     @classmethod
-    def decode_body(cls, body: Reader) -> LocationFetchResponse:
+    def decode_body(cls, body: flexible.Reader) -> LocationFetchResponse:
         """Decode the body of a Fetch response of version 13 or newer, and skip its records.
 
         Raises:
@@ -371,17 +362,17 @@ class LocationFetchResponse:
 
 def _encoded_topics(topics: Sequence[FetchTopic[Any]]) -> Iterator[bytes]:
     """Yield the encoded topics as a compact array, in several pieces of bytes."""
-    yield array_length(topics)
+    yield flexible.array_length(topics)
     for topic in topics:
-        yield uuid_bytes(topic.topic_id)
-        yield array_length(topic.partitions)
+        yield flexible.uuid_bytes(topic.topic_id)
+        yield flexible.array_length(topic.partitions)
         for partition in topic.partitions:
             yield from partition.pieces()
-        yield NO_TAGS
+        yield flexible.NO_TAGS
 
 
-def _decode_topics(reader: Reader, partition: Callable[[Reader], P]) -> list[FetchTopic[P]]:
-    def topic(reader: Reader) -> FetchTopic[P]:
+def _decode_topics(reader: flexible.Reader, partition: Callable[[flexible.Reader], P]) -> list[FetchTopic[P]]:
+    def topic(reader: flexible.Reader) -> FetchTopic[P]:
         decoded = FetchTopic(reader.uuid(), reader.array(_INT32.size, partition))
         reader.tags()
         return decoded

@@ -22,8 +22,8 @@ from itertools import starmap
 from struct import Struct
 from typing import NamedTuple
 
-from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, uvarint
 from tiered_stream.broker.wire.kafka_python import OwnRequest
+from tiered_stream.records.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, uvarint
 
 FIRST_FLEXIBLE = 6
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from tiered_stream.formats.columns.column_kernels import BYTES_AT, SLOTS, VALUES_AT
 from tiered_stream.records.compiled import Int, inlined, kernel
-from tiered_stream.records.hash_kernels import hash_bytes
-from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
+from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le, xxh64
 from tiered_stream.records.memory import allocate
 
 _MAX_MAP_KEYS = 1 << 20
@@ -128,9 +127,8 @@ def has_duplicate_key(columns: Any, node: Int, first: Int, key_table: Any) -> An
         key_table[entry] = -1
     for slot in range(first, last):
         at, length = _key(columns, node, slot)
-        place = np.int64(hash_bytes(columns[1], at, at + length, np.uint64(key_table[key_table.shape[0] - 1]))) & (
-            size - 1
-        )
+        seed = np.uint64(key_table[key_table.shape[0] - 1])
+        place = np.int64(xxh64(columns[1], at, at + length, seed)) & (size - 1)
         while key_table[place] >= 0:
             other, theirs = _key(columns, node, key_table[place])
             if theirs == length and _are_equal(columns[1], at, other, length):

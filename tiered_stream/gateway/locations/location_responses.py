@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 
 from cachetools import TTLCache
 
-from tiered_stream.broker.wire.location_messages import (
-    RemoteLogSegmentLocation,
-    encode_segments,
-)
+from tiered_stream.broker.wire.location_messages import RemoteLogSegmentLocation, encode_segments
 from tiered_stream.errors import BrokerError, TieredStreamError
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.locations.signing import LocationSigner

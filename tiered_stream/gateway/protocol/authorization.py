@@ -16,7 +16,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader
 from tiered_stream.broker.wire.location_messages import (
     FetchPartition,
     FetchTopic,
@@ -26,6 +25,7 @@ from tiered_stream.broker.wire.location_messages import (
 )
 from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES, FrameError
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition
+from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
 _BEYOND_ANY_LOG = (1 << 63) - 1
 _OFFSET_OUT_OF_RANGE = 1

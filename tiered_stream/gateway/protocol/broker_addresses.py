@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 
-from tiered_stream.broker.wire.flexible_versions import Reader, uvarint
 from tiered_stream.gateway.protocol.endpoints import Address, Advertise
 from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES
 from tiered_stream.gateway.protocol.reader_apis import FIND_COORDINATOR, METADATA
+from tiered_stream.records.flexible_versions import Reader, uvarint
 
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 

@@ -15,17 +15,8 @@ from enum import Enum
 from uuid import UUID
 
 from tiered_stream.broker.wire.location_messages import FIRST_VERSION, LocationFetchRequest
-from tiered_stream.gateway.protocol import rewrite
+from tiered_stream.gateway.protocol import frames, rewrite
 from tiered_stream.gateway.protocol.authorization import fetch_response, read_probe, readable_topics
-from tiered_stream.gateway.protocol.frames import (
-    HEAD_BYTES,
-    FrameError,
-    RequestHead,
-    client_id,
-    correlation_id,
-    request_header,
-    with_correlation_id,
-)
 from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, LocationRequest, TopicIdPartition
 from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH
 
@@ -52,7 +43,7 @@ class Pending:
     response belongs to; None: the response does not concern locations.
     """
 
-    head: RequestHead
+    head: frames.RequestHead
     correlation_id: int
     handling: Handling
     locations: LocationRequest | None = None
@@ -77,7 +68,7 @@ class ConnectionState:
         return len(self._in_flight)
 
     @staticmethod
-    def bytes_needed(head: RequestHead, size: int) -> int:
+    def bytes_needed(head: frames.RequestHead, size: int) -> int:
         """Return how many bytes of a request of `size` bytes must be read before the request can be handled.
 
         ApiVersions requests up to 16 KiB and Fetch requests up to 4 MiB are read whole. Other requests need only the
@@ -88,19 +79,18 @@ class ConnectionState:
         """
         rewrite.check_version(head.api_key, head.api_version)
         max_bytes = {API_VERSIONS: _MAX_API_VERSIONS_BYTES, FETCH: MAX_REQUEST_BYTES}.get(head.api_key, 0)
-        return size if size <= max_bytes else HEAD_BYTES
+        return size if size <= max_bytes else frames.HEAD_BYTES
 
-    def forward(self, head: RequestHead, content: bytes) -> bytes:
+    def forward(self, head: frames.RequestHead, content: bytes) -> bytes:
         """Register a request that the gateway passes on; return the bytes to send to the broker in place of `content`.
 
         Args:
             content: the first `bytes_needed` bytes of the request, or more.
         """
-        forwarded = with_correlation_id(content, self._next_correlation_id())
-        if rewrite.is_too_new(head.api_key, head.api_version):
-            forwarded = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
         rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
-        self._await(head, Handling.REWRITE if rewritten else Handling.PASS)
+        forwarded = self._registered(content, head, Handling.REWRITE if rewritten else Handling.PASS)
+        if rewrite.is_too_new(head.api_key, head.api_version):
+            return rewrite.oldest_api_versions(self._correlation_id, frames.client_id(content))
         return forwarded
 
     def authorize(self, request: LocationRequest, fetch: bytes) -> bytes:
@@ -109,9 +99,7 @@ class ConnectionState:
         Args:
             fetch: the Fetch that asks for authorization.
         """
-        content = with_correlation_id(fetch, self._next_correlation_id())
-        self._await(request.head, Handling.LOCATE, request)
-        return content
+        return self._registered(fetch, request.head, Handling.LOCATE, request)
 
     def topics_to_probe(self, request: LocationRequest) -> set[UUID]:
         """Return the ids of the request's topics that no response has shown to be readable for the client."""
@@ -123,9 +111,8 @@ class ConnectionState:
 
     def probe_topics(self, request: LocationRequest) -> bytes:
         """Register and return a Fetch whose response shows which of the `topics_to_probe` the client may READ."""
-        content = with_correlation_id(read_probe(request, self.topics_to_probe(request)), self._next_correlation_id())
-        self._await(request.head, Handling.PROBE, request)
-        return content
+        probe = read_probe(request, self.topics_to_probe(request))
+        return self._registered(probe, request.head, Handling.PROBE, request)
 
     def probe_login(self) -> bytes:
         """Register and return an empty Fetch, whose response has no error only if the client has logged in.
@@ -133,16 +120,17 @@ class ConnectionState:
         The responses to the login itself do not show whether the login is complete, because their number depends on the
         SASL mechanism.
         """
-        head = RequestHead(FETCH, FIRST_VERSION, self._next_correlation_id())
-        self._await(head, Handling.PROBE)
-        return request_header(head) + LocationFetchRequest(topics=[], isolation_level=0).encode_body(FIRST_VERSION)
+        head = frames.RequestHead(FETCH, FIRST_VERSION, 0)
+        body = LocationFetchRequest(topics=[], isolation_level=0).encode_body(FIRST_VERSION)
+        return self._registered(frames.request_header(head) + body, head, Handling.PROBE)
 
-    def _next_correlation_id(self) -> int:
+    def _registered(
+        self, content: bytes, head: frames.RequestHead, handling: Handling, request: LocationRequest | None = None
+    ) -> bytes:
+        """Register a request that will be sent to the broker, and return it with a correlation id of the gateway's."""
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
-        return self._correlation_id
-
-    def _await(self, head: RequestHead, handling: Handling, request: LocationRequest | None = None) -> None:
         self._in_flight.append(Pending(head, self._correlation_id, handling, request))
+        return frames.with_correlation_id(content, self._correlation_id)
 
     def match_response(self, head: bytes) -> Pending:
         """Return the oldest pending request, whose response begins with the four bytes `head`.
@@ -152,9 +140,9 @@ class ConnectionState:
         Raises:
             FrameError: the response does not belong to the oldest pending request.
         """
-        number = correlation_id(head)
+        number = frames.correlation_id(head)
         if not self._in_flight or self._in_flight[0].correlation_id != number:
-            raise FrameError(f"a response to request {number} of this connection, which was not asked next")
+            raise frames.FrameError(f"a response to request {number} of this connection, which was not asked next")
         return self._in_flight[0]
 
     def record_topics(self, content: bytes) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader
+from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
 SIZE_BYTES = 4
 HEAD_BYTES = 8

@@ -13,20 +13,14 @@ from struct import Struct
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, tagged_fields
 from tiered_stream.broker.wire.kafka_python import api_name
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.gateway.protocol import broker_addresses
 from tiered_stream.gateway.protocol.endpoints import Advertise
 from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES, FrameError
-from tiered_stream.gateway.protocol.reader_apis import (
-    API_VERSIONS,
-    FETCH,
-    READER_APIS,
-    SASL_HANDSHAKE,
-    SHOWN_VERSIONS,
-)
+from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH, READER_APIS, SASL_HANDSHAKE, SHOWN_VERSIONS
+from tiered_stream.records.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, tagged_fields
 
 _WITHOUT_ADDRESSES = {FETCH: 15}
 _OLDEST_SERVED = {SASL_HANDSHAKE: 1}

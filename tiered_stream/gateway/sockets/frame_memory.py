@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from math import inf
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _PATIENCE_SECONDS = 1.0
 _PATIENCE_WITH_BROKERS_SECONDS = 30.0

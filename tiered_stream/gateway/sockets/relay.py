@@ -17,19 +17,9 @@ from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.locations.location_responses import MAX_RESPONSE_BYTES
 from tiered_stream.gateway.locations.location_workers import LocationWorkers
 from tiered_stream.gateway.locations.turns import RecentWork
+from tiered_stream.gateway.protocol import frames
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling, Pending
 from tiered_stream.gateway.protocol.endpoints import Advertise
-from tiered_stream.gateway.protocol.frames import (
-    CORRELATION_ID_BYTES,
-    HEAD_BYTES,
-    SIZE_BYTES,
-    FrameError,
-    RequestHead,
-    correlation_id_bytes,
-    frame,
-    frame_size,
-    request_head,
-)
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, may_ask
 from tiered_stream.gateway.protocol.rewrite import rewrite_response
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError, Reservation
@@ -128,9 +118,9 @@ class Relay:
         while True:
             await asyncio.sleep(0)
             await self._wait_until_in_flight(self._settings.in_flight - 1)
-            size = frame_size(await self._next_size(), self._settings.request_bytes)
-            content = await client.readexactly(min(HEAD_BYTES, size))
-            head = request_head(content)
+            size = frames.frame_size(await self._next_size(), self._settings.request_bytes)
+            content = await client.readexactly(min(frames.HEAD_BYTES, size))
+            head = frames.request_head(content)
             if size > self._settings.login_bytes:
                 await self._wait_for_login(f"a request of {size:,} bytes (gateway.sasl.server.max.receive.size)")
             needed = state.bytes_needed(head, size)
@@ -141,7 +131,7 @@ class Relay:
                     continue
             await self._locate(head, content, needed)
 
-    async def _pass_on(self, head: RequestHead, content: bytes, size: int, *, reserved: bool = False) -> None:
+    async def _pass_on(self, head: frames.RequestHead, content: bytes, size: int, *, reserved: bool = False) -> None:
         """Pass on a request of `size` bytes: `content`, and then the rest, which is still in the client's stream.
 
         Args:
@@ -150,12 +140,12 @@ class Relay:
         broker = self._broker.writer
         forwarded = self._state.forward(head, content)
         size += len(forwarded) - len(content)
-        broker.write(size.to_bytes(SIZE_BYTES, "big") + forwarded)
+        broker.write(size.to_bytes(frames.SIZE_BYTES, "big") + forwarded)
         await self._wait_until_read(broker, reserved=reserved)
         await self._copy(self._client.reader, broker, size - len(forwarded))
-        self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + size)
+        self._services.metrics.bytes.labels("to_broker").inc(frames.SIZE_BYTES + size)
 
-    async def _locate(self, head: RequestHead, content: bytes, size: int) -> None:
+    async def _locate(self, head: frames.RequestHead, content: bytes, size: int) -> None:
         """Read a Fetch of `size` bytes, and send the broker the Fetch or, if it asks for locations, a replacement.
 
         1. Wait until the client has logged in, and until no other request of the connection is in flight. Otherwise an
@@ -186,7 +176,7 @@ class Relay:
                 await self._send(self._state.authorize(*authorization), memory)
 
     async def _authorization(
-        self, head: RequestHead, content: bytes, memory: Reservation
+        self, head: frames.RequestHead, content: bytes, memory: Reservation
     ) -> tuple[LocationRequest, bytes] | None:
         """Return the location request in `content` and the Fetch that asks the broker for authorization.
 
@@ -205,9 +195,9 @@ class Relay:
     async def _send(self, content: bytes, memory: Reservation) -> None:
         """Send the broker a complete request, and wait until no request is in flight."""
         memory.expect_broker()
-        self._broker.writer.write(frame(content))
+        self._broker.writer.write(frames.frame(content))
         await self._broker.writer.drain()
-        self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(content))
+        self._services.metrics.bytes.labels("to_broker").inc(frames.SIZE_BYTES + len(content))
         await self._wait_until_in_flight(0)
 
     async def _next_size(self) -> bytes:
@@ -220,7 +210,7 @@ class Relay:
             TimeoutError: responses are still outstanding after `shutdown_seconds`.
         """
         try:
-            return await self._client.reader.readexactly(SIZE_BYTES)
+            return await self._client.reader.readexactly(frames.SIZE_BYTES)
         except asyncio.IncompleteReadError as error:
             if not error.partial:
                 async with asyncio.timeout(self._settings.shutdown_seconds):
@@ -237,25 +227,25 @@ class Relay:
         """
         if not self._state.logged_in:
             self._needs_login = request
-            self._broker.writer.write(frame(self._state.probe_login()))
+            self._broker.writer.write(frames.frame(self._state.probe_login()))
             await self._wait_until_in_flight(0)
 
     async def _responses(self) -> None:
         broker, client, state = self._broker.reader, self._client.writer, self._state
         while True:
             await asyncio.sleep(0)
-            size = frame_size(await self._next_response_size(), _MAX_RESPONSE_SIZE)
-            pending = state.match_response(await broker.readexactly(CORRELATION_ID_BYTES))
-            start = correlation_id_bytes(pending.head.correlation_id)
+            size = frames.frame_size(await self._next_response_size(), _MAX_RESPONSE_SIZE)
+            pending = state.match_response(await broker.readexactly(frames.CORRELATION_ID_BYTES))
+            start = frames.correlation_id_bytes(pending.head.correlation_id)
             if pending.handling is Handling.PASS:
-                client.write(size.to_bytes(SIZE_BYTES, "big") + start)
+                client.write(size.to_bytes(frames.SIZE_BYTES, "big") + start)
                 await self._copy(broker, client, size - len(start))
             elif pending.locations is not None:
                 size = await self._location_response(pending, pending.locations, start, size)
             else:
                 size = await self._whole_response(pending, start, size)
             self._services.metrics.requests.labels(pending.handling.value).inc()
-            self._services.metrics.bytes.labels("to_client").inc(SIZE_BYTES + size)
+            self._services.metrics.bytes.labels("to_client").inc(frames.SIZE_BYTES + size)
             state.complete()
             if pending.handling is Handling.LOCATE:
                 self._services.metrics.location_seconds.observe(time.perf_counter() - self._locating_since)
@@ -263,10 +253,10 @@ class Relay:
 
     async def _next_response_size(self) -> bytes:
         try:
-            return await self._broker.reader.readexactly(SIZE_BYTES)
+            return await self._broker.reader.readexactly(frames.SIZE_BYTES)
         except (OSError, EOFError) as error:
             if not self._state.logged_in and self._needs_login:
-                raise FrameError(f"{self._needs_login} before a login") from error
+                raise frames.FrameError(f"{self._needs_login} before a login") from error
             # Some clients drop a response, such as a refused login, that arrives together with the connection's end.
             await asyncio.sleep(_GRACE_SECONDS)
             raise
@@ -285,7 +275,7 @@ class Relay:
             content = start + await self._broker.reader.readexactly(size - len(start))
             if pending.handling is Handling.PROBE:
                 if not self._state.record_login(content):
-                    raise FrameError(f"{self._needs_login} before a login")
+                    raise frames.FrameError(f"{self._needs_login} before a login")
                 return 0
             content = await self._rewritten(pending.head, content)
             memory.expect_peer(len(content))
@@ -326,13 +316,13 @@ class Relay:
             reserved: True if memory for the response is reserved.
         """
         size, writer = sum(map(len, pieces)), self._client.writer
-        writer.write(size.to_bytes(SIZE_BYTES, "big"))
+        writer.write(size.to_bytes(frames.SIZE_BYTES, "big"))
         for chunk in chunks(pieces):
             writer.write(chunk)
             await self._wait_until_read(writer, reserved=reserved)
         return size
 
-    async def _rewritten(self, head: RequestHead, content: bytes) -> bytes:
+    async def _rewritten(self, head: frames.RequestHead, content: bytes) -> bytes:
         """Return the broker's response with the gateway's addresses or API versions, and open new brokers' ports."""
         services = self._services
         rewrite = partial(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,7 @@ _INT64_MAX = (1 << 63) - 1
 _REQUEST_BYTES = 1 << 20  # usually enough: the record is in the first index interval (4 KiB)
 
 
+@dataclass(eq=False)
 class ArchiveOffsetReader(OffsetReader):
     """Reader of the offsets of an archive, without its Kafka cluster.
 
@@ -36,18 +38,11 @@ class ArchiveOffsetReader(OffsetReader):
     fetcher.
     """
 
-    def __init__(
-        self,
-        archive: Archive,
-        fetcher: RemoteStorageFetcher,
-        isolation: IsolationLevel,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> None:
-        self._archive = archive
-        self._limits = limits
-        self._fetcher = fetcher
-        self._isolation = isolation
-        self._warned_of_no_topic = False
+    _archive: Archive
+    _fetcher: RemoteStorageFetcher
+    _isolation: IsolationLevel
+    _limits: Limits = DEFAULT_LIMITS
+    _warned_of_no_topic: bool = False
 
     def topics(self) -> frozenset[str]:
         return self._archive.topic_names()

@@ -12,12 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
-from tiered_stream.errors import (
-    ConfigurationError,
-    CorruptDataError,
-    StorageObjectNotFoundError,
-    UnsupportedDataError,
-)
+from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageObjectNotFoundError, UnsupportedDataError
 from tiered_stream.limits import Limit
 from tiered_stream.model import RemoteLogSegment, TopicPartition, uuid_from_text
 from tiered_stream.storage.aiven.aiven_fetcher import main_path

@@ -16,17 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
+from tiered_stream import errors
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
-from tiered_stream.errors import (
-    BrokerUnavailableError,
-    CorruptDataError,
-    OffsetOutOfRangeError,
-    TieredStreamError,
-    naming,
-)
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
 from tiered_stream.locate.metadata_topic.metadata_snapshots import (
     LastBatch,
     MetadataSnapshots,
@@ -79,8 +73,8 @@ def check_readable(client: BrokerClient) -> None:
     _, number = min((metadata.leader_id < 0, number) for number, metadata in partitions.items())
     first = TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)
     end = BrokerOffsetReader(client, _ISOLATION).latest([first])[first]
-    with suppress(OffsetOutOfRangeError):  # this also proves that the user may READ; a new leader's log may end earlier
-        fetch_records(client, first, end, isolation=_ISOLATION, max_bytes=1, max_wait_ms=0)
+    with suppress(errors.OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
+        fetch_records(client, first, end, FetchTerms(_ISOLATION, max_bytes=1, max_wait_ms=0))
 
 
 _LogKey = tuple[UUID, int, int]
@@ -179,13 +173,13 @@ class MetadataLog:
         with collection_paused():
             wait(reading.values())
         answer: PartialAnswer[TopicIdPartition, SegmentTable] = PartialAnswer({}, {})
-        faults: dict[TopicPartition, TieredStreamError] = {**starts.faults, **ends.faults}
+        faults: dict[TopicPartition, errors.TieredStreamError] = {**starts.faults, **ends.faults}
         for log_partition in sorted(recorded):
             try:
                 if log_partition in faults:
                     raise faults[log_partition]
                 topics = reading[log_partition].result().topics
-            except TieredStreamError as error:
+            except errors.TieredStreamError as error:
                 answer.faults.update(dict.fromkeys(recorded[log_partition], error))
                 continue
             for partition in recorded[log_partition]:
@@ -246,15 +240,13 @@ class MetadataLog:
                 return fetched
         if fetched and fetched.high_watermark > position and not fetched.throttled:
             return None
-        raise BrokerUnavailableError(
+        raise errors.BrokerUnavailableError(
             f"{log_partition}: the broker gives no records from offset {position} on, below their end"
         )
 
     def _fetch_once(self, log_partition: TopicPartition, offset: int, max_bytes: int) -> FetchedRecords:
-        return fetch_records(
-            self._client, log_partition, offset, isolation=_ISOLATION,
-            max_bytes=max_bytes, max_wait_ms=_FETCH_WAIT_MS, patience_ms=self._patience_ms,
-        )  # fmt: skip
+        terms = FetchTerms(_ISOLATION, max_bytes, _FETCH_WAIT_MS)
+        return fetch_records(self._client, log_partition, offset, terms, self._patience_ms)
 
     def _restored(self, topic_ids: Collection[UUID], part: _LogPart) -> dict[bytes, TopicState]:
         """Return by topic id the states of topics that were not read yet, from their snapshots.
@@ -273,7 +265,7 @@ class MetadataLog:
             if position not in last_batches:
                 last_batches[position] = self._last_batch(log_partition, position)
             if snapshot.last_batch == last_batches[position]:
-                with suppress(CorruptDataError):
+                with suppress(errors.CorruptDataError):
                     restored = restored_topic(snapshot.values(), topic_id.bytes, log_partition, position)
                     topics[topic_id.bytes] = restored
         return topics
@@ -300,7 +292,7 @@ class MetadataLog:
         try:
             records = self._fetch_once(log_partition, position - 1, 1).records
             _, base_offset, _ = next(whole_batches(records))
-        except (TieredStreamError, StopIteration):
+        except (errors.TieredStreamError, StopIteration):
             return None
         return LastBatch(base_offset, int.from_bytes(records[CRC_AT:ATTRIBUTES_AT], "big"))
 
@@ -312,7 +304,7 @@ class MetadataLog:
 def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:
     """Apply the fetched records below `end` to `state`, and return the offset from which to fetch the next records."""
     next_offset = 0
-    with naming(log_partition):
+    with errors.naming(log_partition):
         for batch_end, values in _values(fetched.records, state.topics, scans=scans):
             next_offset = batch_end
             for offset, value in values:
@@ -320,7 +312,7 @@ def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedReco
                 if value is not None and fetched.fetch_offset <= offset < end:
                     apply_record(state.topics, log_partition, offset, value)
     if next_offset <= fetched.fetch_offset:
-        raise CorruptDataError(f"{log_partition}: no whole batch came from offset {fetched.fetch_offset} on")
+        raise errors.CorruptDataError(f"{log_partition}: no whole batch came from offset {fetched.fetch_offset} on")
     return next_offset
 
 

@@ -13,7 +13,7 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.first_batches import fetch_first_batches
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
 from tiered_stream.errors import BrokerError, BrokerUnavailableError, CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
@@ -138,19 +138,9 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         }
         for partition, completed in self._completed(tables.found).items():
             segments[partition] += tuple(completed)
-        tiered = {
-            partition: partition_segments for partition, partition_segments in segments.items() if partition_segments
-        }
-        lineages = self._lineages.of(
-            {
-                partition: self._epochs_of(partition, partition_segments)
-                for partition, partition_segments in tiered.items()
-            },
-            {
-                partition: (ids[partition], topics[partition.topic].partitions[partition.partition].leader_epoch)
-                for partition in tiered
-            },
-        )
+        tiered = {partition: found for partition, found in segments.items() if found}
+        epochs = {partition: self._epochs_of(partition, found) for partition, found in tiered.items()}
+        lineages = self._lineages.of(epochs, topics)
         starts = self._offsets.special_offsets(EARLIEST, lineages.found, self._patience_ms)
         views = {partition: View(ids[partition], VisibleSegments()) for partition in segments.keys() - tiered.keys()}
         for partition, start in starts.found.items():
@@ -318,8 +308,6 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         )
 
     def _fetch(self, partition: TopicPartition, offset: int, max_wait_ms: int) -> FetchedRecords:
-        return fetch_records(
-            self._client, partition, offset, isolation=IsolationLevel.READ_COMMITTED,
-            max_bytes=1, max_wait_ms=max_wait_ms, topic_id=self._topic_ids[partition.topic],
-            patience_ms=self._patience_ms,
-        )  # fmt: skip
+        topic_id = self._topic_ids[partition.topic]
+        terms = FetchTerms(IsolationLevel.READ_COMMITTED, max_bytes=1, max_wait_ms=max_wait_ms, topic_id=topic_id)
+        return fetch_records(self._client, partition, offset, terms, self._patience_ms)

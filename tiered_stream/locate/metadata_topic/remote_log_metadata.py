@@ -35,16 +35,9 @@ from uuid import UUID
 
 from kafka.partitioner.default import murmur2
 
-from tiered_stream.broker.wire.flexible_versions import (
-    NO_TAGS,
-    Reader,
-    compact_bytes,
-    compact_string,
-    tagged_fields,
-    uvarint,
-)
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
+from tiered_stream.records import flexible_versions as flexible
 
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 
@@ -144,7 +137,7 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
     """
     if value is None:
         return None
-    reader = Reader(value)
+    reader = flexible.Reader(value)
     try:
         frame, api_key, version = reader.uvarint(), reader.uvarint(), reader.uvarint()
         if api_key == _SNAPSHOT_API_KEY:
@@ -163,24 +156,24 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
 def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
     """Return a record's value; broker ids and event times, which `RemoteLogMetadata` lacks, are written as -1."""
     partition = metadata.partition
-    name = compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
-    name += _INT32.pack(partition.topic_partition.partition) + NO_TAGS
+    name = flexible.compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
+    name += _INT32.pack(partition.topic_partition.partition) + flexible.NO_TAGS
     if isinstance(metadata, PartitionDelete):
-        return bytes((_FRAME_VERSION, 2, 0)) + name + _DELETE.pack(-1, -1, 0) + NO_TAGS
+        return bytes((_FRAME_VERSION, 2, 0)) + name + _DELETE.pack(-1, -1, 0) + flexible.NO_TAGS
     if isinstance(metadata, SegmentMetadataUpdate):
         end = {} if metadata.end_offset is None else {_END_OFFSET_TAG: _END_OFFSET.pack(metadata.end_offset)}
         return b"".join((
-            bytes((_FRAME_VERSION, 1, 1)), name, metadata.segment_id.bytes, NO_TAGS, _UPDATE.pack(-1, -1),
-            compact_bytes(metadata.custom_metadata), _STATE.pack(metadata.state), tagged_fields(end),
+            bytes((_FRAME_VERSION, 1, 1)), name, metadata.segment_id.bytes, flexible.NO_TAGS, _UPDATE.pack(-1, -1),
+            flexible.compact_bytes(metadata.custom_metadata), _STATE.pack(metadata.state), flexible.tagged_fields(end),
         ))  # fmt: skip
     segment = metadata.segment
     epochs = b"".join(_LEADER_EPOCH.pack(entry.epoch, entry.start_offset) for entry in segment.leader_epochs)
     return b"".join((
-        bytes((_FRAME_VERSION, 0, 0)), name, segment.segment_id.bytes, NO_TAGS,
+        bytes((_FRAME_VERSION, 0, 0)), name, segment.segment_id.bytes, flexible.NO_TAGS,
         _OFFSETS_AND_TIMES.pack(segment.base_offset, segment.end_offset, -1, segment.max_timestamp, -1),
-        uvarint(len(segment.leader_epochs) + 1), epochs, _INT32.pack(segment.size),
-        compact_bytes(segment.custom_metadata), _STATE.pack(metadata.state),
-        bytes((1, _TRANSACTION_INDEX_EMPTY_TAG, 1, 1)) if segment.transaction_index_empty else NO_TAGS,
+        flexible.uvarint(len(segment.leader_epochs) + 1), epochs, _INT32.pack(segment.size),
+        flexible.compact_bytes(segment.custom_metadata), _STATE.pack(metadata.state),
+        bytes((1, _TRANSACTION_INDEX_EMPTY_TAG, 1, 1)) if segment.transaction_index_empty else flexible.NO_TAGS,
     ))  # fmt: skip
 
 
@@ -201,7 +194,7 @@ def topic_id_of(value: bytes) -> bytes | None:
 
 def partition_of(value: bytes) -> TopicIdPartition | None:
     """Return the partition that a malformed record names, or None if the record names no valid partition."""
-    reader = Reader(value)
+    reader = flexible.Reader(value)
     try:
         for _ in range(3):
             reader.uvarint()
@@ -210,7 +203,7 @@ def partition_of(value: bytes) -> TopicIdPartition | None:
         return None
 
 
-def _segment_metadata(reader: Reader, _version: int) -> SegmentMetadata:
+def _segment_metadata(reader: flexible.Reader, _version: int) -> SegmentMetadata:
     partition, segment_id = _segment_name(reader)
     start_offset, end_offset, _, max_timestamp, _ = reader.unpack(_OFFSETS_AND_TIMES)
     epochs = _leader_epochs(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH)))
@@ -235,7 +228,7 @@ def _segment_metadata(reader: Reader, _version: int) -> SegmentMetadata:
     return SegmentMetadata(partition, segment, state)
 
 
-def _segment_metadata_update(reader: Reader, version: int) -> SegmentMetadataUpdate:
+def _segment_metadata_update(reader: flexible.Reader, version: int) -> SegmentMetadataUpdate:
     partition, segment_id = _segment_name(reader)
     reader.unpack(_UPDATE)
     custom_metadata = reader.compact_bytes()
@@ -252,21 +245,21 @@ def _segment_metadata_update(reader: Reader, version: int) -> SegmentMetadataUpd
     )
 
 
-def _partition_delete(reader: Reader, _version: int) -> PartitionDelete:
+def _partition_delete(reader: flexible.Reader, _version: int) -> PartitionDelete:
     partition = _topic_id_partition(reader)
     reader.unpack(_DELETE)
     reader.tags()
     return PartitionDelete(partition)
 
 
-_RECORDS: dict[int, Callable[[Reader, int], RemoteLogMetadata]] = {
+_RECORDS: dict[int, Callable[[flexible.Reader, int], RemoteLogMetadata]] = {
     0: _segment_metadata,
     1: _segment_metadata_update,
     2: _partition_delete,
 }
 
 
-def _segment_name(reader: Reader) -> tuple[TopicIdPartition, UUID]:
+def _segment_name(reader: flexible.Reader) -> tuple[TopicIdPartition, UUID]:
     partition = _topic_id_partition(reader)
     segment_id = reader.uuid()
     reader.tags()
@@ -275,7 +268,7 @@ def _segment_name(reader: Reader) -> tuple[TopicIdPartition, UUID]:
     return partition, segment_id
 
 
-def _topic_id_partition(reader: Reader) -> TopicIdPartition:
+def _topic_id_partition(reader: flexible.Reader) -> TopicIdPartition:
     """Read a partition with its topic's id; most results come from a cache, by the bytes that name the partition.
 
     Raises:
@@ -292,10 +285,10 @@ def _topic_id_partition(reader: Reader) -> TopicIdPartition:
 
 @lru_cache(1 << 16)
 def _named_partition(name: bytes) -> TopicIdPartition:
-    return _read_topic_id_partition(Reader(name))
+    return _read_topic_id_partition(flexible.Reader(name))
 
 
-def _read_topic_id_partition(reader: Reader) -> TopicIdPartition:
+def _read_topic_id_partition(reader: flexible.Reader) -> TopicIdPartition:
     name, topic_id = reader.nullable_string(), reader.uuid()
     (partition,) = reader.unpack(_INT32)
     reader.tags()
@@ -304,7 +297,7 @@ def _read_topic_id_partition(reader: Reader) -> TopicIdPartition:
     return TopicIdPartition(topic_id, TopicPartition(name, partition))
 
 
-def _state(reader: Reader) -> RemoteLogSegmentState:
+def _state(reader: flexible.Reader) -> RemoteLogSegmentState:
     state: int = reader.unpack(_STATE)[0]
     if not 0 <= state < len(_STATES):
         raise CorruptDataError(f"segment state {state} is none of 0 to 3")

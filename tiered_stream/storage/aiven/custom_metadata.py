@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiered_stream.errors import CorruptDataError
+from tiered_stream.records.flexible_versions import Reader, compact_string, tagged_fields
 
 _OBJECT_PREFIX = 1
 _OBJECT_KEY = 2
@@ -43,11 +44,11 @@ def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
     if not data:
         return SegmentCustomMetadata()
     try:
-        fields = _tagged_fields(data)
+        fields = Reader(data).tags()
         return SegmentCustomMetadata(
-            *(_compact_string(fields[tag]) if tag in fields else None for tag in (_OBJECT_PREFIX, _OBJECT_KEY))
+            *(_text(fields[tag]) if tag in fields else None for tag in (_OBJECT_PREFIX, _OBJECT_KEY))
         )
-    except (ValueError, IndexError) as error:
+    except ValueError as error:
         raise CorruptDataError(
             f"the segment's custom metadata ({len(data)} bytes) is not of the Aiven plugin's form: {error}"
         ) from error
@@ -55,52 +56,13 @@ def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
 
 def custom_metadata(object_prefix: str) -> bytes:
     """Return custom metadata with one field: the key prefix of a segment's objects."""
-    text = object_prefix.encode()
-    field = _encoded(len(text) + 1) + text
-    return _encoded(1) + _encoded(_OBJECT_PREFIX) + _encoded(len(field)) + field
+    return tagged_fields({_OBJECT_PREFIX: compact_string(object_prefix)})
 
 
-def _encoded(value: int) -> bytes:
-    """Return `value` as an unsigned varint."""
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*encoded, value))
-
-
-def _tagged_fields(data: bytes) -> dict[int, bytes]:
-    fields = {}
-    count, at = _uvarint(data, 0)
-    for _ in range(count):
-        tag, at = _uvarint(data, at)
-        size, at = _uvarint(data, at)
-        if size > len(data) - at:
-            raise ValueError(f"field {tag} is cut off")
-        fields[tag] = data[at : at + size]
-        at += size
-    return fields
-
-
-def _compact_string(data: bytes) -> str:
-    size, at = _uvarint(data, 0)
-    if size - 1 != len(data) - at:
-        raise ValueError(f"a text of {size - 1} bytes is said to be in {len(data) - at}")
-    return data[at:].decode("utf-8")
-
-
-def _uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """Read the unsigned varint at the position `at`, and return its value and the position after it.
-
-    Raises:
-        IndexError: the data ends in the varint.
-        ValueError: the varint has more than 5 bytes.
-    """
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a number is too long")
+def _text(field: bytes) -> str:
+    """Decode a field that is one compact string. Raises ValueError if it is not."""
+    reader = Reader(field)
+    text = reader.compact_string()
+    if reader.position != len(field):
+        raise ValueError(f"{len(field) - reader.position} bytes follow a text")
+    return text

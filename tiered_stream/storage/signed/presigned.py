@@ -14,16 +14,7 @@ from uuid import UUID
 import urllib3
 from urllib3 import exceptions as http
 
-from tiered_stream.errors import (
-    BrokerError,
-    SignedLocationError,
-    StorageAccessError,
-    StorageConnectTimeoutError,
-    StorageError,
-    StorageObjectNotFoundError,
-    StorageReadTimeoutError,
-    StorageUnavailableError,
-)
+from tiered_stream import errors
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process.logs import muted
@@ -71,14 +62,14 @@ class SignedRequests:
             while True:
                 try:
                     return self._get_once(url, byte_range)
-                except (StorageConnectTimeoutError, StorageReadTimeoutError):
+                except (errors.StorageConnectTimeoutError, errors.StorageReadTimeoutError):
                     if not self._time.repeats_after_timeout():
                         raise
                 except http.ProtocolError as error:
                     # The connection may break in the body, and urllib3's own retries do not cover bodies.
                     broken += 1
                     if broken == ATTEMPTS or self._time.is_over:
-                        raise StorageUnavailableError(
+                        raise errors.StorageUnavailableError(
                             f"{_without_credential(url)}: the connection broke {broken} times"
                         ) from error
 
@@ -113,12 +104,14 @@ class SignedRequests:
         reason = error.reason if isinstance(error, http.MaxRetryError) else error
         name = _without_credential(url)
         if isinstance(reason, http.ConnectTimeoutError):
-            return StorageConnectTimeoutError(f"no connection for {name} within kafka.fetch.remote.connect.timeout.ms")
+            return errors.StorageConnectTimeoutError(
+                f"no connection for {name} within kafka.fetch.remote.connect.timeout.ms"
+            )
         if isinstance(reason, http.ReadTimeoutError):
-            return StorageReadTimeoutError(f"{name} {self._time.describe_timeout()}")
+            return errors.StorageReadTimeoutError(f"{name} {self._time.timeouts.describe(is_over=self._time.is_over)}")
         if isinstance(reason, http.ProtocolError):
             return http.ProtocolError(type(reason).__name__)
-        return StorageUnavailableError(f"{name} cannot be reached: {type(reason).__name__}")
+        return errors.StorageUnavailableError(f"{name} cannot be reached: {type(reason).__name__}")
 
 
 _requests: PerProcess[SignedRequests] = PerProcess()
@@ -177,7 +170,7 @@ class PresignedFetcher(RemoteStorageFetcher):
         try:
             return self._requests.get(url, byte_range)
         except _RefusedError as error:
-            raise StorageAccessError(
+            raise errors.StorageAccessError(
                 f"{_without_credential(url)} is refused, though its location was just signed: {error}"
             ) from None
 
@@ -193,7 +186,7 @@ class PresignedFetcher(RemoteStorageFetcher):
 
     def _fetcher_without_url(self, segment: RemoteLogSegment) -> RemoteStorageFetcher:
         if self._unsigned is None:
-            raise StorageAccessError(
+            raise errors.StorageAccessError(
                 f"segment {segment.segment_id} of {segment.topic_partition} has no signed location, and no "
                 "remote.storage.uri says how to read it"
             )
@@ -210,11 +203,11 @@ class PresignedFetcher(RemoteStorageFetcher):
             if self._urls[segment.segment_id] == refused:
                 try:
                     url = self._renew(segment)
-                except BrokerError as error:
+                except errors.BrokerError as error:
                     reason = f"{_without_credential(refused)} has expired and was not signed again: {error}"
-                    raise StorageAccessError(reason) from error
+                    raise errors.StorageAccessError(reason) from error
                 if url is None:
-                    raise StorageObjectNotFoundError(
+                    raise errors.StorageObjectNotFoundError(
                         f"{_without_credential(refused)}: the segment has no signed location any more"
                     )
                 self._urls[segment.segment_id] = url
@@ -226,18 +219,20 @@ def _check(url: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse) 
     if status in _REFUSED:
         raise _RefusedError(f"status {status}")
     if status == 404:
-        raise StorageObjectNotFoundError(f"{name} does not exist")
+        raise errors.StorageObjectNotFoundError(f"{name} does not exist")
     if status == 416:
         raise too_short(name, byte_range, byte_range.start)
     if status in BUSY:
-        raise StorageUnavailableError(f"{name}: status {status} to each of {ATTEMPTS} requests")
+        raise errors.StorageUnavailableError(f"{name}: status {status} to each of {ATTEMPTS} requests")
     if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):
-        raise StorageError(f"{name}: status {status} to a request for {byte_range}: the service does not honour ranges")
+        raise errors.StorageError(
+            f"{name}: status {status} to a request for {byte_range}: the service does not honour ranges"
+        )
     length = response.headers.get("Content-Length", "")
     if not length.isdecimal() or len(length) > _MAX_DIGITS:
-        raise StorageError(f"{name}: the service did not give the length of its response")
+        raise errors.StorageError(f"{name}: the service did not give the length of its response")
     if "Transfer-Encoding" in response.headers:  # a chunked response may be longer than Content-Length
-        raise StorageError(f"{name}: the service sends a response in chunks, without its length")
+        raise errors.StorageError(f"{name}: the service sends a response in chunks, without its length")
     if int(length) != len(byte_range):
         raise too_short(name, byte_range, byte_range.start + int(length))
 
@@ -246,5 +241,5 @@ def _without_credential(url: str) -> str:
     """Return host and path of the URL, because its query holds the credential."""
     try:
         return str(parse_signed_url(url))
-    except SignedLocationError:
+    except errors.SignedLocationError:
         return "a signed location that is no URL"

@@ -1,5 +1,8 @@
 """HTTP connections for signed locations: they lead only to checked addresses, and limit the time of each response.
 
+A socket's read timeout bounds only the time without data: a service can prolong a response without end by sending it
+byte by byte. So a socket checks the clock before each read, also before reads of headers (`timed_http.py`).
+
 A host name is resolved once, and its addresses are both checked and connected to. So no second DNS look-up can give
 another address.
 """
@@ -11,13 +14,13 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import urllib3
-from urllib3.connection import HTTPSConnection
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError, NameResolutionError
-from urllib3.util.ssl_ import create_urllib3_context
 
 from tiered_stream.storage.object_store import ATTEMPTS, MAX_CONNECTIONS
-from tiered_stream.storage.request_time import RequestTime, RequestTimeouts, TimedConnection, timed_pools
+from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
 from tiered_stream.storage.signed.signed_hosts import SignedHosts
+from tiered_stream.timed_http import TimedTlsSocket, pool_classes, system_tls, timed
 
 BUSY = (429, 500, 502, 503, 504)
 _RETRIES = urllib3.Retry(
@@ -33,20 +36,22 @@ def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, request_time
 
     Requests raise urllib3's errors, and SignedLocationError if an address is refused.
     """
-    context = create_urllib3_context()
-    context.load_default_certs()
+    context = system_tls()
+    time_left = {"time_left": staticmethod(request_time.left)}
+    context.sslsocket_class = type("RequestTlsSocket", (TimedTlsSocket,), time_left)
     pools = urllib3.PoolManager(
         maxsize=MAX_CONNECTIONS, retries=_RETRIES, ssl_context=context,
         timeout=urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000),
     )  # fmt: skip
-    pools.pool_classes_by_scheme = timed_pools(request_time, _Connection, _TlsConnection, hosts=hosts)
+    pools.pool_classes_by_scheme = pool_classes(_Connection, hosts=hosts, request_time=request_time)
     return pools
 
 
-class _Connection(TimedConnection):
-    """HTTP connection that checks all addresses of its host before it connects to one of them."""
+class _Connection(HTTPConnection):
+    """Connection that checks all addresses of its host before it connects to one of them, and keeps `request_time`."""
 
     hosts: ClassVar[SignedHosts]
+    request_time: ClassVar[RequestTime]
 
     def _new_conn(self) -> socket.socket:
         name, failure = self.host, None
@@ -54,7 +59,7 @@ class _Connection(TimedConnection):
             for address in self._addresses():
                 self.host = address
                 try:
-                    return super()._new_conn()
+                    return timed(super()._new_conn(), self.request_time.left)
                 except HTTPError as error:
                     failure = error
         finally:
@@ -77,7 +82,3 @@ class _Connection(TimedConnection):
         for address in addresses:
             self.hosts.check_address(host, address)
         return iter(addresses)
-
-
-class _TlsConnection(_Connection, HTTPSConnection):
-    """HTTPS connection that checks all addresses of its host before it connects to one of them."""

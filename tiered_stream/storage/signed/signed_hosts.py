@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, azure_place
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, azure_place
 
 _MAX_URL = 16 << 10
 # Userinfo, fragments, blanks and backslashes are not allowed: two URL parsers could read them differently.
@@ -176,7 +176,7 @@ def signed_hosts(options: StorageOptions) -> SignedHosts:
         return SignedHosts((*listed, _origin_of(own))) if own else SignedHosts(listed, google_bucket=bucket)
     if endpoint is not None:
         return SignedHosts((*listed, _origin_of(endpoint), _origin_of(endpoint, subdomain=f"{bucket or '*'}.")))
-    if uri.scheme in ("s3", "s3a"):
+    if uri.scheme in S3_SCHEMES:
         return SignedHosts(listed, aws_bucket=bucket)
     return SignedHosts(listed) if uri.scheme else SignedHosts((*listed, _AZURE_ORIGIN), "", "")
 

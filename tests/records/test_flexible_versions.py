@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 
-from tiered_stream.broker.wire.flexible_versions import (
+from tiered_stream.records.flexible_versions import (
     Reader,
     compact_array,
     compact_bytes,
