@@ -268,7 +268,7 @@ class CloudStore(ObjectStore):
             if end > size:
                 raise self._too_long(key, size)
             buffer[start:end] = np.frombuffer(chunk, np.uint8)
-        return memoryview(buffer[:end])  # type: ignore[return-value] # readers use it like bytes
+        return buffer[:end].data  # type: ignore[return-value] # readers use it like bytes
 
     def _too_long(self, key: str, size: int) -> errors.StorageError:
         return errors.StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
