@@ -84,12 +84,20 @@ def _messages() -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for path, tree in modules().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args:
+            if isinstance(node, ast.Call) and (name := _called(node.func)) in names and node.args:
                 text = _HOLES.sub(HOLE, " ".join(_text(node.args[0]).replace("`", "'").split()))
-                place = found[node.func.id][Path(path).parts[0].removesuffix(".py")]
+                place = found[name][Path(path).parts[0].removesuffix(".py")]
                 if sum(map(str.isalpha, text)) >= _FEWEST_LETTERS and text not in place:
                     place.append(text)
     return found
+
+
+def _called(function: ast.expr) -> str:
+    """Return the name of a called class: `Name`, or `errors.Name`."""
+    match function:
+        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="errors"), attr=name):
+            return name
+    return ""
 
 
 def _text(node: ast.expr) -> str:
