@@ -25,7 +25,7 @@ from tiered_stream.errors import (
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_store import CloudStore
+from tiered_stream.storage.cloud_store import CloudStore, Failure
 from tiered_stream.storage.gcs import GoogleBucket
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
@@ -289,3 +289,18 @@ def test_an_empty_range_is_not_asked_for() -> None:
     with ScriptedHttp([error(500, "InternalError")]) as server:
         assert store_at(server.url).get("key", ByteRange(5, 5)) == b""
         assert server.requests == []
+
+
+class OtherRegion(GoogleBucket):
+    """A bucket that is elsewhere, which its service says by status 400."""
+
+    def learns_from(self, failure: Failure) -> bool:
+        return failure.status == 400
+
+
+def test_a_region_that_is_learned_by_the_last_attempt_comes_too_late(sleeps: list[float]) -> None:
+    with ScriptedHttp([*[error(503, "SlowDown")] * 3, error(400, "WrongRegion")]) as server:
+        store = CloudStore(OtherRegion(options_at(server.url), "bucket"), "p/")
+        with pytest.raises(StorageError, match="400 WrongRegion"):
+            store.get("key", ByteRange(0, 4))
+        assert len(server.requests) == 4

@@ -343,7 +343,7 @@ class CloudStore(ObjectStore):
                 return request(self._client(self._seconds - (attempt_begin - begin)))
             except (BaseError, FileNotFoundError, ValueError) as error:
                 failure = Failure.of(error)
-            if not learned and self._service.learns_from(failure):
+            if not learned and attempt < ATTEMPTS and self._service.learns_from(failure):
                 learned = True
                 self._clients.clear()
                 continue
