@@ -144,21 +144,20 @@ class Service(Protocol):
 
 
 def refusal(
-    failure: Failure, name: str, *, endpoint: str, container: str, missing_code: str, credentials_hint: str
+    failure: Failure, name: str, *, endpoint: str, container: str, place: str, missing_code: str, credentials_hint: str
 ) -> StorageError:
     """Return the error for a refused request of the object `name`, for `Service.refused`.
 
     Args:
         endpoint: URL of the service.
         container: the bucket or container in words, such as `bucket tier`.
+        place: the option or setting that names the bucket or container, in words.
         missing_code: error code by which the service says that the bucket or container does not exist.
         credentials_hint: advice for refused access.
     """
     answer = f"{endpoint} answered {failure}"
     if failure.code == missing_code:
-        return StorageBucketNotFoundError(
-            f"the {container} (option remote.storage.uri) does not exist: {answer}, asked for {name}"
-        )
+        return StorageBucketNotFoundError(f"the {container} ({place}) does not exist: {answer}, asked for {name}")
     if failure.status == 404:
         return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
     if failure.status in (401, 403):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from obstore.exceptions import BaseError
 from obstore.store import GCSStore
@@ -12,53 +12,56 @@ from tiered_stream.errors import (
     StorageError,
 )
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import google_endpoint
+from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, google_config, google_endpoint
 from tiered_stream.storage.cloud_store import Failure, client_options, refusal
+from tiered_stream.storage.cloud_upload import upload_options
 from tiered_stream.storage.request_time import RequestTimeouts
 
 if TYPE_CHECKING:
-    from obstore.store import GCSConfig
-
-_CREDENTIALS_HINT = (
-    "check remote.storage.gcs.credentials.path or remote.storage.gcs.credentials.json, or where they are not given "
-    "Google's application default credentials, and the role Storage Object Viewer"
-)
+    from obstore.store import ClientConfig, GCSConfig, RetryConfig
 
 
 class GoogleBucket:
     """Implementation of `cloud_store.Service` for one bucket."""
 
-    def __init__(self, options: StorageOptions, bucket: str) -> None:
+    def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
         self.uri = f"gs://{bucket}"
         self._bucket = bucket
+        self._use = use
         self._timeouts = RequestTimeouts.of(options)
         self._endpoint = google_endpoint(options)
-        self._config: GCSConfig = {"base_url": self._endpoint}
-        if options.gcs_credentials_json:
-            self._config["service_account_key"] = options.gcs_credentials_json
-        elif options.gcs_credentials_path:
-            self._config["application_credentials"] = options.gcs_credentials_path
+        self._config = cast("GCSConfig", google_config(options))
 
     def connect(self, seconds: float) -> GCSStore:
+        return self._open(client_options(self._timeouts, seconds, self._endpoint), retries=0)
+
+    def connect_to_upload(self, seconds: float, attempts: int) -> GCSStore:
+        return self._open(upload_options(self._timeouts, seconds, self._endpoint), retries=attempts - 1)
+
+    def _open(self, client: ClientConfig, retries: int) -> GCSStore:
+        retry: RetryConfig = {"max_retries": retries}
         try:
-            return GCSStore(
-                self._bucket,
-                config=self._config,
-                client_options=client_options(self._timeouts, seconds, self._endpoint),
-                retry_config={"max_retries": 0},
-            )
+            return GCSStore(self._bucket, config=self._config, client_options=client, retry_config=retry)
         except BaseError:
             # obstore's own message may show the credentials' text.
-            raise StorageAccessError(f"no credentials for {self.uri}: {_CREDENTIALS_HINT}") from None
+            raise StorageAccessError(f"no credentials for {self.uri}: {self._credentials_hint()}") from None
 
     def learns_from(self, failure: Failure) -> bool:
         return False
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> StorageError:
         return refusal(
-            failure, name, endpoint=self._endpoint, container=f"bucket {self._bucket}",
-            missing_code="NoSuchBucket", credentials_hint=_CREDENTIALS_HINT,
+            failure, name, endpoint=self._endpoint, container=f"bucket {self._bucket}", place=self._use.place,
+            missing_code="NoSuchBucket", credentials_hint=self._credentials_hint(),
         )  # fmt: skip
 
     def unreachable(self, name: str) -> str:
-        return f"{self._endpoint} (option remote.storage.gcs.endpoint.url) could not be reached for {name}"
+        option = f"option {self._use.prefix}gcs.endpoint.url"
+        return f"{self._endpoint} ({option}) could not be reached for {name}"
+
+    def _credentials_hint(self) -> str:
+        use = self._use
+        return (
+            f"check {use.prefix}gcs.credentials.path or {use.prefix}gcs.credentials.json{use.otherwise}, or where they "
+            f"are not given Google's application default credentials, and the role {use.google_role}"
+        )

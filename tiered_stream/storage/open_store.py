@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, SEGMENTS, StoreUse
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.object_store import ObjectStore
 
+if TYPE_CHECKING:
+    from tiered_stream.storage.cloud_upload import UploadService
 
-def open_store(options: StorageOptions) -> ObjectStore:
-    """Open a new store for `options.uri`.
+
+def open_store(options: StorageOptions, use: StoreUse = SEGMENTS) -> ObjectStore:
+    """Open a new store for `options.uri`. `use` has words for the errors of a store in Google's or Azure's storage.
 
     Raises:
         ConfigurationError: `options.uri` is missing or malformed, or its scheme is unknown.
@@ -36,7 +40,7 @@ def open_store(options: StorageOptions) -> ObjectStore:
 
         return open_s3(options, bucket=uri.netloc, prefix=uri.path)
     if uri.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES):
-        return _open_cloud_store(options, uri)
+        return _open_cloud_store(options, uri, use)
     raise ConfigurationError(
         f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix and file:///folder are. For "
@@ -44,7 +48,7 @@ def open_store(options: StorageOptions) -> ObjectStore:
     )
 
 
-def _open_cloud_store(options: StorageOptions, uri: SplitResult) -> ObjectStore:
+def _open_cloud_store(options: StorageOptions, uri: SplitResult, use: StoreUse) -> ObjectStore:
     """Open a store in Google's or Azure's storage.
 
     Raises: the errors of `open_store`.
@@ -54,11 +58,20 @@ def _open_cloud_store(options: StorageOptions, uri: SplitResult) -> ObjectStore:
     from tiered_stream.storage.request_time import RequestTimeouts
 
     path = uri.path.strip("/")
-    root = f"{path}/" if path else ""
+    return CloudStore(open_service(options, use), f"{path}/" if path else "", RequestTimeouts.of(options))
+
+
+def open_service(options: StorageOptions, use: StoreUse = SEGMENTS) -> UploadService:
+    """Return the service of the bucket or container that `options.uri` names, in Google's or Azure's storage.
+
+    Raises:
+        ConfigurationError: the URI names no storage account of Azure's, or the connection string is malformed.
+    """
+    uri = urlsplit(options.uri or "")
     if uri.scheme == GOOGLE_SCHEME:
         from tiered_stream.storage.gcs import GoogleBucket
 
-        return CloudStore(GoogleBucket(options, uri.netloc), root, RequestTimeouts.of(options))
+        return GoogleBucket(options, uri.netloc, use)
     from tiered_stream.storage.azure import AzureContainer
 
-    return CloudStore(AzureContainer(options), root, RequestTimeouts.of(options))
+    return AzureContainer(options, use)

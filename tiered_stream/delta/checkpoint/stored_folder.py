@@ -1,4 +1,4 @@
-"""Access without Spark to a checkpoint's folder, local or in S3."""
+"""Access without Spark to a checkpoint's folder, local or in an object store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiered_stream.errors import CorruptDataError
 class StoredFolder:
     """Checkpoint's folder at `uri` (from `file_systems.uri_of`), read without Spark; errors call it `folder`.
 
-    `storage` has the settings for access to S3. Methods raise OSError if the folder cannot be read.
+    `storage` has the settings for access to the object store. Methods raise OSError if the folder cannot be read.
     """
 
     def __init__(self, folder: str, uri: str, storage: TableStorage) -> None:

@@ -13,9 +13,14 @@ from dataclasses import asdict, dataclass, replace
 from urllib.parse import urlsplit
 
 from pyarrow import fs
-from pyspark.sql import SparkSession
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind
+from tiered_stream.delta.requirements.hadoop_settings import (
+    HadoopSettings,
+    NoCredentialsError,
+    NotForTasksError,
+    check_supported,
+    host_and_port,
+)
 from tiered_stream.delta.requirements.s3a_requirements import (
     ACL,
     AES256,
@@ -24,10 +29,8 @@ from tiered_stream.delta.requirements.s3a_requirements import (
     S3A_PREFIX,
     STORAGE_CLASS,
     STORAGE_CLASSES,
-    may_concern_writers,
     names_of_bucket,
 )
-from tiered_stream.delta.requirements.writer_requirements import find_requirement
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 
@@ -37,7 +40,6 @@ PROVIDERS = "aws.credentials.provider"
 _PREFIX, _BUCKET_PREFIX = "fs.s3a.", "fs.s3a.bucket."
 _CREDENTIAL_FILES = "security.credential.provider.path"
 _AWS = ".amazonaws.com"
-_PORTS = {"http": 80, "https": 443}
 _REGION_WITHOUT_ANY = "us-east-2"
 _CENTRAL_ENDPOINT = "s3.amazonaws.com"
 _REGIONAL_HOST = re.compile(r"s3[.-]([a-z]{2,}-[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
@@ -64,14 +66,6 @@ _CHAIN = {
     f"{_V1}DefaultAWSCredentialsProviderChain", f"{_V2}DefaultCredentialsProvider",
     f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
 }  # fmt: skip
-
-
-class NotForTasksError(Exception):
-    """Error for an S3A setting of the session that tasks do not follow; the message names the setting."""
-
-
-class NoCredentialsError(ConfigurationError):
-    """Error for a session that has no credentials for the bucket, so that Spark has none either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,23 +180,8 @@ class S3aSettings:
         return known
 
     def check_supported(self) -> None:
-        """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do.
-
-        An unknown setting is such a setting if its name suggests it (`may_concern_writers`).
-        """
-        for name in names_of_bucket(self.bucket, self.names):
-            requirement = find_requirement(Kind.SESSION, S3A_PREFIX + name)
-            if requirement is None and not may_concern_writers(name):
-                continue
-            value = self.text(name) or ""
-            if requirement is None and value.lower() not in OFF:
-                raise NotForTasksError(f"{_PREFIX}{name} is set, which is not known here, and may be for writers")
-            if (
-                requirement is not None
-                and requirement.handling is Handling.SPARK_LANE
-                and value.lower() not in requirement.off
-            ):
-                raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
+        """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do."""
+        check_supported(S3A_PREFIX, names_of_bucket(self.bucket, self.names), self.text)
 
     def credentials(self) -> Credentials:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
@@ -262,31 +241,23 @@ def _unusable(provider: str, why: str) -> NotForTasksError:
     )
 
 
-def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
-    """Read the bucket's S3A settings from the session as they are now."""
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-    assert spark._jvm is not None
-    system = spark._jvm.java.lang.System
+def s3a_settings(hadoop: HadoopSettings, bucket: str) -> S3aSettings:
+    """Return the bucket's S3A settings."""
     settings = S3aSettings(
         bucket,
-        get=conf.get,
-        password=lambda name: "".join(conf.getPassword(name) or ()),
-        environment=system.getenv,
-        has_connector=conf.getClassByNameOrNull(f"{_HADOOP}S3AFileSystem") is not None,
-        names=_names(conf.getPropsWithPrefix(_PREFIX).keySet().toString()),
+        get=hadoop.get,
+        password=hadoop.password,
+        environment=hadoop.environment,
+        has_connector=hadoop.has_class(f"{_HADOOP}S3AFileSystem"),
+        names=hadoop.names_after(_PREFIX),
     )
     # S3A's credential files take precedence over Hadoop's for all file systems, as in
     # S3AUtils.patchSecurityCredentialProviders.
     files = settings.text(_CREDENTIAL_FILES)
     if files:
         of_all = f"hadoop.{_CREDENTIAL_FILES}"
-        conf.set(of_all, ",".join(filter(None, (files, conf.get(of_all)))))
+        hadoop.set(of_all, ",".join(filter(None, (files, hadoop.get(of_all)))))
     return settings
-
-
-def _names(listed: str) -> tuple[str, ...]:
-    """Split the text of a Java set of names (`[a, b]`) into the names, to save a call to the JVM for each name."""
-    return tuple(filter(None, listed.strip("[]").split(", ")))
 
 
 def find_storage(
@@ -351,6 +322,5 @@ def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
 
     The result is the same for all hosts of AWS.
     """
-    parts = urlsplit(endpoint or f"https://s3{_AWS}")
-    host = parts.hostname or ""
-    return (_AWS, None) if host.endswith((_AWS, f"{_AWS}.cn")) else (host, parts.port or _PORTS.get(parts.scheme))
+    host, port = host_and_port(endpoint or f"https://s3{_AWS}")
+    return (_AWS, None) if host.endswith((_AWS, f"{_AWS}.cn")) else (host, port)
