@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.replay.topics import ReplayedTopics
+    from tests.stack.azurite import Azurite
+    from tests.stack.fake_gcs import FakeGcs
     from tests.stack.tiered_stack import TieredStack
     from tests.stack.versitygw import VersityGateway
 
-SERVICES = {"stack", "spark", "lake"}
+SERVICES = {"stack", "spark", "lake", "azurite", "fake_gcs"}
 
 # A run of CI says something of the commit, not of what was drawn; everyone else's looks further each time.
 settings.register_profile(
@@ -74,6 +76,38 @@ def lake(tmp_path: Path) -> Iterator[VersityGateway]:
     gateway.start()
     yield gateway
     gateway.stop()
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """Azure Blob Storage's emulator, with the container `contract`."""
+    from tests.stack.azurite import Azurite, why_no_azurite
+
+    if missing := why_no_azurite():
+        pytest.skip(missing)
+    server = Azurite(tmp_path_factory.mktemp("azurite"))
+    try:
+        server.start()
+        server.create_container("contract")
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
+    """A stand-in for Google Cloud Storage, with the bucket `contract`."""
+    from tests.stack.fake_gcs import FakeGcs, why_no_fake_gcs
+
+    if missing := why_no_fake_gcs():
+        pytest.skip(missing)
+    server = FakeGcs(tmp_path_factory.mktemp("fake-gcs"))
+    try:
+        server.start()
+        server.create_bucket("contract")
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture

@@ -254,7 +254,8 @@ class DeadLetterLimitError(TableError):
 class TableAccessError(TableError):
     """The object store of a table refuses the credentials, does not have the bucket, or cannot be reached.
 
-    Fix: Check the session's `fs.s3a.*` settings and `ingest.storage.*`: credentials, endpoint and bucket.
+    Fix: Check `ingest.storage.*` and the session's settings (`fs.s3a.*`, `fs.azure.*`, `fs.gs.*`): credentials,
+    endpoint and bucket.
     """
 
 

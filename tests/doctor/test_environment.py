@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tiered_stream.delta.requirements.s3a import NotForTasksError
+from tiered_stream.delta.requirements.hadoop_settings import NotForTasksError
+from tiered_stream.delta.requirements.s3a import s3a_settings
 from tiered_stream.doctor.environment import Job, check_environment
 from tiered_stream.doctor.finding import Examination, Finding, Known, Status
 from tiered_stream.doctor.spark_conf import read_spark_conf
@@ -99,8 +100,15 @@ def test_hadoop_aws_is_looked_for_where_spark_takes_jars_from(
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     found = read_spark_conf(None, conf)
-    assert found.has_hadoop_aws == there
-    assert found.missing_package == "org.apache.hadoop:hadoop-aws:3.4.1"
+    assert found.has_library("hadoop-aws") == there
+    assert found.hadoop_package("hadoop-aws") == "org.apache.hadoop:hadoop-aws:3.4.1"
+
+
+def test_a_container_before_the_account_is_no_password() -> None:
+    table = "abfss://lake@mine.dfs.core.windows.net/t"
+    job, _ = looked_at({**SETTINGS, "ingest.table": table, "ingest.checkpointLocation": "/c"})
+    assert job.value is not None
+    assert job.value.tables == ((table, "/c"),)
 
 
 def test_sparks_own_file_is_read_unless_another_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,12 +117,12 @@ def test_sparks_own_file_is_read_unless_another_is_named(tmp_path: Path, monkeyp
     (tmp_path / "other.conf").write_text("spark.x  2\n")
     assert read_spark_conf(None, ["spark.x=3"]).values == {"spark.hadoop.fs.s3a.endpoint": "http://a", "spark.x": "3"}
     assert read_spark_conf(tmp_path / "other.conf", None).values == {"spark.x": "2"}
-    assert read_spark_conf(None, None).s3a("lake").endpoint_url() == "http://a"
+    assert s3a_settings(read_spark_conf(None, None).hadoop_settings(), "lake").endpoint_url() == "http://a"
 
 
 def test_what_tasks_do_not_follow_is_looked_for_among_all_that_the_files_say(tmp_path: Path) -> None:
     (tmp_path / "a.conf").write_text("spark.hadoop.fs.s3a.bucket.lake.requester.pays.enabled true\n")
     conf = read_spark_conf(tmp_path / "a.conf", None)
-    conf.s3a("other").check_supported()
+    s3a_settings(conf.hadoop_settings(), "other").check_supported()
     with pytest.raises(NotForTasksError, match="requester"):
-        conf.s3a("lake").check_supported()
+        s3a_settings(conf.hadoop_settings(), "lake").check_supported()

@@ -12,8 +12,10 @@ from email.utils import formatdate
 from pathlib import Path
 from urllib.parse import urlencode
 
+from tests.stack.azure_listing import AzureListingHandler
 from tests.stack.built import built, built_folder, missing_program, run_build
 from tests.stack.errors import StackError
+from tests.stack.http_front import HttpFront
 from tests.stack.processes import ServiceProcess, free_ports, listens
 
 VERSION = "3.35.0"
@@ -40,13 +42,14 @@ def _build(folder: Path) -> None:
 
 
 class Azurite:
-    """One server, whose blobs are in `folder`. `key` is the account's, in base64."""
+    """One server behind a front for listings, whose blobs are in `folder`."""
 
     def __init__(self, folder: Path, key: str = KEY) -> None:
         self.folder = folder
         self.key = key
-        (self.port,) = free_ports(1)
+        self.port, self._own_port = free_ports(2)
         self._process: ServiceProcess | None = None
+        self._front: HttpFront | None = None
 
     @property
     def endpoint(self) -> str:
@@ -57,19 +60,28 @@ class Azurite:
         """The fields of `StorageOptions` with which a container is read."""
         return {"azure_account_name": ACCOUNT, "azure_account_key": self.key, "azure_endpoint_url": self.endpoint}
 
+    @property
+    def host(self) -> str:
+        """Host and port with the account in the host's name, which only programs that map the name can reach."""
+        return f"{ACCOUNT}.blob.localhost:{self.port}"
+
     def start(self) -> None:
         """Start it and wait until it listens."""
         self.folder.mkdir(parents=True, exist_ok=True)
         program = built("azurite", VERSION, _build) / "node_modules" / ".bin" / "azurite-blob"
         command = [
             "env", f"AZURITE_ACCOUNTS={ACCOUNT}:{self.key}",
-            str(program), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self.folder),
+            str(program), "--blobHost", "127.0.0.1", "--blobPort", str(self._own_port), "--location", str(self.folder),
             "--silent", "--disableTelemetry", "--skipApiVersionCheck",
         ]  # fmt: skip
         self._process = ServiceProcess("azurite", command, self.folder / "azurite.log")
-        self._process.start(lambda: listens(self.port))
+        self._process.start(lambda: listens(self._own_port))
+        self._front = HttpFront(self.port, self._own_port, AzureListingHandler)
+        self._front.start()
 
     def stop(self) -> None:
+        if self._front is not None:
+            self._front.stop()
         if self._process is not None:
             self._process.stop(grace=10.0)
 

@@ -1,6 +1,7 @@
 """fake-gcs-server: Google Cloud Storage, in memory.
 
-It is a Go program. The pinned version is built once, by `go install`. It asks nobody for credentials.
+It is a Go program. The pinned version is built once, by `go install`. It asks nobody for credentials. Uploads by the
+XML API are translated in front of it (`gcs_xml.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from tests.stack.built import built, built_folder, check_module, missing_program, run_build
+from tests.stack.gcs_xml import GcsXmlHandler
+from tests.stack.http_front import HttpFront
 from tests.stack.processes import ServiceProcess, free_ports, listens
 
 MODULE = "github.com/fsouza/fake-gcs-server"
@@ -32,12 +35,13 @@ def _build(folder: Path) -> None:
 
 
 class FakeGcs:
-    """One server; its log is in `folder`."""
+    """One server behind a front for the XML API; its log is in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (self.port,) = free_ports(1)
+        self.port, self._json_port = free_ports(2)
         self._process: ServiceProcess | None = None
+        self._front: HttpFront | None = None
 
     @property
     def endpoint(self) -> str:
@@ -58,13 +62,17 @@ class FakeGcs:
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [
             str(built("fake-gcs-server", VERSION, _build) / "fake-gcs-server"), "-scheme", "http",
-            "-host", "127.0.0.1", "-port", str(self.port), "-public-host", f"127.0.0.1:{self.port}",
+            "-host", "127.0.0.1", "-port", str(self._json_port), "-public-host", f"127.0.0.1:{self._json_port}",
             "-backend", "memory",
         ]  # fmt: skip
         self._process = ServiceProcess("fake-gcs-server", command, self.folder / "fake-gcs-server.log")
-        self._process.start(lambda: listens(self.port))
+        self._process.start(lambda: listens(self._json_port))
+        self._front = HttpFront(self.port, self._json_port, GcsXmlHandler)
+        self._front.start()
 
     def stop(self) -> None:
+        if self._front is not None:
+            self._front.stop()
         if self._process is not None:
             self._process.stop(grace=10.0)
 
@@ -72,7 +80,7 @@ class FakeGcs:
         self._post("storage/v1/b?project=any", json.dumps({"name": name}).encode(), "application/json")
 
     def upload(self, bucket: str, key: str, data: bytes) -> None:
-        """Write an object, by the JSON API: the server does not take uploads by the XML API."""
+        """Write an object, by the JSON API."""
         query = urlencode({"uploadType": "media", "name": key})
         self._post(f"upload/storage/v1/b/{bucket}/o?{query}", data, "application/octet-stream")
 

@@ -51,38 +51,6 @@ def s3_options(proxy: S3Proxy, uri: str, **others: object) -> StorageOptions:
     )
 
 
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """Azure Blob Storage's emulator, with the container `contract`."""
-    from tests.stack.azurite import Azurite, why_no_azurite
-
-    if missing := why_no_azurite():
-        pytest.skip(missing)
-    server = Azurite(tmp_path_factory.mktemp("azurite"))
-    try:
-        server.start()
-        server.create_container("contract")
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="session")
-def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
-    """A stand-in for Google Cloud Storage, with the bucket `contract`."""
-    from tests.stack.fake_gcs import FakeGcs, why_no_fake_gcs
-
-    if missing := why_no_fake_gcs():
-        pytest.skip(missing)
-    server = FakeGcs(tmp_path_factory.mktemp("fake-gcs"))
-    try:
-        server.start()
-        server.create_bucket("contract")
-        yield server
-    finally:
-        server.stop()
-
-
 _SERVICES = [pytest.param(name, marks=pytest.mark.stack) for name in ("s3", "azure", "gcs")]
 
 

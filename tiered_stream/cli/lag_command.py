@@ -11,8 +11,8 @@ import typer
 
 from tiered_stream.cli.arguments import FAILED, Json, PropertiesFile, SettingsArguments, command, show
 from tiered_stream.delta.settings.ingest_settings import (
+    BUCKET_SCHEMES,
     CHECKPOINT,
-    S3_SCHEMES,
     TableStorage,
     job_settings,
     source_options,
@@ -35,8 +35,8 @@ def lag(
     """Show how far a streaming query is behind: in offsets, in seconds, and how many of the offsets are tiered.
 
     The query may read with tiered_stream or with Spark's kafka source. The topics come from the query's checkpoint,
-    unless the command line names topics. A checkpoint in S3 is accessed with `ingest.storage.*`, like the ingest job's
-    table, and with the fs.s3a settings in --properties-file.
+    unless the command line names topics. A checkpoint in an object store is accessed with `ingest.storage.*`, like the
+    ingest job's table, and with Hadoop's settings (such as fs.s3a) in --properties-file.
     """
     job = command_settings(settings.settings, settings.option, {})
     checkpoint = checkpoint or _job_checkpoint(job)
@@ -55,13 +55,12 @@ def lag(
 
 
 def _storage(settings: dict[str, str], checkpoint: str, properties_file: Path | None) -> TableStorage:
-    parts = urlsplit(checkpoint)
-    if properties_file is None or parts.scheme not in S3_SCHEMES:
+    if properties_file is None or urlsplit(checkpoint).scheme not in BUCKET_SCHEMES:
         return table_storage(settings)
-    from tiered_stream.delta.requirements.s3a import find_storage
+    from tiered_stream.delta.requirements.store_access import find_access
     from tiered_stream.doctor.spark_conf import read_spark_conf
 
-    storage, why_not = find_storage(settings, read_spark_conf(properties_file, None).s3a(parts.netloc))
+    storage, why_not = find_access(settings, checkpoint, read_spark_conf(properties_file, None).hadoop_settings())
     if why_not:
         raise ConfigurationError(f"only Spark can reach {checkpoint} as {properties_file} says: {why_not}")
     return storage

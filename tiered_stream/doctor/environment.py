@@ -35,6 +35,7 @@ from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.command_settings import gives, without
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES
 
 SETTINGS = "settings"
 _DISTRIBUTION = "tiered-stream"
@@ -93,7 +94,7 @@ def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None],
     if table is None and checkpoint is None:
         return ()
     for name, path in ((TABLE, table), (CHECKPOINT, checkpoint)):
-        if "@" in urlsplit(path or "").netloc:
+        if "@" in (parts := urlsplit(path or "")).netloc and parts.scheme not in AZURE_SCHEMES:
             raise ConfigurationError(f"{name} has credentials in it: give them by spark.hadoop.fs.s3a.*, or by a role")
     if TOPIC not in (checkpoint or ""):
         return ((table, checkpoint),)  # one pair, because one query writes all tables

@@ -6,16 +6,20 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
-from tiered_stream.delta.requirements.s3a import S3aSettings
-from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX
+from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
 from tiered_stream.options.properties_files import parse_assignments, read_spark_properties
 
 _HADOOP = "spark.hadoop."
-_HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
+_LIBRARIES = {
+    "org.apache.hadoop.fs.s3a.S3AFileSystem": "hadoop-aws",
+    "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem": "hadoop-azure",
+    "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem": "gcs-connector",
+    "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem": "hadoop-gcp",
+}
+"""Jars by the Java classes of file systems in them."""
 _JAR_LISTS = ("spark.jars", "spark.driver.extraClassPath")
 
 
@@ -40,30 +44,38 @@ class SparkConf:
         """Return the file system of paths without a scheme (Hadoop: `fs.defaultFS`); `file:///` if it is not set."""
         return self.hadoop("fs.defaultFS") or "file:///"
 
-    def s3a(self, bucket: str) -> S3aSettings:
-        """Return the S3A settings (`fs.s3a.*`) with which Spark accesses the bucket of this name."""
-        prefix = _HADOOP + S3A_PREFIX
-        names = [name[len(prefix) :] for name in self.values if name.startswith(prefix)]
-        return S3aSettings(
-            bucket, self.hadoop, self.hadoop, os.environ.get, has_connector=self.has_hadoop_aws, names=names
+    def hadoop_settings(self) -> HadoopSettings:
+        """Return the Hadoop settings in Spark's `spark.hadoop.*`; credential files are not read."""
+        return HadoopSettings(
+            self.hadoop,
+            self.hadoop,
+            os.environ.get,
+            names_after=self._names_after,
+            has_class=lambda name: self.has_library(_LIBRARIES.get(name, "")),
+            set=lambda name, value: None,
         )
 
-    @cached_property
-    def has_hadoop_aws(self) -> bool:
-        """True if hadoop-aws is among Spark's own jars, or among the jars and packages that the settings name."""
-        lists = (self.values.get(name, "") for name in _JAR_LISTS)
+    def _names_after(self, prefix: str) -> list[str]:
+        whole = _HADOOP + prefix
+        return [name.removeprefix(whole) for name in self.values if name.startswith(whole)]
+
+    def has_library(self, name: str) -> bool:
+        """Return whether a jar is among Spark's own jars, or among the jars and packages that the settings name.
+
+        `name` is the jar's name without its version, such as `hadoop-aws`; if it is empty, the result is false.
+        """
+        lists = ",".join(self.values.get(name, "") for name in _JAR_LISTS)
         packages = self.values.get("spark.jars.packages", "")
-        return bool(self._jars("hadoop-aws")) or "hadoop-aws-" in ",".join(lists) or f"{_HADOOP_AWS}:" in packages
+        return bool(name) and (bool(self._jars(name)) or f"{name}-" in lists or f":{name}:" in packages)
 
-    @property
-    def missing_package(self) -> str:
-        """Maven coordinates of hadoop-aws for `spark.jars.packages`, in the version of the Hadoop in Spark's jars.
+    def hadoop_package(self, name: str) -> str:
+        """Return the Maven coordinates of a Hadoop library, such as `hadoop-aws`, for `spark.jars.packages`.
 
-        If Spark's jars are not found, the version is 3.5.0.
+        Its version is the version of Spark's own Hadoop, or without Spark's jars 3.5.0.
         """
         version = next((match[1] for jar in self._jars("hadoop-client-api")
                         if (match := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip
-        return f"{_HADOOP_AWS}:{version}"
+        return f"org.apache.hadoop:{name}:{version}"
 
     def _jars(self, name: str) -> list[Path]:
         return sorted((self.home / "jars").glob(f"{name}-*.jar")) if self.home else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from botocore import exceptions as aws
 
 from tiered_stream import errors
 from tiered_stream.delta.catalog.address import path_uri
+from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_IMPL
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
-from tiered_stream.delta.requirements.s3a import find_storage
+from tiered_stream.delta.requirements.store_access import find_access
 from tiered_stream.delta.settings.ingest_settings import (
+    BUCKET_SCHEMES,
     COMMIT,
     COMMIT_BY_DELTALAKE,
     S3_SCHEMES,
@@ -26,6 +29,7 @@ from tiered_stream.delta.settings.ingest_settings import (
 )
 from tiered_stream.delta.settings.row_settings import makes_rows
 from tiered_stream.doctor.bucket import Bucket, check_credentials, check_listing, list_one_key, s3_config
+from tiered_stream.doctor.cloud_tables import list_folder, write_object
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Fixes, Known, NotNeededError, Result
@@ -34,6 +38,7 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import PartitionRanges, TopicPartition
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.process.logs import muted
+from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME
 from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, s3_client
 
 _REFUSED_CONDITION = (409, 412)
@@ -67,6 +72,9 @@ def _check_pair(
     """Run the checks of a table, of the store that holds the table, and of the checkpoint of the table's query."""
     check = examination.check
     check("hadoop-aws", lambda _: _check_hadoop_aws(table, checkpoint, spark), job)
+    schemes = {urlsplit(path).scheme for path in (table, checkpoint) if path}
+    for connector, package in _connectors(schemes, spark).items():
+        check(connector, lambda _, name=connector, package=package: _check_connector(name, package, spark), job)
     files = check(f"store of the table {table}", lambda job: _reach_table(job, table, spark), job, fixes=_FIXES)
     check(f"table {table}", _check_table_fits, job, files, fixes=_FIXES)
     check(
@@ -90,13 +98,37 @@ def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkCon
     others = [path for path in paths if urlsplit(path).scheme != "s3a"]
     if others and not spark.hadoop(f"fs.{urlsplit(others[0]).scheme}.impl"):
         raise FaultError(f"Spark knows no file system for {others[0]}", "write s3a:// in place of it")
-    if not spark.has_hadoop_aws:
-        where = f"{spark.home}/jars" if spark.home else "any Spark here"
-        raise FaultError(
-            f"{paths[0]} needs hadoop-aws, which is neither in {where} nor in spark.jars.packages",
-            f"add {spark.missing_package} to spark.jars.packages in the file for spark-submit --properties-file",
-        )
+    if not spark.has_library("hadoop-aws"):
+        raise _missing_jar(f"{paths[0]} needs hadoop-aws", spark.hadoop_package("hadoop-aws"), spark)
     return Result(True, "there for s3a:// paths")
+
+
+def _connectors(schemes: Collection[str], spark: SparkConf) -> dict[str, str]:
+    """Return the jars that Spark needs for paths in Azure's or Google's storage, with their Maven coordinates."""
+    azure = {"hadoop-azure": spark.hadoop_package("hadoop-azure")} if {"abfs", "abfss"} & set(schemes) else {}
+    return azure | ({"gcs-connector": GCS_CONNECTOR} if GOOGLE_SCHEME in schemes else {})
+
+
+def _check_connector(name: str, package: str, spark: SparkConf) -> Result[bool]:
+    """Check that Spark has the jar `name`, or for Google's storage Hadoop's own connector.
+
+    Raises:
+        FaultError: the jar is missing.
+    """
+    names = ("gcs-connector", "hadoop-gcp") if name == "gcs-connector" else (name,)
+    if not any(map(spark.has_library, names)):
+        raise _missing_jar(f"Spark needs {name}", package, spark)
+    if names[-1] == "hadoop-gcp" and not spark.has_library("hadoop-gcp") and not spark.hadoop("fs.gs.impl"):
+        return Result(True, "there, but Hadoop 3.5 takes its own connector for gs://", f"set {GS_IMPL}")
+    return Result(True, "there for Spark's own access")
+
+
+def _missing_jar(need: str, package: str, spark: SparkConf) -> FaultError:
+    where = f"{spark.home}/jars" if spark.home else "any Spark here"
+    return FaultError(
+        f"{need}, which is neither in {where} nor in spark.jars.packages",
+        f"add {package} to spark.jars.packages in the file for spark-submit --properties-file",
+    )
 
 
 def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableFiles]:
@@ -125,11 +157,14 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
                 f"{nearest} is not a folder that this user may write to", "correct the path, or its permissions"
             )
         return TableFiles(uri, files.storage, files.day_column), f"{nearest} is a folder of this machine", ""
-    if parts.scheme != "s3":
+    if parts.scheme not in BUCKET_SCHEMES:
         raise NotNeededError(f"only Spark can reach {parts.scheme}://: it is not looked at")
-    storage, why_not = find_storage(job.settings, spark.s3a(parts.netloc))
+    storage, why_not = find_access(job.settings, uri, spark.hadoop_settings())
     if why_not:
         raise NotNeededError(f"only Spark can reach it: {why_not}")
+    if parts.scheme != "s3":
+        listed = list_folder(TableFiles(uri, storage, files.day_column))
+        return listed.value, listed.description, listed.fix
     # Access settings may come from Spark's settings, so the advice names both prefixes.
     bucket = Bucket(
         parts.netloc, parts.path.strip("/"), storage, "spark.hadoop.fs.s3a or ingest.storage.", storage.anonymous
@@ -190,6 +225,8 @@ def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
     name = f".tiered-stream-doctor-{uuid.uuid4().hex}"
     if urlsplit(files.uri).scheme == "s3":
         return _try_s3(job, files, name)
+    if urlsplit(files.uri).scheme in BUCKET_SCHEMES:
+        return _written(job, conditional=write_object(files, name), condition="a conditional put")
     file = _nearest(files.uri) / name  # in a parent folder if the table's folder is missing
     try:
         file.write_bytes(b"")
@@ -229,10 +266,21 @@ def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
             raise FaultError(
                 f"s3://{parts.netloc}/{key}: {type(error).__name__}", "see the check of the store"
             ) from None
+    return _written(job, conditional=conditional, condition="If-None-Match")
+
+
+def _written(job: Job, *, conditional: bool, condition: str) -> Result[bool]:
+    """Return the result of a written object; `conditional` is true if the service has honoured the `condition`.
+
+    If it has not, the result is a warning.
+
+    Raises:
+        FaultError: the service has not honoured the condition, and `ingest.commit` is `deltalake`.
+    """
     if conditional:
-        return Result(True, "an object was put and deleted; If-None-Match is honoured")
+        return Result(True, f"an object was put and deleted; {condition} is honoured")
     description = (
-        "an object was put and deleted; but If-None-Match is not honoured, so deltalake cannot exclude other writers"
+        f"an object was put and deleted; but {condition} is not honoured, so deltalake cannot exclude other writers"
     )
     fix = f"set {COMMIT.name}=spark, let no other job write to the table, or use a service with conditional puts"
     if GivenOptions(job.settings).read(COMMIT) == COMMIT_BY_DELTALAKE:

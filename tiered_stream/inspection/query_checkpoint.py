@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
-from tiered_stream.delta.settings.ingest_settings import TableStorage
+from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage
 from tiered_stream.delta.write.file_systems import local_uri, uri_of
 from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.model import TopicPartition
@@ -24,9 +24,7 @@ class CommittedBatch:
 def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     """Return the last committed micro-batch of the streaming query with this checkpoint.
 
-    Args:
-        checkpoint: the checkpoint's folder: a path, `file:///folder` or `s3a://bucket/prefix`.
-        storage: settings for access to a checkpoint in S3.
+    `checkpoint` is the path of a folder, locally or in an object store, such as `s3a://bucket/prefix`.
 
     Raises:
         ConfigurationError: the folder does not exist, or is not in a local folder or S3. Or no micro-batch is committed
@@ -36,8 +34,11 @@ def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
         UnsupportedDataError: a file has a version that is not supported.
     """
     uri = uri_of(checkpoint) or local_uri(checkpoint)
-    if urlsplit(uri).scheme not in ("file", "s3"):
-        raise ConfigurationError(f"the checkpoint {checkpoint}: it must be in a local folder, or in S3 (s3a://…)")
+    if urlsplit(uri).scheme not in ("file", *BUCKET_SCHEMES):
+        raise ConfigurationError(
+            f"the checkpoint {checkpoint}: it must be in a local folder, in S3 (s3a://…), in Azure Blob Storage "
+            "(abfss://…) or in Google Cloud Storage (gs://…)"
+        )
     try:
         committed = SparkCheckpoint(StoredFolder(checkpoint, uri, storage)).committed()
     except OSError as error:

@@ -61,17 +61,35 @@ class S3Access:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageOptions(S3Access):
-    """Settings of the storage that holds the tiered segments: its URI, its layout, access, timeouts and limits."""
+class StoreAccess(S3Access):
+    """Settings for access to a bucket or container in S3, Azure Blob Storage or Google Cloud Storage.
+
+    Secrets are not in the repr. If no credentials are set, the service's own chain finds credentials.
+    """
 
     azure_account_name: str | None = of(remote.AZURE_ACCOUNT_NAME)
     azure_account_key: str | None = of(remote.AZURE_ACCOUNT_KEY)
     azure_sas_token: str | None = of(remote.AZURE_SAS_TOKEN)
     azure_connection_string: str | None = of(remote.AZURE_CONNECTION_STRING)
     azure_endpoint_url: str | None = of(remote.AZURE_ENDPOINT_URL)
+    azure_tenant_id: str | None = of(remote.AZURE_TENANT_ID)
+    azure_client_id: str | None = of(remote.AZURE_CLIENT_ID)
+    azure_client_secret: str | None = of(remote.AZURE_CLIENT_SECRET)
+    azure_authority_url: str | None = of(remote.AZURE_AUTHORITY_URL)
+    azure_token_file: str | None = of(remote.AZURE_TOKEN_FILE)
+    azure_managed_identity: bool = of(remote.AZURE_MANAGED_IDENTITY)
+    """True if requests are authorized by the managed identity of the machine, or of `azure_client_id`."""
     gcs_credentials_path: str | None = of(remote.GCS_CREDENTIALS_PATH)
     gcs_credentials_json: str | None = of(remote.GCS_CREDENTIALS_JSON)
     gcs_endpoint_url: str | None = of(remote.GCS_ENDPOINT_URL)
+    gcs_anonymous: bool = of(remote.GCS_ANONYMOUS)
+    """True if requests to Google Cloud Storage have no credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions(StoreAccess):
+    """Place of the tiered objects, and settings for access to them."""
+
     uri: str | None = of(remote.STORAGE_URI)
     """URI of a bucket, of a container or of a folder, with a prefix; None: no storage is configured."""
     layout: choices.StorageLayout = choices.StorageLayout.LOCAL

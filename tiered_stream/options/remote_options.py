@@ -122,6 +122,16 @@ AZURE_CONNECTION_STRING = optional(
 AZURE_ENDPOINT_URL = optional(
     "remote.storage.azure.endpoint.url", types.http_url, "URL of the account's blob service, if it is not Azure's own."
 )
+AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_AUTHORITY_URL, AZURE_TOKEN_FILE = (
+    optional(f"remote.storage.azure.{name}", str, "As the session has it for Hadoop's ABFS.", internal=True)
+    for name in ("tenant.id", "client.id", "authority.url", "federated.token.file")
+)
+AZURE_CLIENT_SECRET = optional(
+    "remote.storage.azure.client.secret", str, "As the session has it for Hadoop's ABFS.", secret=True, internal=True
+)
+AZURE_MANAGED_IDENTITY: Option[bool] = Option(
+    "remote.storage.azure.managed.identity", types.boolean, False, "false", "Use the machine's identity.", internal=True
+)
 GCS_CREDENTIALS_PATH = optional(
     "remote.storage.gcs.credentials.path", types.text,
     "Google credentials file, on every executor; without it, Google's application default credentials are used.",
@@ -131,6 +141,9 @@ GCS_CREDENTIALS_JSON = optional(
 )
 GCS_ENDPOINT_URL = optional(
     "remote.storage.gcs.endpoint.url", types.http_url, "URL of a service other than Google's own."
+)
+GCS_ANONYMOUS: Option[bool] = Option(
+    "remote.storage.gcs.anonymous", types.boolean, False, "false", "Send no credentials.", internal=True
 )
 SIGNED_HOSTS: Option[tuple[str, ...]] = Option(
     "remote.signed.location.hosts", types.http_hosts, (), "",

@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from obstore.store import AzureStore
 
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import azure_place
-from tiered_stream.storage.cloud_store import Service
+from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, azure_place
+from tiered_stream.storage.cloud_upload import UploadService
 
 if TYPE_CHECKING:
-    from obstore.store import AzureConfig
+    from obstore.store import AzureConfig, ClientConfig, RetryConfig
 
 
-class AzureContainer(Service):
-    """One container as a `cloud_store.Service`."""
+class AzureContainer(UploadService):
+    """One container as a service of `cloud_store` and `cloud_upload`."""
 
     bucket_kind, missing_code = "container", "ContainerNotFound"
-    endpoint_option = "remote.storage.azure.endpoint.url"
-    credentials_hint = (
-        "check remote.storage.azure.account.key, remote.storage.azure.sas.token or "
-        "remote.storage.azure.connection.string, or where they are not given Azure's own chain (environment, workload "
-        "identity, managed identity) and the role Storage Blob Data Reader"
-    )
+    endpoint_option = "azure.endpoint.url"
 
-    def __init__(self, options: StorageOptions) -> None:
+    def __init__(self, options: StorageOptions, use: StoreUse = SEGMENTS) -> None:
         """Read account, endpoint and credentials from the options.
 
         Raises:
             ConfigurationError: no account is named, or the connection string is malformed.
         """
-        place = azure_place(options)
-        super().__init__(options, "az", place.container, place.endpoint)
-        self._config: AzureConfig = {"account_name": place.account, "endpoint": place.endpoint}
-        if place.key:
-            self._config["account_key"] = place.key
-        elif place.sas_token:
-            self._config["sas_key"] = place.sas_token
+        place = azure_place(options, use)
+        super().__init__(options, "az", place.container, place.endpoint, use)
+        self._config = cast("AzureConfig", place.config())
 
-    def connect(self, seconds: float) -> AzureStore:
-        return AzureStore(
-            self.bucket,
-            config=self._config,
-            client_options=self.client_options(seconds),
-            retry_config={"max_retries": 0},
+    def open(self, client: ClientConfig, retries: int) -> AzureStore:
+        retry: RetryConfig = {"max_retries": retries}
+        return AzureStore(self.bucket, config=self._config, client_options=client, retry_config=retry)
+
+    def access_hint(self, *, listing: bool) -> str:
+        use = self.use
+        return (
+            f"check {use.prefix}azure.account.key, {use.prefix}azure.sas.token or "
+            f"{use.prefix}azure.connection.string{use.otherwise}, or where they are not given Azure's own chain "
+            f"(environment, workload identity, managed identity) and the role {use.azure_role}"
         )

@@ -1,59 +1,141 @@
-"""URI schemes of Google's and Azure's storage, and the account and endpoint of an Azure container. No I/O."""
+"""Names, endpoints and credentials of buckets and containers in Google's and Azure's storage, from options. No I/O.
+
+Endpoints and credentials are returned as settings of the Rust crate `object_store`, on which obstore and deltalake are
+built.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.options.parsing import StorageOptions, StoreAccess
 
 S3_SCHEMES = ("s3", "s3a")
 GOOGLE_SCHEME = "gs"
 AZURE_SCHEMES = ("az", "abfs", "abfss", "wasb", "wasbs")
+_GOOGLE = "https://storage.googleapis.com"
+_NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
+"""Service account that sends no credentials; with `skip_signature`, `object_store` would still look for some."""
+_AZURE_DOMAIN = "core.windows.net"
+_AZURE_HOST = re.compile(r"(?P<name>[^:]+)\.(?:dfs|blob)\.(?P<domain>[a-z0-9.:-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUse:
+    """Purpose for which a store is used; error messages name its settings and its role.
+
+    `place` is the setting that names the bucket or container. `prefix` is the prefix of the settings for access.
+    """
+
+    place: str
+    prefix: str
+    azure_role: str
+    google_role: str
+    otherwise: str = ""
+    """Words for further settings of the same access, such as ` or the session's fs.azure.*`."""
+
+
+SEGMENTS = StoreUse("option remote.storage.uri", "remote.storage.", "Storage Blob Data Reader", "Storage Object Viewer")
+TABLES = StoreUse(
+    "setting ingest.table", "ingest.storage.", "Storage Blob Data Contributor", "Storage Object User",
+    " or in the settings of Spark's session (fs.azure.*, fs.gs.*)",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class AzurePlace:
-    """Container, its storage account, and the URL of the account's blob service.
+    """Container, its storage account, the URL of the account's blob service, and the credentials in the options.
 
-    At most one of `key` and `sas_token` is used. If both are None, Azure's own chain of credentials is used.
+    At most one of `key` and `sas_token` is used. If both are None, `access` may have credentials of Microsoft Entra ID.
+    If it has none, Azure's own chain of credentials is used.
     """
 
     container: str
     account: str
     endpoint: str
+    access: StoreAccess
     key: str | None = field(repr=False)
     sas_token: str | None = field(repr=False)
 
+    def config(self) -> dict[str, str]:
+        """Return account, endpoint and credentials as settings of the crate `object_store`."""
+        return {"account_name": self.account, "endpoint": self.endpoint, **self._credentials()}
 
-def azure_place(options: StorageOptions) -> AzurePlace:
-    """Return the container that `options.uri` names, with its account, endpoint and secrets.
+    def _credentials(self) -> dict[str, str]:
+        access = self.access
+        if self.key:
+            return {"account_key": self.key}
+        if self.sas_token:
+            return {"sas_key": self.sas_token}
+        named = {
+            "client_id": access.azure_client_id,
+            "tenant_id": access.azure_tenant_id,
+            "authority_host": access.azure_authority_url,
+            "client_secret": access.azure_client_secret,
+            "federated_token_file": access.azure_token_file,
+            "credential_type": "managed_identity" if access.azure_managed_identity else None,
+        }
+        return {name: value for name, value in named.items() if value}
+
+
+def azure_place(options: StorageOptions, use: StoreUse = SEGMENTS) -> AzurePlace:
+    """Return the container that `options.uri` names, with its account, endpoint and credentials.
 
     The URI has the form `az://container`, or `abfss://container@account.…` as in Hadoop.
 
     Raises:
         ConfigurationError: no account is named, or the connection string is malformed.
     """
-    # urlsplit would take the container before `@` for a user's name, so container and host are separated here.
-    container, at, host = urlsplit(options.uri or "").netloc.rpartition("@")
-    if not at:
-        container, host = host, ""
-    parts = _connection_string(options.azure_connection_string) if options.azure_connection_string else {}
+    container, host = container_and_host(options.uri or "")
+    text = options.azure_connection_string
+    parts = _connection_string(text, use) if text else {}
     account = host.partition(".")[0] or options.azure_account_name or parts.get("AccountName")
     if not account:
         raise ConfigurationError(
-            f"remote.storage.azure.account.name is missing: it names the storage account of the container {container!r}"
+            f"{use.prefix}azure.account.name is missing: it names the storage account of the container {container!r}"
         )
-    endpoint = options.azure_endpoint_url or parts.get("BlobEndpoint") or f"https://{account}.blob.core.windows.net"
+    endpoint = options.azure_endpoint_url or parts.get("BlobEndpoint") or f"https://{blob_host(host or account)}"
     token = options.azure_sas_token or parts.get("SharedAccessSignature")
     return AzurePlace(
-        container, account, endpoint.rstrip("/"), options.azure_account_key or parts.get("AccountKey"),
+        container, account, endpoint.rstrip("/"), options, options.azure_account_key or parts.get("AccountKey"),
         token.removeprefix("?") if token else None,
     )  # fmt: skip
 
 
-def _connection_string(text: str) -> dict[str, str]:
+def container_and_host(uri: str) -> tuple[str, str]:
+    """Return the container and the host of an Azure URI; the host is empty for `az://container`."""
+    # urlsplit would take the container before `@` for a user's name, so container and host are separated here.
+    container, at, host = urlsplit(uri).netloc.rpartition("@")
+    return (container, host) if at else (host, "")
+
+
+def blob_host(host: str) -> str:
+    """Return the host of the blob service of the account that `host` names: an account, or a host of one service."""
+    match = _AZURE_HOST.fullmatch(host)
+    if match is None:
+        return f"{host.partition('.')[0]}.blob.{_AZURE_DOMAIN}"
+    return f"{match['name']}.blob.{match['domain']}"
+
+
+def google_endpoint(options: StoreAccess) -> str:
+    """Return the URL of Google's storage service, or the URL in the option `gcs.endpoint.url`."""
+    return options.gcs_endpoint_url or _GOOGLE
+
+
+def google_config(options: StoreAccess) -> dict[str, str]:
+    """Return endpoint and credentials for Google's storage as settings of the crate `object_store`."""
+    config = {"base_url": google_endpoint(options)}
+    if options.gcs_credentials_json:
+        return {**config, "service_account_key": options.gcs_credentials_json}
+    if options.gcs_credentials_path:
+        return {**config, "application_credentials": options.gcs_credentials_path}
+    return {**config, "service_account_key": _NO_ACCOUNT} if options.gcs_anonymous else config
+
+
+def _connection_string(text: str, use: StoreUse) -> dict[str, str]:
     """Return the values in an Azure connection string by name.
 
     Raises:
@@ -62,6 +144,6 @@ def _connection_string(text: str) -> dict[str, str]:
     parts = [part.partition("=") for part in text.strip().strip(";").split(";")]
     if not all(name and equals for name, equals, _ in parts):
         raise ConfigurationError(
-            "remote.storage.azure.connection.string is no connection string: parts like AccountName=…;AccountKey=…"
+            f"{use.prefix}azure.connection.string is no connection string: parts like AccountName=…;AccountKey=…"
         )
     return {name.strip(): value for name, _, value in parts}

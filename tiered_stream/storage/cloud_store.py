@@ -31,6 +31,7 @@ from tiered_stream import errors
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse
 from tiered_stream.storage.object_store import ATTEMPTS, SLOW_DOWN, ObjectStore, too_short
 from tiered_stream.storage.request_time import RequestTimeouts
 
@@ -121,6 +122,7 @@ class Service(ABC):
         scheme: scheme of `uri`.
         bucket: name of the bucket or container.
         endpoint: URL of the service.
+        use: names of the settings, for messages.
     """
 
     bucket_kind = "bucket"
@@ -128,15 +130,16 @@ class Service(ABC):
     missing_code = "NoSuchBucket"
     """Error code by which the service says that the bucket or container does not exist."""
     endpoint_option: ClassVar[str]
-    """Name of the option that sets `endpoint`."""
-    credentials_hint: ClassVar[str]
-    """Advice for refused access."""
+    """Name of the option that sets `endpoint`, without the prefix of `use`."""
     access_codes: ClassVar[Collection[str]] = ()
     """Error codes of refused access, in addition to the statuses 401 and 403."""
 
-    def __init__(self, options: StorageOptions, scheme: str, bucket: str, endpoint: str) -> None:
+    def __init__(
+        self, options: StorageOptions, scheme: str, bucket: str, endpoint: str, use: StoreUse = SEGMENTS
+    ) -> None:
         self.bucket = bucket
         self.endpoint = endpoint
+        self.use = use
         self.uri = f"{scheme}://{bucket}"
         """Name of the bucket or container in messages, such as `gs://bucket`."""
         self.timeouts = RequestTimeouts.of(options)
@@ -165,9 +168,9 @@ class Service(ABC):
         """
         return False
 
+    @abstractmethod
     def access_hint(self, *, listing: bool) -> str:
         """Return advice for refused access. `listing` is true if the request was to list keys."""
-        return self.credentials_hint
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> errors.StorageError:
         """Return the error for a response with an error status, if another attempt would get the same response.
@@ -179,14 +182,21 @@ class Service(ABC):
         answer = f"{self.endpoint} responded with {failure}"
         if failure.code == self.missing_code:
             return errors.StorageBucketNotFoundError(
-                f"the {self.bucket_kind} {self.bucket} (option remote.storage.uri) does not exist: {answer}, asked for "
-                f"{name}"
+                f"the {self.bucket_kind} {self.bucket} ({self.use.place}) does not exist: {answer}, asked for {name}"
             )
         if failure.status == 404:
             return errors.StorageObjectNotFoundError(f"{name} does not exist: {answer}")
         if failure.status in (401, 403) or failure.code in self.access_codes:
             return errors.StorageAccessError(f"no access to {name}: {answer}; {self.access_hint(listing=listing)}")
         return errors.StorageError(f"{answer}, asked for {name}")
+
+    def unreachable(self, name: str) -> str:
+        """Return an error message with the address that could not be reached, and the option that sets it.
+
+        Args:
+            name: full name of the object.
+        """
+        return f"{self.endpoint} (option {self.use.prefix}{self.endpoint_option}) could not be reached for {name}"
 
 
 class CloudStore(ObjectStore):
@@ -377,10 +387,7 @@ class CloudStore(ObjectStore):
                 )
             return errors.StorageReadTimeoutError(f"{name} {self._timeouts.describe(is_over=is_over)}")
         if failure.kind is FailureKind.UNREACHABLE:
-            service = self._service
-            return errors.StorageUnavailableError(
-                f"{service.endpoint} (option {service.endpoint_option}) could not be reached for {name}"
-            )
+            return errors.StorageUnavailableError(self._service.unreachable(name))
         if failure.kind is FailureKind.BROKEN:
             return errors.StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
         return _UnfitAnswerError(f"{name} could not be read: the service gave {failure}")

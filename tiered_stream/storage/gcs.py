@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from obstore.exceptions import BaseError
 from obstore.store import GCSStore
 
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_store import Service
+from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, google_config, google_endpoint
+from tiered_stream.storage.cloud_upload import UploadService
 
 if TYPE_CHECKING:
-    from obstore.store import GCSConfig
-
-_GOOGLE = "https://storage.googleapis.com"
+    from obstore.store import ClientConfig, GCSConfig, RetryConfig
 
 
-class GoogleBucket(Service):
-    """One bucket as a `cloud_store.Service`."""
+class GoogleBucket(UploadService):
+    """One bucket as a service of `cloud_store` and `cloud_upload`."""
 
-    endpoint_option = "remote.storage.gcs.endpoint.url"
-    credentials_hint = (
-        "check remote.storage.gcs.credentials.path or remote.storage.gcs.credentials.json, or where they are not given "
-        "Google's application default credentials, and the role Storage Object Viewer"
-    )
+    endpoint_option = "gcs.endpoint.url"
 
-    def __init__(self, options: StorageOptions, bucket: str) -> None:
-        super().__init__(options, "gs", bucket, options.gcs_endpoint_url or _GOOGLE)
-        self._config: GCSConfig = {"base_url": self.endpoint}
-        if options.gcs_credentials_json:
-            self._config["service_account_key"] = options.gcs_credentials_json
-        elif options.gcs_credentials_path:
-            self._config["application_credentials"] = options.gcs_credentials_path
+    def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
+        super().__init__(options, "gs", bucket, google_endpoint(options), use)
+        self._config = cast("GCSConfig", google_config(options))
 
-    def connect(self, seconds: float) -> GCSStore:
+    def open(self, client: ClientConfig, retries: int) -> GCSStore:
+        retry: RetryConfig = {"max_retries": retries}
         try:
-            return GCSStore(
-                self.bucket,
-                config=self._config,
-                client_options=self.client_options(seconds),
-                retry_config={"max_retries": 0},
-            )
+            return GCSStore(self.bucket, config=self._config, client_options=client, retry_config=retry)
         except BaseError:
             # obstore's own message may show the credentials' text.
-            raise StorageAccessError(f"no credentials for {self.uri}: {self.credentials_hint}") from None
+            raise StorageAccessError(
+                f"no credentials for {self.uri}: {self.access_hint(listing=False)}"
+            ) from None
+
+    def access_hint(self, *, listing: bool) -> str:
+        use = self.use
+        return (
+            f"check {use.prefix}gcs.credentials.path or {use.prefix}gcs.credentials.json{use.otherwise}, or where they "
+            f"are not given Google's application default credentials, and the role {use.google_role}"
+        )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, SEGMENTS, StoreUse
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.object_store import ObjectStore
 
+if TYPE_CHECKING:
+    from tiered_stream.storage.cloud_upload import UploadService
 
-def open_store(options: StorageOptions) -> ObjectStore:
-    """Open a new store for `options.uri`.
+
+def open_store(options: StorageOptions, use: StoreUse = SEGMENTS) -> ObjectStore:
+    """Open a new store for `options.uri`. `use` has words for the errors of a store in Google's or Azure's storage.
 
     Raises:
         ConfigurationError: `options.uri` is missing or malformed, or its scheme is unknown.
@@ -31,7 +35,7 @@ def open_store(options: StorageOptions) -> ObjectStore:
             raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
         return FileStore(Path(folder))
     if uri.scheme in (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES):
-        return _open_cloud_store(options, uri)
+        return _open_cloud_store(options, uri, use)
     raise ConfigurationError(
         f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix and file:///folder are. For "
@@ -39,7 +43,7 @@ def open_store(options: StorageOptions) -> ObjectStore:
     )
 
 
-def _open_cloud_store(options: StorageOptions, uri: SplitResult) -> ObjectStore:
+def _open_cloud_store(options: StorageOptions, uri: SplitResult, use: StoreUse) -> ObjectStore:
     """Open a store in a bucket or container.
 
     Raises: the errors of `open_store`.
@@ -51,13 +55,23 @@ def _open_cloud_store(options: StorageOptions, uri: SplitResult) -> ObjectStore:
         from tiered_stream.storage.s3 import S3Bucket
 
         service: Service = S3Bucket(options, uri.netloc)
-    elif uri.scheme == GOOGLE_SCHEME:
-        from tiered_stream.storage.gcs import GoogleBucket
-
-        service = GoogleBucket(options, uri.netloc)
     else:
-        from tiered_stream.storage.azure import AzureContainer
-
-        service = AzureContainer(options)
+        service = open_service(options, use)
     path = uri.path.strip("/")
     return CloudStore(service, f"{path}/" if path else "")
+
+
+def open_service(options: StorageOptions, use: StoreUse = SEGMENTS) -> UploadService:
+    """Return the service of the bucket or container that `options.uri` names, in Google's or Azure's storage.
+
+    Raises:
+        ConfigurationError: the URI names no storage account of Azure's, or the connection string is malformed.
+    """
+    uri = urlsplit(options.uri or "")
+    if uri.scheme == GOOGLE_SCHEME:
+        from tiered_stream.storage.gcs import GoogleBucket
+
+        return GoogleBucket(options, uri.netloc, use)
+    from tiered_stream.storage.azure import AzureContainer
+
+    return AzureContainer(options, use)

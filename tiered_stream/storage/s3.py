@@ -19,8 +19,7 @@ _ELSEWHERE = (301, 307, 400, 403)
 class S3Bucket(Service):
     """Implementation of `cloud_store.Service` for one bucket."""
 
-    endpoint_option = "remote.storage.s3.endpoint.url"
-    credentials_hint = CREDENTIALS_HINT
+    endpoint_option = "s3.endpoint.url"
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
     access_codes = frozenset((
         "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "ExpiredToken",
@@ -63,4 +62,4 @@ class S3Bucket(Service):
 
     def access_hint(self, *, listing: bool) -> str:
         grant = f"to list it, grant s3:ListBucket on arn:aws:s3:::{self.bucket}; otherwise " if listing else ""
-        return grant + self.credentials_hint
+        return grant + CREDENTIALS_HINT

@@ -8,13 +8,8 @@ from typing import NoReturn
 import pytest
 from pyarrow import fs
 
-from tiered_stream.delta.requirements.s3a import (
-    Credentials,
-    NoCredentialsError,
-    NotForTasksError,
-    S3aSettings,
-    find_storage,
-)
+from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, NotForTasksError
+from tiered_stream.delta.requirements.s3a import Credentials, S3aSettings, find_storage
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, as_options, table_files
 from tiered_stream.errors import ConfigurationError, TableAccessError
 

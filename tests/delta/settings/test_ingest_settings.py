@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from unittest.mock import ANY
 
 import pytest
 
@@ -17,11 +18,11 @@ from tiered_stream.delta.settings.ingest_settings import (
     table_properties,
     topic_overrides,
 )
-from tiered_stream.delta.write.file_systems import delta_storage_options
+from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_place
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.given import GivenOptions
 
-STORAGE = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret", "token", True)
+STORAGE = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret", "token", anonymous=True)
 
 
 def test_secrets_are_not_shown() -> None:
@@ -72,7 +73,13 @@ def test_options_of_the_source_and_names_like_nothing_are_left_to_it() -> None:
     )
 
 
-@pytest.mark.parametrize("storage", [STORAGE, TableStorage()])
+AZURE = TableStorage(
+    azure_account_name="mine", azure_tenant_id="me", azure_client_id="app", azure_authority_url="https://login",
+    azure_token_file="/token", azure_managed_identity=True, azure_endpoint_url="http://emulator",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("storage", [STORAGE, AZURE, TableStorage(gcs_anonymous=True), TableStorage()])
 def test_what_the_tasks_must_know_travels_as_options(storage: TableStorage) -> None:
     settings = {
         "ingest.dayColumn": "day",
@@ -89,6 +96,18 @@ def test_spark_redacts_the_options_that_hold_secrets() -> None:
     options = as_options({}, TableFiles("s3://lake/orders", STORAGE))
     shown = {name: value for name, value in options.items() if not redacted.search(name)}
     assert not {"id", "secret", "token"} & set(shown.values())
+
+
+def test_secrets_of_all_stores_travel_by_names_that_spark_redacts() -> None:
+    secrets = ("azure_account_key", "azure_sas_token", "azure_connection_string", "azure_client_secret")
+    storage = TableStorage(
+        **dict.fromkeys((*secrets, "gcs_credentials_json", "secret_access_key", "access_key_id"), "S")
+    )
+    options = as_options({"ingest.storage.azure.account.key": "S"}, TableFiles("", storage))
+    assert {name for name, value in options.items() if value == "S" and "secret" not in name} == set()
+    assert table_files(options).storage == storage
+    assert table_files(as_options(options, TableFiles("", storage))).storage == storage
+    assert "'S'" not in repr(storage)
 
 
 def test_table_properties_keep_their_case() -> None:
@@ -151,6 +170,24 @@ def test_deltalake_gets_what_was_given_and_no_more() -> None:
     assert given["AWS_ENDPOINT_URL"] == "http://lake:9000" and given["AWS_ALLOW_HTTP"] == "true"
     assert given["AWS_SKIP_SIGNATURE"] == "true" and given["AWS_SESSION_TOKEN"] == "token"
     assert "AWS_VIRTUAL_HOSTED_STYLE_REQUEST" not in given
+
+
+def test_deltalake_gets_place_and_credentials_in_azures_and_googles_storage() -> None:
+    azure = TableStorage(azure_account_key="key", azure_endpoint_url="http://emulator/mine")
+    assert deltalake_place(TableFiles("wasbs://lake@mine.blob.core.windows.net/a/t", azure)) == (
+        "az://lake/a/t",
+        {"account_name": "mine", "endpoint": "http://emulator/mine", "account_key": "key", "allow_http": "true"},
+    )
+    assert deltalake_place(TableFiles("abfss://lake@mine.dfs.core.windows.net/t", AZURE))[1] == {
+        "account_name": "mine", "endpoint": "http://emulator", "allow_http": "true", "client_id": "app",
+        "tenant_id": "me", "authority_host": "https://login", "federated_token_file": "/token",
+        "credential_type": "managed_identity",
+    }  # fmt: skip
+    google = TableStorage(gcs_anonymous=True)
+    assert deltalake_place(TableFiles("gs://lake/t", google)) == (
+        "gs://lake/t", {"base_url": "https://storage.googleapis.com", "service_account_key": ANY},
+    )  # fmt: skip
+    assert deltalake_place(TableFiles("s3://lake/t", STORAGE)) == ("s3://lake/t", delta_storage_options(STORAGE))
 
 
 def test_a_table_gets_all_columns_in_either_lane() -> None:

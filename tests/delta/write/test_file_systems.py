@@ -71,6 +71,18 @@ def test_uris_are_of_the_normal_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert path_uri("x/../t", lambda: "hdfs://name:8020/") == "hdfs://name:8020/t"
 
 
+def test_uris_in_azures_and_googles_storage_keep_their_scheme_and_lose_slashes_as_in_hadoop() -> None:
+    assert uri_of("abfss://lake@mine.dfs.core.windows.net/x/../a//t/") == "abfss://lake@mine.dfs.core.windows.net/a/t"
+    assert uri_of("gs://lake//a/./t//") == "gs://lake/a/t"
+    assert uri_of("az://lake") == "az://lake"
+
+
+@pytest.mark.parametrize("path", ["gs://lake/a?b", "az://lake/a#b", "abfss://lake@mine.dfs.core.windows.net/a%20b"])
+def test_letters_of_urls_are_refused_in_azures_and_googles_storage(path: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^the path {re.escape(path)}: libraries read . in it"):
+        uri_of(path)
+
+
 def test_parent_of_a_symbolic_link_is_by_its_name(tmp_path: Path) -> None:
     """As Spark has it, which does not ask the file system."""
     (tmp_path / "elsewhere" / "folder").mkdir(parents=True)

@@ -17,11 +17,12 @@ from tests.delta.made_batches import ORDERS, plain
 from tests.stack.s3_client import REGION
 from tests.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
-from tiered_stream.delta.write import s3_upload
+from tiered_stream.delta.write import s3_upload, uploads
 from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
-from tiered_stream.delta.write.s3_upload import MEMORY_BYTES, S3Uploads
+from tiered_stream.delta.write.s3_upload import S3Uploads
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.delta.write.upload_threads import UploadThreads
+from tiered_stream.delta.write.uploads import MEMORY_BYTES
 from tiered_stream.errors import TableError
 
 pytestmark = pytest.mark.stack
@@ -167,7 +168,7 @@ def test_a_full_disk_fails_the_task_by_name(files: TableFiles, monkeypatch: pyte
     def full(self: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(s3_upload, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(uploads, "MEMORY_BYTES", 1000)
     monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", full)
     writer = TableWriter(files, 0)
     writer.add(ORDERS, plain(10_000))

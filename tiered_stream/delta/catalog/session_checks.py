@@ -14,13 +14,18 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.spark.session import is_connect
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
+HADOOP_AWS, HADOOP_AZURE = "org.apache.hadoop:hadoop-aws", "org.apache.hadoop:hadoop-azure"
+GCS_CONNECTOR = "com.google.cloud.bigdataoss:gcs-connector:4.0.4"
+GS_IMPL = "spark.hadoop.fs.gs.impl=com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
 EXTENSION = ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
 CATALOG = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
 _DELTA_OF_JAR = "org.apache.spark.sql.delta.sources.DeltaDataSource"
-_AWS_SDK = "software.amazon.awssdk.services.s3.S3Client"
+_WASB = "org.apache.hadoop.fs.azure.AzureNativeFileSystemStore"
+_FURTHER_CLASSES = {"s3a": "software.amazon.awssdk.services.s3.S3Client", "wasb": _WASB, "wasbs": _WASB}
+"""Classes by URI scheme that a file system needs, but loads only when it is opened."""
 _LISTED = "spark.jars.packages (where --packages is on the command line, it replaces the file's list)"
 
 
@@ -53,8 +58,8 @@ def check_file_system(spark: SparkSession, what: str, path: str) -> None:
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     try:
         hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
-        if scheme == "s3a":
-            conf.getClassByName(_AWS_SDK)
+        if scheme in _FURTHER_CLASSES:
+            conf.getClassByName(_FURTHER_CLASSES[scheme])
     except JAVA_ERRORS as error:
         why = _missing(scheme, hadoop.util.VersionInfo.getVersion())
         raise ConfigurationError(f"{what} {path} is out of Spark's reach: {why}") from error
@@ -66,6 +71,14 @@ def _missing(scheme: str, hadoop_version: str) -> str:
             f"the session lacks hadoop-aws or the AWS SDK that comes with it. Submit with --properties-file "
             f"conf/spark-s3.conf, or add {HADOOP_AWS}:{hadoop_version} to {_LISTED}"
         )
+    if scheme in ("abfs", "abfss"):
+        return f"the session lacks hadoop-azure. Add {HADOOP_AZURE}:{hadoop_version} to {_LISTED}"
+    if scheme in AZURE_SCHEMES:
+        removed = "" if scheme == "az" else ", which Hadoop 3.5 has removed"
+        instead = "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/… instead"
+        return f"the session knows no {scheme}://{removed}. Write {instead}"
+    if scheme == "gs":
+        return f"the session lacks Google's connector. Add {GCS_CONNECTOR} to {_LISTED}, and set {GS_IMPL}"
     if scheme in ("s3", "s3n"):
         return f"the session knows no {scheme}://. Write s3a:// instead"
     return f"the session has no file system for {scheme}://. Add its connector to {_LISTED}"

@@ -1,4 +1,4 @@
-"""Access without Spark to a checkpoint's folder, local or in S3."""
+"""Access without Spark to a checkpoint's folder, local or in an object store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StoredFolder:
     """Folder of a checkpoint, which is read without Spark.
 
     `uri` is the folder's URI: `file:///folder` or `s3://bucket/prefix`. `folder` is the folder's name in errors.
-    `storage` has the settings for access to S3. Methods raise OSError if the folder cannot be read.
+    `storage` has the settings for access to the object store. Methods raise OSError if the folder cannot be read.
     """
 
     def __init__(self, folder: str, uri: str, storage: TableStorage) -> None:

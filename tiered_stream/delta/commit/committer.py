@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.requirements import type_widening
+from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.requirements.requirement import Handling
-from tiered_stream.delta.requirements.s3a import session_settings
 from tiered_stream.delta.requirements.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
+from tiered_stream.delta.requirements.store_access import missing_connector
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session, requirements_of_table
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
@@ -97,8 +98,8 @@ def choose_committer(spark: SparkSession, setting: str, files: TableFiles, descr
         description: the table's metadata and protocol.
 
     Raises:
-        ConfigurationError: `setting` asks for delta-spark, but the session has no delta-spark or no access to S3. Or
-            deltalake is to commit, but an ACL or a storage class is set.
+        ConfigurationError: `setting` asks for delta-spark, but the session has no delta-spark or no file system for
+            the table. Or deltalake is to commit, but an ACL or a storage class is set.
     """
     why_not_spark = _why_not_spark(spark, files)
     if setting == ingest.COMMIT_BY_SPARK and why_not_spark:
@@ -139,10 +140,7 @@ def _check_object_settings(storage: TableStorage, why: str) -> None:
 def _why_not_spark(spark: SparkSession, files: TableFiles) -> str | None:
     if not has_delta_spark(spark):
         return "the session has no delta-spark"
-    parts = urlsplit(files.uri)
-    if parts.scheme == "s3" and not session_settings(spark, parts.netloc).has_connector:
-        return "the session has no way to S3 (hadoop-aws)"
-    return None
+    return None if _is_local(files) else missing_connector(files.uri, hadoop_settings(spark))
 
 
 def _is_local(files: TableFiles) -> bool:

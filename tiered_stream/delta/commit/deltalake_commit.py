@@ -1,9 +1,9 @@
 """Access to Delta tables through the `deltalake` library, without a JVM: open, create, alter and commit.
 
-Writers that use deltalake always exclude each other. In S3, they use conditional puts, or the library's DynamoDB lock
-if it is set up. In a local folder, they use hard links. But delta-spark does not exclude deltalake. Its log store
-checks whether a version exists, and then overwrites it (S3) or renames a file to it (local folder). In a local folder,
-within one application, both libraries exclude each other by delta-spark's lock.
+Writers that use deltalake always exclude each other. In object stores, they use conditional puts, or in S3 the
+library's DynamoDB lock if it is set up. In a local folder, they use hard links. But delta-spark does not exclude
+deltalake. Its log store checks whether a version exists, and then overwrites it (S3) or renames a file to it (local
+folder). In a local folder, within one application, both libraries exclude each other by delta-spark's lock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.json_types import common_fields, struct_of
 from tiered_stream.delta.schema.row_schema import check_day_column
 from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write.file_systems import delta_storage_options
+from tiered_stream.delta.write.file_systems import deltalake_place
 from tiered_stream.errors import TableAccessError, TableError
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,9 @@ _LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 _OF_FILE_SYSTEM = re.compile(r"\(os error \d+\)")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*", re.DOTALL)
+
+_QUERY = re.compile(r"(https?://[^\s?]+)\?[^\s)\"']*")
+"""Pattern of a URL with a query, which may be a shared access signature of Azure's."""
 
 _T = TypeVar("_T")
 _MAX_ATTEMPTS = 3
@@ -66,7 +69,8 @@ def open_table(files: TableFiles) -> DeltaTable | None:
 
 
 def _open(files: TableFiles) -> DeltaTable:
-    return DeltaTable(files.uri, storage_options=delta_storage_options(files.storage))
+    uri, storage_options = deltalake_place(files)
+    return DeltaTable(uri, storage_options=storage_options)
 
 
 def create_table(
@@ -89,13 +93,14 @@ def create_table(
 
 def _create(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
     first, others = columns_for_creation(schema, files.day_column)
+    uri, storage_options = deltalake_place(files)
     table = DeltaTable.create(
-        files.uri,
+        uri,
         Schema.from_json(first.json()),
         mode="ignore",
         partition_by=[files.day_column] if files.day_column else None,
         configuration=dict(properties),
-        storage_options=delta_storage_options(files.storage),
+        storage_options=storage_options,
     )
     if others.fields and len(table.schema().fields) == len(first):
         _add_columns(table, others)
@@ -177,7 +182,7 @@ def describe(table: DeltaTable) -> TableDescription:
 
 
 class DeltalakeTable:
-    """A table in a local folder or in S3, to which deltalake commits, each time in a `with` block of `lock`."""
+    """A table in a local folder or in an object store, to which deltalake commits in a `with` block of `lock`."""
 
     def __init__(self, files: TableFiles, lock: Lock = nullcontext) -> None:
         self.uri = files.uri
@@ -281,9 +286,10 @@ class DeltalakeTransaction:
                     post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
                 )
         except (CommitFailedError, OSError) as error:
-            raise UncertainCommitError(str(error)) from error
+            raise UncertainCommitError(_without_queries(str(error))) from error
         except DeltaError as error:
-            raise TableError(f"the table {self._of.uri} refused batch {batch.batch_id}: {error}") from error
+            text = _without_queries(str(error))
+            raise TableError(f"the table {self._of.uri} refused batch {batch.batch_id}: {text}") from error
         self._of.checkpoint(self._table, self.state)
         return self.state.version + 1
 
@@ -323,10 +329,15 @@ def _table_errors(uri: str, done: str) -> Iterator[None]:
 def _in_one_line(text: str) -> str:
     """Return the text of an error of deltalake, which has a line for each cause, in one line without colours.
 
-    An XML error of S3 in the text is reduced to its code and message.
+    An XML error of the store in the text is reduced to its code and message. URLs lose their queries.
     """
+    text = _without_queries(text)
     s3_error = _S3_ERROR.search(text)
     plain = _COLOUR.sub("", text[: s3_error.start()] if s3_error else text)
     lines = [line.strip(" \u21b3\t") for line in plain.splitlines()]
-    s3_text = [f"{s3_error.group(1)}: {s3_error.group(2)}"] if s3_error else []
+    s3_text = [f"{s3_error.group(1)}: {' '.join(s3_error.group(2).split())}"] if s3_error else []
     return ": ".join(filter(None, [*lines, *s3_text]))
+
+
+def _without_queries(text: str) -> str:
+    return _QUERY.sub(r"\1", text)

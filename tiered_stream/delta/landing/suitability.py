@@ -16,6 +16,7 @@ from tiered_stream.delta.commit.committer import Committer, choose_committer, lo
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
+from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
     check_fit,
@@ -25,8 +26,8 @@ from tiered_stream.delta.requirements.lane import (
 )
 from tiered_stream.delta.requirements.new_table_properties import is_created_by_spark, new_table_properties
 from tiered_stream.delta.requirements.requirement import Handling
-from tiered_stream.delta.requirements.s3a import find_storage, session_settings
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
+from tiered_stream.delta.requirements.store_access import find_access
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.schema.routing import TableTarget
@@ -83,10 +84,9 @@ def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) 
     """
     if is_connect(spark):
         return table_storage(settings), _NO_JVM
-    parts = urlsplit(uri)
-    if parts.scheme == "s3":
-        return find_storage(settings, session_settings(spark, parts.netloc))
-    return table_storage(settings), None if parts.scheme == "file" else f"{uri} is neither a local folder nor in S3"
+    if urlsplit(uri).scheme == "file":
+        return table_storage(settings), None
+    return find_access(settings, uri, hadoop_settings(spark))
 
 
 def assess_table(

@@ -13,11 +13,25 @@ from dataclasses import asdict, dataclass, field, replace
 from urllib.parse import urlsplit
 
 from pyarrow import fs
-from pyspark.sql import SparkSession
 
 from tiered_stream.delta.requirements import s3a_requirements as hadoop
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind
-from tiered_stream.delta.requirements.writer_requirements import find_requirement
+from tiered_stream.delta.requirements.hadoop_settings import (
+    HadoopSettings,
+    NoCredentialsError,
+    NotForTasksError,
+    check_supported,
+    host_and_port,
+)
+from tiered_stream.delta.requirements.s3a_requirements import (
+    ACL,
+    AES256,
+    CANNED_ACLS,
+    ENCRYPTION,
+    S3A_PREFIX,
+    STORAGE_CLASS,
+    STORAGE_CLASSES,
+    names_of_bucket,
+)
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 
@@ -27,7 +41,6 @@ PROVIDERS = "aws.credentials.provider"
 _PREFIX, _BUCKET_PREFIX = "fs.s3a.", "fs.s3a.bucket."
 _CREDENTIAL_FILES = "security.credential.provider.path"
 _AWS = ".amazonaws.com"
-_PORTS = {"http": 80, "https": 443}
 _REGION_WITHOUT_ANY = "us-east-2"
 _CENTRAL_ENDPOINT = "s3.amazonaws.com"
 _REGIONAL_HOST = re.compile(r"s3[.-]([a-z]{2,}-[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
@@ -54,14 +67,6 @@ _CHAIN = {
     f"{_V1}DefaultAWSCredentialsProviderChain", f"{_V2}DefaultCredentialsProvider",
     f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
 }  # fmt: skip
-
-
-class NotForTasksError(Exception):
-    """Error for an S3A setting of the session that tasks do not follow; the message names the setting."""
-
-
-class NoCredentialsError(ConfigurationError):
-    """Error for a session that has no credentials for the bucket, so that Spark has none either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +181,8 @@ class S3aSettings:
         return known
 
     def check_supported(self) -> None:
-        """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do.
-
-        The error is also raised for a setting that is not in the list of requirements, if a word in its name suggests a
-        requirement for writers (`may_concern_writers`).
-        """
-        for name in hadoop.names_of_bucket(self.bucket, self.names):
-            requirement = find_requirement(Kind.SESSION, hadoop.S3A_PREFIX + name)
-            if requirement is None:
-                is_unmet, off, why = hadoop.may_concern_writers(name), OFF, "is not known here, and may be for writers"
-            else:
-                is_unmet, off = requirement.handling is Handling.SPARK_LANE, requirement.off
-                why = "tasks that write files themselves do not follow"
-            if is_unmet and (self.text(name) or "").lower() not in off:
-                raise NotForTasksError(f"{_PREFIX}{name} is set, which {why}")
+        """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do."""
+        check_supported(S3A_PREFIX, names_of_bucket(self.bucket, self.names), self.text)
 
     def credentials(self) -> Credentials:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
@@ -243,30 +236,28 @@ def _unusable(provider: str, why: str) -> NotForTasksError:
     )
 
 
-def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
-    """Return the bucket's S3A settings, which are read from the session's present Hadoop configuration."""
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-    assert spark._jvm is not None
-    system = spark._jvm.java.lang.System
+def s3a_settings(hadoop: HadoopSettings, bucket: str) -> S3aSettings:
+    """Return the bucket's S3A settings."""
     settings = S3aSettings(
         bucket,
-        get=conf.get,
-        password=lambda name: "".join(conf.getPassword(name) or ()),
-        environment=system.getenv,
-        has_connector=conf.getClassByNameOrNull(f"{_HADOOP}S3AFileSystem") is not None,
-        # The text of a Java set, `[a, b]`, saves a call to the JVM for each name.
-        names=tuple(filter(None, conf.getPropsWithPrefix(_PREFIX).keySet().toString().strip("[]").split(", "))),
+        get=hadoop.get,
+        password=hadoop.password,
+        environment=hadoop.environment,
+        has_connector=hadoop.has_class(f"{_HADOOP}S3AFileSystem"),
+        names=hadoop.names_after(_PREFIX),
     )
     # S3A's credential files take precedence over Hadoop's for all file systems, as in
     # S3AUtils.patchSecurityCredentialProviders.
     files = settings.text(_CREDENTIAL_FILES)
     if files:
         of_all = f"hadoop.{_CREDENTIAL_FILES}"
-        conf.set(of_all, ",".join(filter(None, (files, conf.get(of_all)))))
+        hadoop.set(of_all, ",".join(filter(None, (files, hadoop.get(of_all)))))
     return settings
 
 
-def find_storage(settings: Mapping[str, str], session: S3aSettings) -> tuple[TableStorage, str | None]:
+def find_storage(
+    settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
+) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
 
     `settings` are the job's settings. Endpoint, region and credentials in them (`ingest.storage.*`) take precedence
@@ -327,6 +318,5 @@ def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
 
     All hosts of AWS give the same result, in which the port is None.
     """
-    parts = urlsplit(endpoint or f"https://s3{_AWS}")
-    host = parts.hostname or ""
-    return (_AWS, None) if host.endswith((_AWS, f"{_AWS}.cn")) else (host, parts.port or _PORTS.get(parts.scheme))
+    host, port = host_and_port(endpoint or f"https://s3{_AWS}")
+    return (_AWS, None) if host.endswith((_AWS, f"{_AWS}.cn")) else (host, port)

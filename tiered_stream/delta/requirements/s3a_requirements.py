@@ -31,12 +31,6 @@ STORAGE_CLASSES = frozenset(
 """Values of `create.storage.class`, in any case (Hadoop: `Constants.STORAGE_CLASS_*`)."""
 AES256 = frozenset({"aes256", "sse-s3"})
 
-_WRITES = (
-    "acl", "bucket-key", "canned", "checksum", "class", "cse", "encod", "encrypt", "grant", "header", "hold", "kms",
-    "lock", "metadata", "requester", "retention", "sign", "sse", "tag", "upload",
-)  # fmt: skip
-"""Words which suggest that an unknown setting with such a word in its name sets a requirement for writers."""
-
 
 def _entries(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
     return entries(Kind.SESSION, handling, *(S3A_PREFIX + name for name in names), note=note, off=off)
@@ -100,11 +94,6 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
         "s3guard.*", "select.*", "socket.*", "ssl.channel.mode", "threads.*", "user.agent.prefix", "vectored.*",
     ),
 )  # fmt: skip
-
-
-def may_concern_writers(name: str) -> bool:
-    """Return whether the name of an unknown S3A setting contains a word that suggests a requirement for writers."""
-    return any(word in name.lower() for word in _WRITES)
 
 
 def names_of_bucket(bucket: str, names_of_session: Iterable[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Requirements that Spark's session can set for a writer, as a part of the list in `writer_requirements.py`.
 
-If the session has a setting whose entry has the handling `SPARK_LANE`, no table is written in the direct lane, unless
-the setting's value is in `Requirement.off`. `s3a_requirements.py` has the `fs.s3a.*` settings.
+If the session has a setting with the handling `SPARK_LANE`, no table can be written in the direct lane. Values in the
+entry's `off` are the exception. `s3a_requirements.py` has the `fs.s3a.*` settings, `abfs_requirements.py` the
+`fs.azure.*` settings, and `gs_requirements.py` the `fs.gs.*` settings.
 """
 
 from __future__ import annotations

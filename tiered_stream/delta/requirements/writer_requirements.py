@@ -12,6 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from tiered_stream.delta.requirements.abfs_requirements import ABFS_PREFIX, ABFS_REQUIREMENTS
+from tiered_stream.delta.requirements.gs_requirements import GS_PREFIX, GS_REQUIREMENTS
 from tiered_stream.delta.requirements.requirement import Handling, ImposedRequirement, Kind, Requirement
 from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS
 from tiered_stream.delta.requirements.session_requirements import SESSION_REQUIREMENTS
@@ -19,7 +21,7 @@ from tiered_stream.delta.requirements.table_requirements import TABLE_REQUIREMEN
 from tiered_stream.delta.schema.json_types import inner_fields
 
 WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
-    *TABLE_REQUIREMENTS, *SESSION_REQUIREMENTS, *S3A_REQUIREMENTS,
+    *TABLE_REQUIREMENTS, *SESSION_REQUIREMENTS, *S3A_REQUIREMENTS, *ABFS_REQUIREMENTS, *GS_REQUIREMENTS,
 )  # fmt: skip
 _BY_NAME = {(entry.kind, entry.name.lower()): entry for entry in WRITER_REQUIREMENTS}
 _PREFIXES = tuple(entry for entry in WRITER_REQUIREMENTS if entry.name.endswith("*"))
@@ -120,5 +122,6 @@ def render_writer_requirements() -> str:
     unknown = f"{Handling.SPARK_LANE.value}."
     lines.append(f"| a table | a name that is not in this table | {unknown[0].upper()}{unknown[1:]} | 0.1.0 |")
     label = f"{unknown[0].upper()}{unknown[1:]} Where its name speaks of what is written, as `tag` or `header` do."
-    lines.append(f"| session setting | `{S3A_PREFIX}*` that is not in this table | {label} | 0.1.0 |")
+    for prefix in (S3A_PREFIX, ABFS_PREFIX, GS_PREFIX):
+        lines.append(f"| session setting | `{prefix}*` that is not in this table | {label} | 0.1.0 |")
     return "\n".join(lines) + "\n"

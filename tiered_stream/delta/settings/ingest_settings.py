@@ -17,10 +17,11 @@ from tiered_stream.options import types
 from tiered_stream.options.command_settings import without
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
-from tiered_stream.options.parsing import S3Access
+from tiered_stream.options.parsing import StorageOptions, StoreAccess
 from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
 
 TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "Approximate size of a data file.")
 COMPRESSION = option(
@@ -108,6 +109,8 @@ TYPE_WIDENING = "delta.enableTypeWidening"
 TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """URI schemes of S3 that Hadoop's file systems use."""
+BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES)
+"""URI schemes of the object stores to which tasks write."""
 
 _INGEST_PREFIX, _SOURCE_PREFIXES = "ingest.", ("kafka.", "remote.", "rsm.")
 _PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
@@ -141,11 +144,11 @@ _ACL, _STORAGE_CLASS, _ENCRYPTION = (
 
 
 @dataclass(frozen=True, slots=True)
-class TableStorage(S3Access):
-    """Settings for access to the bucket of a table; a table in a local folder uses none of the fields.
+class TableStorage(StoreAccess):
+    """Access to the bucket or container of the table; a local folder needs none of the fields.
 
-    If no credentials are set, AWS's default chain finds credentials. If `anonymous` is true, requests are not signed.
-    `acl`, `storage_class` and `encryption` are values of S3, which are sent with each new object.
+    If no credentials are set, requests to S3 are signed by AWS's default chain, or not at all if `anonymous` is true.
+    `acl`, `storage_class` and `encryption` are S3's values, which are sent with each new object.
     """
 
     anonymous: bool = of(_ANONYMOUS)
@@ -158,17 +161,23 @@ class TableStorage(S3Access):
         asked = {"ACL": self.acl, "StorageClass": self.storage_class, "ServerSideEncryption": self.encryption}
         return {name: value for name, value in asked.items() if value}
 
+    def at(self, uri: str) -> StorageOptions:
+        """Return the access to the folder `uri` as options of `storage.open_store`."""
+        access: dict[str, Any] = {name: getattr(self, name) for name in declared(StoreAccess)}
+        return StorageOptions(uri=uri, **access)
+
 
 _STORAGE_NAMES = {field: option.name.removeprefix(_SEGMENTS_PREFIX) for field, option in declared(TableStorage).items()}
 """Names of the settings `ingest.storage.*` without this prefix, by field of `TableStorage`."""
+_STORAGE_SECRETS = "ingest.secret.storage."
+"""Prefix by which secrets of `TableStorage` travel to the tasks: Spark redacts values of names with `secret`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
     """Settings of a table's files: where they are, how tasks write them, and how tasks access the storage.
 
-    `uri` is the URI of the table's folder: `file:///folder` or `s3://bucket/prefix`. `target_bytes` is the size at
-    which a file is closed. `day_column` is the partition column; None: the table is not partitioned.
+    `uri` is the URI of the table's folder, as `file_systems.uri_of` returns it.
     """
 
     uri: str
@@ -183,12 +192,13 @@ class TableFiles:
 
 
 def table_storage(settings: Mapping[str, str]) -> TableStorage:
-    """Return the settings for access to the table's bucket, read from `ingest.storage.*` in `settings`.
+    """Return the access to the table's bucket or container from `ingest.storage.*` in `settings`.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, or only one of the two access keys is set.
     """
-    own = GivenOptions(settings).with_prefix(STORAGE_PREFIX)
+    options = GivenOptions(settings)
+    own = {**options.with_prefix(STORAGE_PREFIX), **options.with_prefix(_STORAGE_SECRETS)}
     known = sorted(_STORAGE_NAMES.values())
     for name in own.keys() - set(known):
         raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(known)}")
@@ -344,11 +354,17 @@ def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) ->
 def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
     """Return `settings` as options of the source, with the storage and `tasks` of `files`.
 
-    `table_files` restores `files` from these options, except its `uri`. Settings of the schema registry are renamed, so
-    that Spark redacts their values.
+    `table_files` restores `files` from these options, except its `uri`. Settings of the schema registry and secrets of
+    the storage are renamed, so that Spark redacts their values.
     """
     shown = redacted_registry(settings)
-    others = {name: value for name, value in shown.items() if not name.lower().startswith(STORAGE_PREFIX)}
-    values = {name: getattr(files.storage, field) for field, name in _STORAGE_NAMES.items()}
-    storage = {STORAGE_PREFIX + name: str(value) for name, value in values.items() if value is not None}
+    prefixes = (STORAGE_PREFIX, _STORAGE_SECRETS)
+    others = {name: value for name, value in shown.items() if not name.lower().startswith(prefixes)}
+    options = declared(TableStorage)
+    values = {name: (field, getattr(files.storage, field)) for field, name in _STORAGE_NAMES.items()}
+    storage = {
+        (_STORAGE_SECRETS if options[field].secret else STORAGE_PREFIX) + name: str(value)
+        for name, (field, value) in values.items()
+        if value is not None
+    }
     return {**others, **storage, _TASKS.name: str(files.tasks)}

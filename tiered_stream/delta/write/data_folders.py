@@ -1,4 +1,4 @@
-"""Folders of tables to which tasks write data files: local folders whose files grow, or uploads to S3."""
+"""Folders of tables to which tasks write data files: local folders whose files grow, or uploads to an object store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableFiles
 from tiered_stream.delta.write.upload_threads import UploadThreads
 
 _CACHED_BYTES = 32 << 20
@@ -61,12 +61,20 @@ class DataFolder:
 def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
     """Return the table's folder (`files.uri`) for one task to write to.
 
-    If the folder is in S3, `threads` upload its files. A local folder does not use them.
+    If the folder is in an object store, `threads` upload its files. A local folder does not use them.
+
+    Raises:
+        OSError: the task has no credentials for the object store.
     """
-    if urlsplit(files.uri).scheme == "s3":
+    scheme = urlsplit(files.uri).scheme
+    if scheme == "s3":
         from tiered_stream.delta.write.s3_upload import S3Uploads
 
         return S3Uploads(files, threads)
+    if scheme in BUCKET_SCHEMES:
+        from tiered_stream.delta.write.cloud_uploads import CloudUploads
+
+        return CloudUploads(files, threads)
     return _LocalFiles(Path(unquote(urlsplit(files.uri).path)))
 
 

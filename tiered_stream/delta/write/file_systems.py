@@ -1,4 +1,4 @@
-"""Access to a table's folder, local or in S3, as arguments of `deltalake` and as a file system of pyarrow."""
+"""Access to a table's folder, as arguments of `deltalake` and as a file system of pyarrow."""
 
 from __future__ import annotations
 
@@ -10,15 +10,41 @@ from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableStorage
+from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, S3_SCHEMES, TableFiles, TableStorage
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.process.shared import PerProcess
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, TABLES, azure_place, google_config
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
 """Pattern of an absolute path: scheme and authority, which may be missing, and the rest from the first slash."""
+_SLASHES = re.compile("//+")
+_ODD_LETTERS = re.compile("[?#%]")
+"""Letters that libraries take for parts of a URL, or literally."""
 _CREDENTIALS = re.compile(r"//[^/]*@")
 _DOTS = frozenset((".", ".."))
+
+
+def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
+    """Return the table's URI and `storage_options` as arguments of deltalake's `DeltaTable`.
+
+    All schemes of Azure's storage become `az://container/prefix`, because deltalake does not know all of them.
+
+    Raises:
+        ConfigurationError: no storage account is named, or the connection string is malformed.
+    """
+    parts = urlsplit(files.uri)
+    if parts.scheme == GOOGLE_SCHEME:
+        return files.uri, _allowing_http(google_config(files.storage), "base_url")
+    if parts.scheme in AZURE_SCHEMES:
+        place = azure_place(files.storage.at(files.uri), TABLES)
+        return f"az://{place.container}{parts.path}", _allowing_http(place.config(), "endpoint")
+    return files.uri, delta_storage_options(files.storage)
+
+
+def _allowing_http(config: dict[str, str], endpoint: str) -> dict[str, str]:
+    """Return `config` with the permission to use HTTP, if the value of `endpoint` is such a URL."""
+    return {**config, "allow_http": "true"} if config[endpoint].startswith("http:") else config
 
 
 def delta_storage_options(storage: TableStorage) -> dict[str, str]:
@@ -52,11 +78,13 @@ def region_of(storage: TableStorage) -> str | None:
 def uri_of(path: str) -> str | None:
     """Return the URI of a path, or None if the path has no scheme.
 
-    A path with the scheme `s3`, `s3a` or `s3n` becomes `s3://bucket/prefix`, and a path with the scheme `file` becomes
-    `file:///folder`. A path with another scheme is returned with `.` and `..` resolved (`normal_path`).
+    `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, and `file` becomes `file:///folder`. A path in Azure's or
+    Google's storage loses repeated slashes and the slash at its end, as in Hadoop. A path with another scheme is
+    returned as `normal_path` gives it.
 
     Raises:
-        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
+        ConfigurationError: `normal_path` refuses the path, or it is in Azure's or Google's storage and has a letter of
+            `?#%`.
     """
     path = normal_path(path)
     parts = urlsplit(path)
@@ -64,6 +92,12 @@ def uri_of(path: str) -> str | None:
         return parts._replace(scheme="s3").geturl().rstrip("/")
     if parts.scheme == "file":
         return Path(parts.path).as_uri()  # Hadoop takes a path's characters literally: %20 is not a blank
+    if parts.scheme in BUCKET_SCHEMES:
+        if odd := _ODD_LETTERS.search(path):
+            why = f"libraries read {odd[0]} in it in different ways"
+            raise ConfigurationError(f"the path {path}: {why}. Choose a folder without {odd[0]} in its name")
+        scheme, _, place = path.partition("://")
+        return f"{scheme}://{_SLASHES.sub('/', place).rstrip('/')}"
     return path if parts.scheme else None
 
 
@@ -79,17 +113,17 @@ def local_uri(path: str) -> str:
 def normal_path(path: str) -> str:
     """Return the path with `.` and `..` resolved as Hadoop's `Path` does.
 
-    A relative path is returned unchanged, and a path that contains neither `.` nor `..`, too. `..` removes the name
-    before it, even if this name is a symbolic link. Without this function, libraries would differ: some take `..` in S3
-    literally, and some follow symbolic links.
+    A relative path, or a path without these names, is returned unchanged. `..` removes the name before it, even if that
+    name is a symbolic link. Libraries differ here: some take the names in object stores literally, and some follow
+    links. So every library gets the resolved path.
 
     Raises:
-        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
+        ConfigurationError: the path leads above its root, or is in an object store and has `%2e` in place of a dot.
     """
     match = _ABSOLUTE.fullmatch(path)
     names = match[2].split("/") if match else []
-    in_s3 = urlsplit(path).scheme in S3_SCHEMES
-    escaped = next((name for name in names if in_s3 and name not in _DOTS and _unescaped(name) in _DOTS), None)
+    in_bucket = urlsplit(path).scheme in BUCKET_SCHEMES
+    escaped = next((name for name in names if in_bucket and name not in _DOTS and _unescaped(name) in _DOTS), None)
     if escaped is not None:
         raise _refusal(path, f"libraries read {escaped} in it in different ways")
     if match is None or not _DOTS.intersection(names):
@@ -105,7 +139,8 @@ def _unescaped(name: str) -> str:
 
 
 def _refusal(path: str, why: str) -> ConfigurationError:
-    shown_path = _CREDENTIALS.sub("//", path)
+    is_azure = urlsplit(path).scheme in AZURE_SCHEMES  # whose paths have the container's name before @
+    shown_path = path if is_azure else _CREDENTIALS.sub("//", path)
     return ConfigurationError(f"the path {shown_path}: {why}. Write it without . and ..")
 
 
@@ -124,6 +159,10 @@ def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return fs.SubTreeFileSystem(unquote(parts.path), fs.LocalFileSystem())
+    if parts.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES):
+        from tiered_stream.delta.write.object_folder import open_object_folder
+
+        return open_object_folder(storage.at(uri))
     return fs.SubTreeFileSystem(f"{parts.netloc}/{parts.path.strip('/')}", _s3(storage))
 
 

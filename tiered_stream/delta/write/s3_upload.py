@@ -1,21 +1,13 @@
-"""Uploads of data files to S3, each with one PUT, while the task continues to read.
+"""Uploads of data files to S3, each with one PUT and its checksum.
 
-pyarrow is not used for uploads, because it signs each chunk, for which the client must hash every byte. Multipart
-uploads are not used, because some services copy all bytes again to join the parts: 1 CPU second for each GiB
-(versitygw). So a file waits until it is complete: a small file in memory, a larger file on the local disk, as in
-Hadoop's S3A.
+pyarrow would sign each chunk, which costs the client a hash of every byte.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-import os
-import random
-from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
-from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
@@ -25,9 +17,9 @@ from botocore import exceptions as aws
 from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
-from tiered_stream.delta.write.data_folders import DataFolder
 from tiered_stream.delta.write.file_systems import region_of
 from tiered_stream.delta.write.upload_threads import SMALL_IN_FLIGHT, UploadThreads
+from tiered_stream.delta.write.uploads import Uploads, WaitingFile
 from tiered_stream.process.logs import muted
 from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.object_store import ATTEMPTS
@@ -36,60 +28,26 @@ from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, s3_client
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-MEMORY_BYTES = 8 << 20
-"""Maximum size in bytes of a waiting file in memory; a larger file waits on the local disk."""
 _READ_BYTES = 1 << 20
 
 
-class S3Uploads(DataFolder):
+class S3Uploads(Uploads):
     """Folder of a table in S3, to which one task uploads its data files, each with one PUT."""
 
     max_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
 
     def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
         parts, storage = urlsplit(files.uri), files.storage
-        self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
+        super().__init__(parts.path, threads)
+        self._bucket = parts.netloc
         self._client = _clients.get(storage, lambda: _make_client(storage))
         self._object_arguments: Any = storage.put_object_arguments()
-        self._threads = threads
-        self._running: list[Future[None]] = []
 
-    def open(self, path: str) -> WaitingFile:
-        """Open a new file, which waits for its upload in memory or, if it is large, on the local disk.
+    def open(self, path: str) -> ChecksummedFile:
+        """Open a new file, which waits for its upload."""
+        return ChecksummedFile()
 
-        A file on disk has no name, so it disappears with the task.
-        """
-        return WaitingFile()
-
-    def waiting_bytes(self, file: Any) -> int:
-        """Return how many bytes of the file are in memory; 0 if the file is on the local disk."""
-        size = int(file.tell())
-        return size if size <= MEMORY_BYTES else 0
-
-    def finish(self, path: str, file: WaitingFile) -> None:
-        """Start the upload of the file to `path`, and return before its end.
-
-        If too many uploads of the task run already, the method first waits for the end of some of them.
-
-        Raises:
-            OSError: an earlier file could not be uploaded.
-        """
-        while self._running and self._running[0].done():
-            self._running.pop(0).result()
-        self._running.append(self._threads.begin(file.tell(), partial(self._put, path, file)))
-
-    def wait(self) -> None:
-        """Wait until all finished files are uploaded. Raise OSError if a file could not be uploaded."""
-        while self._running:
-            self._running.pop(0).result()
-
-    def close(self) -> None:
-        """Cancel all uploads that have not started."""
-        for upload in self._running:
-            upload.cancel()
-
-    def _put(self, path: str, file: WaitingFile) -> None:
-        key = f"{self._prefix}/{path}" if self._prefix else path
+    def upload(self, key: str, file: ChecksummedFile) -> None:
         try:
             with file, muted(*LOGGERS_WITH_SECRETS):
                 file.seek(0)
@@ -101,11 +59,11 @@ class S3Uploads(DataFolder):
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
 
 
-class WaitingFile(SpooledTemporaryFile[bytes]):
-    """Append-only file that waits for its upload in memory or on the local disk, with a CRC32C of all written bytes."""
+class ChecksummedFile(WaitingFile):
+    """Append-only file that waits for its upload, with a CRC32C of all written bytes."""
 
     def __init__(self) -> None:
-        super().__init__(MEMORY_BYTES, dir=_local_folder())
+        super().__init__()
         self._crc = 0
 
     def write(self, data: Any) -> int:
@@ -118,12 +76,6 @@ class WaitingFile(SpooledTemporaryFile[bytes]):
         S3 services that do not know this header ignore it.
         """
         return base64.b64encode(self._crc.to_bytes(4)).decode()
-
-
-def _local_folder() -> str | None:
-    """Return one of the local folders that Spark gives its tasks, chosen at random; None: Python chooses the folder."""
-    folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(folder)]
-    return random.choice(folders) if folders else None
 
 
 class _Body(io.RawIOBase):

@@ -1,0 +1,115 @@
+"""Credentials and endpoints that follow from the settings of Hadoop's file systems for Google's storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tiered_stream.delta.requirements.gs import GsSettings, find_google_storage, gs_settings
+from tiered_stream.delta.requirements.gs_requirements import GOOGLES_CONNECTOR, HADOOPS_CONNECTOR
+from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, NoCredentialsError
+from tiered_stream.delta.settings.ingest_settings import TableStorage
+from tiered_stream.errors import ConfigurationError
+
+TYPE, KEY_FILE, ROOT = "fs.gs.auth.type", "fs.gs.auth.service.account.json.keyfile", "fs.gs.storage.root.url"
+
+
+def session(
+    given: Mapping[str, str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    classes: tuple[str, ...] = (GOOGLES_CONNECTOR,),
+) -> GsSettings:
+    """The settings of the bucket `lake`; `classes` are the connectors on the class path."""
+    hadoop = HadoopSettings(
+        given.get, given.get, (environment or {}).get,
+        names_after=lambda prefix: [name.removeprefix(prefix) for name in given if name.startswith(prefix)],
+        has_class=classes.__contains__, set=lambda *_: None,
+    )  # fmt: skip
+    return gs_settings(hadoop, "lake")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, TableStorage()),
+        ({TYPE: "COMPUTE_ENGINE"}, TableStorage()),
+        ({TYPE: "APPLICATION_DEFAULT"}, TableStorage()),
+        ({TYPE: "UNAUTHENTICATED"}, TableStorage(gcs_anonymous=True)),
+        ({TYPE: "SERVICE_ACCOUNT_JSON_KEYFILE", KEY_FILE: "/k"}, TableStorage(gcs_credentials_path="/k")),
+        (
+            {
+                "google.cloud.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE",
+                "google.cloud.auth.service.account.json.keyfile": "/k",
+            },
+            TableStorage(gcs_credentials_path="/k"),
+        ),
+        ({TYPE: "UNAUTHENTICATED", "google.cloud.auth.type": "COMPUTE_ENGINE"}, TableStorage(gcs_anonymous=True)),
+        ({ROOT: "http://fake:4443/"}, TableStorage(gcs_endpoint_url="http://fake:4443")),
+        ({ROOT: "https://storage.googleapis.com/"}, TableStorage()),
+    ],
+)
+def test_credentials_and_endpoint_are_those_of_the_session(given: Mapping[str, str], expected: TableStorage) -> None:
+    assert find_google_storage({}, session(given)) == (expected, None)
+
+
+def test_hadoops_own_connector_ignores_the_endpoint_in_the_settings() -> None:
+    given = {ROOT: "http://fake:4443/", "fs.gs.impl": HADOOPS_CONNECTOR}
+    assert session(given, classes=(HADOOPS_CONNECTOR,)).endpoint_url() == "https://storage.googleapis.com"
+    assert session({}, classes=(HADOOPS_CONNECTOR,)).connector == HADOOPS_CONNECTOR
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({TYPE: "USER_CREDENTIALS"}, "fs.gs.auth.type is USER_CREDENTIALS, which is known to Spark alone"),
+        ({TYPE: "ACCESS_TOKEN_PROVIDER"}, "fs.gs.auth.type is ACCESS_TOKEN_PROVIDER"),
+        ({KEY_FILE: "/k"}, f"{KEY_FILE} is set, but fs.gs.auth.type is not"),
+        ({"fs.gs.auth.service.account.keyfile": "/p12"}, "fs.gs.auth.service.account.keyfile is set"),
+        ({"fs.gs.auth.impersonation.service.account": "me"}, "fs.gs.auth.impersonation.service.account is set"),
+        ({"google.cloud.auth.impersonation.service.account": "me"}, "fs.gs.auth.impersonation.service.account is set"),
+        ({"fs.gs.encryption.key": "secret"}, "fs.gs.encryption.key is set"),
+        ({"fs.gs.proxy.address": "proxy:3128"}, "fs.gs.proxy.address is set"),
+        ({"fs.gs.requester.pays.mode": "AUTO"}, "fs.gs.requester.pays.mode is set"),
+        ({"fs.gs.storage.http.headers.x-goog-acl": "private"}, "fs.gs.storage.http.headers.x-goog-acl is set"),
+        ({"fs.gs.storage.service.path": "storage/v2/"}, "fs.gs.storage.service.path is set"),
+        ({"fs.gs.impl": "my.FileSystem"}, "fs.gs.impl is set"),
+        ({"fs.gs.object.retention": "1d"}, "fs.gs.object.retention is set, which is not known here"),
+    ],
+)
+def test_settings_that_tasks_do_not_follow_are_a_reason(given: Mapping[str, str], reason: str) -> None:
+    _, why_not = find_google_storage({}, session(given, classes=(GOOGLES_CONNECTOR, "my.FileSystem")))
+    assert why_not is not None and reason in why_not and "secret" not in why_not
+
+
+def test_a_key_file_in_the_environment_is_a_reason_if_the_session_uses_the_machines_account() -> None:
+    environment = {"GOOGLE_APPLICATION_CREDENTIALS": "/k"}
+    _, why_not = find_google_storage({}, session({}, environment=environment))
+    assert why_not is not None and "GOOGLE_APPLICATION_CREDENTIALS is in the driver's environment" in why_not
+    assert find_google_storage({}, session({TYPE: "APPLICATION_DEFAULT"}, environment=environment))[1] is None
+
+
+def test_values_that_are_off_are_no_hindrance() -> None:
+    given = {
+        "fs.gs.requester.pays.mode": "DISABLED", "fs.gs.encryption.key": "", "fs.gs.block.size": "64m",
+        "fs.gs.token.server.url": "https://oauth2.googleapis.com/token", "fs.gs.of.a.new.reader": "x",
+        "fs.gs.auth.service.account.enable": "true", "fs.gs.impl": GOOGLES_CONNECTOR,
+    }  # fmt: skip
+    assert find_google_storage({}, session(given)) == (TableStorage(), None)
+
+
+def test_a_missing_key_file_is_refused() -> None:
+    with pytest.raises(NoCredentialsError, match=f"but {KEY_FILE} is not set"):
+        find_google_storage({}, session({TYPE: "SERVICE_ACCOUNT_JSON_KEYFILE"}))
+
+
+def test_the_jobs_own_settings_go_before_those_of_the_session() -> None:
+    own = {"ingest.storage.gcs.credentials.json": "{}"}
+    expected = TableStorage(gcs_credentials_json="{}")
+    assert find_google_storage(own, session({TYPE: "USER_CREDENTIALS"})) == (expected, None)
+    endpoint = {"ingest.storage.gcs.endpoint.url": "http://fake:4443"}
+    with pytest.raises(ConfigurationError, match="reaches the bucket lake at https://storage.googleapis.com"):
+        find_google_storage(endpoint, session({}))
+    expected = TableStorage(gcs_endpoint_url="http://fake:4443")
+    assert find_google_storage(endpoint, session({}, classes=())) == (expected, None)

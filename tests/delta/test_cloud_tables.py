@@ -1,0 +1,110 @@
+"""Tables in Azure's and Google's storage, as emulators have them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.delta.archive import LONG, ODD, everything, in_order, options
+from tests.delta.clouds import Cloud, keys
+from tests.delta.committing import QUERY, offsets, planned, table, written
+from tiered_stream import land
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.landing.land import plan_landing
+from tiered_stream.delta.requirements.lane import Lane, table_schema
+from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
+
+
+@pytest.fixture
+def bucket(cloud: Cloud) -> str:
+    """A bucket or container of the test's own."""
+    name = f"lake-{uuid4().hex}"
+    cloud.create(name)
+    return name
+
+
+def test_topics_are_landed_by_a_session_that_has_no_way_to_the_store(
+    spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
+) -> None:
+    files = cloud.files(bucket, "bronze/orders")
+    given = options(given={**cloud.settings(), "maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"})
+    landing = plan_landing(spark, options=given, table=files.uri, checkpoint=str(tmp_path / "checkpoint"))
+    assert landing.lane is Lane.DIRECT
+    query = landing.start()
+    query.awaitTermination()
+    assert query.recentProgress[-1].batchId >= 3
+    plan = query._jsq.explainInternal(True)
+    assert in_order(table(files).to_pyarrow_table()).equals(everything(ODD))
+    assert all(".parquet" in key or key.startswith("_delta_log/") for key in keys(files))
+    for secret in filter(None, (cloud.storage.azure_account_key, cloud.storage.gcs_credentials_json)):
+        assert secret not in plan
+        assert secret not in repr(landing.target.files)
+
+
+def test_a_query_that_starts_again_goes_on_where_it_stopped(
+    spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
+) -> None:
+    files, checkpoint = cloud.files(bucket, "t"), str(tmp_path / "checkpoint")
+    for topics in (ODD.split(",")[0], ODD):
+        land(
+            spark, options=options(topics, cloud.settings()), table=files.uri, checkpoint=checkpoint
+        ).awaitTermination()
+    assert in_order(table(files).to_pyarrow_table()).equals(everything(ODD))
+
+
+def test_two_writers_at_once_commit_every_record_once(cloud: Cloud, bucket: str) -> None:
+    files, batches, size = cloud.files(bucket, "t"), 12, 10
+    create_table(files, table_schema(True, None), {})
+
+    def write(writer: int) -> None:
+        commits = TableCommits(DeltalakeTable(files), planned(files), lambda *_: None)
+        for batch in range(batches):
+            begin = (writer * batches + batch) * size
+            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))
+            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))  # as a batch that is run again
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(write, range(2)))
+    assert offsets(files) == list(range(2 * batches * size))
+    assert table(files).version() == 2 * batches
+    assert table(files).get_add_actions().num_rows == 2 * batches
+
+
+def test_a_checkpoint_of_the_log_is_written_and_small_files_are_compacted(
+    spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
+) -> None:
+    files = cloud.files(bucket, "t")
+    given = options(LONG, {**cloud.settings(), "maxOffsetsPerTrigger": "1000", "ingest.compactEvery": "10"})
+    land(spark, options=given, table=files.uri, checkpoint=str(tmp_path / "checkpoint")).awaitTermination()
+    rows = Counter(table(files).to_pyarrow_table()["offset"].to_pylist())
+    assert set(rows) == set(everything(LONG)["offset"].to_pylist()) and set(rows.values()) == {1}
+    assert any(key.endswith(".checkpoint.parquet") for key in keys(files))
+    assert "OPTIMIZE" in {entry["operation"] for entry in table(files).history()}
+
+
+def test_wrong_credentials_are_said_without_the_secret(spark: SparkSession, tmp_path: Path, cloud: Cloud) -> None:
+    if cloud.scheme == "gs":
+        pytest.skip("fake-gcs-server asks nobody for credentials")
+    given = {**cloud.settings(), "ingest.storage.azure.account.key": "d3Jvbmcgc2VjcmV0"}
+    with pytest.raises(TableError, match="AuthenticationFailed|AuthorizationFailure") as caught:
+        land(spark, options=options(given=given), table="az://contract/t", checkpoint=str(tmp_path))
+    assert "d3Jvbmcgc2VjcmV0" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_missing_bucket_is_not_left_to_the_other_lane(spark: SparkSession, tmp_path: Path, cloud: Cloud) -> None:
+    place = f"{cloud.scheme}://no-such-bucket/t"
+    with pytest.raises((TableAccessError, TableError), match="no-such-bucket"):
+        land(spark, options=options(given=cloud.settings()), table=place, checkpoint=str(tmp_path))
+
+
+def test_the_spark_lane_says_which_connector_is_missing(spark: SparkSession, tmp_path: Path, cloud: Cloud) -> None:
+    place = f"{cloud.scheme}://contract/t"
+    says = "Write abfss://" if cloud.scheme == "az" else "gcs-connector"
+    with pytest.raises(ConfigurationError, match=f"out of Spark's reach: .*{says}"):
+        land(spark, options=options(given=cloud.settings()), table=place, checkpoint=str(tmp_path), lane="spark")

@@ -1,0 +1,65 @@
+"""Segments in each of three object stores, landed into a table in each of the three."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.delta.archive import ODD, PLAIN, everything, in_order, options
+from tests.delta.clouds import azure, google
+from tests.delta.committing import table
+from tests.golden import golden
+from tests.stack.azurite import Azurite
+from tests.stack.fake_gcs import FakeGcs
+from tests.stack.s3_client import REGION, s3a_settings
+from tests.stack.spark import configured
+from tests.stack.versitygw import VersityGateway
+from tests.storage.golden_aiven import KEY_PREFIX
+from tiered_stream import land
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.storage.cloud_upload import CloudUploader
+from tiered_stream.storage.open_store import open_service
+
+BUCKET = "three-by-three"
+Put = Callable[[str, bytes], object]
+
+
+def copy_segments(put: Put) -> None:
+    source = golden(PLAIN).bucket
+    for topic in ODD.split(","):
+        for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
+            if file.is_file():
+                put(file.relative_to(source).as_posix(), file.read_bytes())
+
+
+def test_segments_of_each_store_are_landed_in_each_store(
+    spark: SparkSession, tmp_path: Path, lake: VersityGateway, azurite: Azurite, fake_gcs: FakeGcs
+) -> None:
+    clouds = {"azure": azure(azurite), "gcs": google(fake_gcs)}
+    lake.client().create_bucket(Bucket=BUCKET)
+    copy_segments(lambda key, data: lake.client().put_object(Bucket=BUCKET, Key=key, Body=data))
+    access = {"s3": {**lake.options(), "remote.storage.uri": f"s3://{BUCKET}"}}
+    places = {"s3": f"s3a://{BUCKET}"}
+    for name, cloud in clouds.items():
+        cloud.create(BUCKET)
+        uri = places[name] = f"{cloud.scheme}://{BUCKET}"
+        copy_segments(CloudUploader(open_service(cloud.storage.at(uri))).put)
+        own = cloud.settings()
+        access[name] = {"remote.storage.uri": uri} | {each.replace("ingest", "remote", 1): own[each] for each in own}
+    expected = everything(ODD)
+    storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
+    with configured(spark, s3a_settings(lake.endpoint, lake.access_key, lake.secret_key, BUCKET)):
+        for source, reading in access.items():
+            for target, place in places.items():
+                to = clouds[target].settings() if target in clouds else {}
+                path = f"tables/{source}"
+                query = land(
+                    spark, options=options(given={**reading, **to}), table=f"{place}/{path}",
+                    checkpoint=str(tmp_path / f"{source}-{target}"), lane="direct",
+                )  # fmt: skip
+                query.awaitTermination()
+                cloud_files = clouds[target].files(BUCKET, path) if target in clouds else None
+                files = cloud_files or TableFiles(f"s3://{BUCKET}/{path}", storage)
+                assert in_order(table(files).to_pyarrow_table()).equals(expected), (source, target)

@@ -1,0 +1,134 @@
+"""Data files of a task into Azure's and Google's storage, as emulators have them."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.delta.clouds import Cloud, keys, stored
+from tests.delta.made_batches import ORDERS, plain
+from tests.storage.scripted_http import ScriptedHttp, error
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.write.cloud_uploads import CloudUploads
+from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
+from tiered_stream.delta.write.table_writer import TableWriter
+from tiered_stream.delta.write.upload_threads import UploadThreads
+from tiered_stream.delta.write.uploads import MEMORY_BYTES
+from tiered_stream.errors import TableError
+
+SECRET = "c2VjcmV0LXRoYXQtbm9ib2R5LW1heS1zZWU="
+SIGNATURE = "sv=2026-01-01&sig=that-nobody-may-see"
+
+
+@pytest.fixture
+def files(cloud: Cloud, tmp_path: Path) -> TableFiles:
+    return cloud.files("contract", f"uploads/{tmp_path.name}")
+
+
+def write(folder: DataFolder, path: str, content: bytes) -> None:
+    file = folder.open(path)
+    file.write(content)
+    folder.finish(path, file)
+
+
+def test_written_files_are_in_the_store_when_all_are_waited_for(files: TableFiles) -> None:
+    folder = open_data_folder(files, UploadThreads())
+    assert isinstance(folder, CloudUploads)
+    sizes = {f"day=2026-01-0{number}/part-{number}": number * MEMORY_BYTES // 2 for number in range(5)}
+    written = {path: bytes([7]) * size for path, size in sizes.items()}
+    for path, content in written.items():
+        write(folder, path, content)
+    folder.wait()
+    folder.close()
+    assert keys(files) == sorted(written)
+    assert {path: stored(files, path) for path in written} == written
+
+
+def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableFiles) -> None:
+    writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0)
+    for start in range(0, 40_000, 10_000):
+        writer.add(ORDERS, plain(10_000, start))
+    written = writer.finish()
+    writer.close()
+    assert len(written) > 1 and [len(stored(files, file.path)) for file in written] == [file.size for file in written]
+    assert sum(pq.read_metadata(io.BytesIO(stored(files, file.path))).num_rows for file in written) == 40_000
+
+
+def test_a_large_file_waits_on_the_disk(files: TableFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    folder = open_data_folder(files, UploadThreads())
+    content = random.Random(8).randbytes(3 * MEMORY_BYTES)
+    file = folder.open("part-0")
+    file.write(content[:100])
+    assert folder.waiting_bytes(file) == 100
+    file.write(content[100:])
+    assert folder.waiting_bytes(file) == 0
+    folder.finish("part-0", file)
+    folder.wait()
+    folder.close()
+    assert stored(files, "part-0") == content
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_not_finished_is_never_seen(files: TableFiles) -> None:
+    folder = open_data_folder(files, UploadThreads())
+    folder.open("part-0").write(b"half of")
+    folder.close()
+    assert keys(files) == []
+
+
+def test_a_missing_container_fails_the_task_with_the_name_of_the_setting(cloud: Cloud) -> None:
+    writer = TableWriter(cloud.files("no-such-place", "t"), 0)
+    writer.add(ORDERS, plain(10))
+    with pytest.raises(TableError, match=r"no-such-place \(setting ingest.table\) does not exist"):
+        writer.finish()
+    writer.close()
+
+
+def refused_by(answers: list[bytes], **access: str) -> str:
+    """The error of an upload to Azure, where the service gives these answers."""
+    with ScriptedHttp(answers) as server:
+        endpoint = f"{server.url}/mine"
+        storage = TableStorage(azure_account_name="mine", azure_endpoint_url=endpoint, **access)  # type: ignore[arg-type]
+        folder = open_data_folder(TableFiles("az://lake/t", storage), UploadThreads())
+        write(folder, "part-0", b"content")
+        with pytest.raises(OSError, match="t/part-0 could not be uploaded") as caught:
+            folder.wait()
+        folder.close()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("access", [{"azure_account_key": SECRET}, {"azure_sas_token": SIGNATURE}])
+def test_a_refused_upload_names_settings_and_role_but_no_secret(access: dict[str, str]) -> None:
+    text = refused_by([error(403, "AuthorizationPermissionMismatch")], **access)
+    assert re.search("no access to az://lake/t/part-0.*403 AuthorizationPermissionMismatch.*ingest.storage.azure", text)
+    assert "Storage Blob Data Contributor" in text
+    assert SECRET not in text and "sig=" not in text
+
+
+def test_an_upload_is_repeated_as_often_as_other_requests() -> None:
+    text = refused_by([error(503, "ServerBusy")] * 4, azure_account_key=SECRET)
+    assert "4 attempts of a request for az://lake/t/part-0 failed: 503" in text
+
+
+def test_a_service_that_is_not_there_is_named() -> None:
+    storage = TableStorage(
+        azure_account_name="mine", azure_account_key=SECRET, azure_endpoint_url="http://127.0.0.1:1/mine"
+    )
+    folder = open_data_folder(TableFiles("az://lake/t", storage), UploadThreads())
+    write(folder, "part-0", b"content")
+    with pytest.raises(OSError, match=r"127.0.0.1:1/mine \(option ingest.storage.azure.endpoint.url\) could not be"):
+        folder.wait()
+    folder.close()
+
+
+def test_credentials_that_cannot_be_read_fail_the_task_without_a_secret() -> None:
+    with pytest.raises(OSError, match="no credentials for gs://lake.*ingest.storage.gcs.credentials.json") as caught:
+        open_data_folder(TableFiles("gs://lake/t", TableStorage(gcs_credentials_json=SECRET)), UploadThreads())
+    assert SECRET not in str(caught.value)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.stack.azurite import Azurite
+from tests.stack.fake_gcs import FakeGcs
+from tiered_stream.errors import StorageBucketNotFoundError, StorageObjectNotFoundError
+from tiered_stream.model import ByteRange
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import TABLES
+from tiered_stream.storage.cloud_upload import CloudUploader
+from tiered_stream.storage.open_store import open_service, open_store
+
+Options = Callable[[str], StorageOptions]
+
+
+@pytest.fixture(
+    params=[pytest.param("azurite", marks=pytest.mark.stack), pytest.param("fake_gcs", marks=pytest.mark.stack)]
+)
+def options(request: pytest.FixtureRequest) -> Options:
+    """Makes the options that lead to a bucket or container."""
+    server: Azurite | FakeGcs = request.getfixturevalue(request.param)
+    scheme = "az" if isinstance(server, Azurite) else "gs"
+    return lambda bucket: StorageOptions(uri=f"{scheme}://{bucket}", **server.options())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def uploader(options: Options) -> CloudUploader:
+    return CloudUploader(open_service(options("contract"), TABLES))
+
+
+def test_an_upload_replaces_an_object(options: Options, uploader: CloudUploader, tmp_path: Path) -> None:
+    key, store = f"{tmp_path.name} ü%+/a b", open_store(options("contract"))
+    uploader.put(key, b"first")
+    uploader.put(key, b"second one")
+    assert bytes(store.get(key, ByteRange(0, store.size(key)))) == b"second one"
+
+
+def test_an_object_is_created_once(options: Options, uploader: CloudUploader, tmp_path: Path) -> None:
+    key, store = f"{tmp_path.name}/0.json", open_store(options("contract"))
+    assert uploader.create(key, b"first")
+    assert not uploader.create(key, b"second")
+    assert bytes(store.get(key, ByteRange(0, 5))) == b"first"
+    uploader.delete(key)
+    with pytest.raises(StorageObjectNotFoundError):
+        store.size(key)
+    assert uploader.create(key, b"third")
+
+
+def test_a_missing_bucket_is_named_with_the_setting_of_the_table(options: Options) -> None:
+    uploader = CloudUploader(open_service(options("no-such-place"), TABLES))
+    with pytest.raises(StorageBucketNotFoundError, match=r"no-such-place \(setting ingest.table\) does not exist"):
+        uploader.put("key", b"content")

@@ -1,0 +1,145 @@
+"""Access of tasks to a table's bucket in Google Cloud Storage, from the session's `fs.gs.*` settings.
+
+`ingest.storage.*` override these settings. Tasks of the direct lane do not use Hadoop, but must reach the bucket in the
+same way as Spark. So this module follows `HadoopCredentialsConfiguration` of Google's connector 3.0 and 4.0, and of
+hadoop-gcp 3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tiered_stream.delta.requirements import gs_requirements as names
+from tiered_stream.delta.requirements.gs_requirements import (
+    CLOUD_PREFIX,
+    GOOGLES_CONNECTOR,
+    GS_PREFIX,
+    HADOOPS_CONNECTOR,
+)
+from tiered_stream.delta.requirements.hadoop_settings import (
+    HadoopSettings,
+    NoCredentialsError,
+    NotForTasksError,
+    check_same_store,
+    check_supported,
+)
+from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
+
+_GOOGLE = "https://storage.googleapis.com"
+_MACHINE, _DEFAULT, _KEY_FILE, _NOBODY = (
+    "COMPUTE_ENGINE", "APPLICATION_DEFAULT", "SERVICE_ACCOUNT_JSON_KEYFILE", "UNAUTHENTICATED",
+)  # fmt: skip
+_FILES_IN_ENVIRONMENT = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY")
+"""Environment variables that object_store, the library of the tasks, prefers to the machine's service account."""
+
+
+@dataclass(frozen=True, slots=True)
+class GsSettings:
+    """Settings of Hadoop's file system for `gs://`; `connector` is its Java class."""
+
+    bucket: str
+    get: Callable[[str], str | None]
+    environment: Callable[[str], str | None]
+    """Function that reads an environment variable of the driver's JVM."""
+    connector: str = GOOGLES_CONNECTOR
+    has_connector: bool = True
+    """True if the connector is on Spark's class path, without which Spark cannot reach the bucket."""
+    names: Collection[str] = ()
+    """Names of all settings in the session, without `fs.gs.` and `google.cloud.`."""
+
+    def text(self, name: str) -> str | None:
+        """Return the value of the setting `name` (without `fs.gs.`); None: it is not set.
+
+        `fs.gs.` takes precedence over `google.cloud.`, which only some settings may have as a prefix.
+        """
+        prefixes = (GS_PREFIX, CLOUD_PREFIX) if name.startswith(names.SHARED_PREFIXES) else (GS_PREFIX,)
+        return next((value.strip() for prefix in prefixes if (value := self.get(prefix + name)) is not None), None)
+
+    def endpoint_url(self) -> str:
+        """Return the URL of the service."""
+        url = self.text(names.ROOT_URL) if self.connector != HADOOPS_CONNECTOR else None
+        return (url or _GOOGLE).rstrip("/")
+
+    def check_supported(self) -> None:
+        """Raise NotForTasksError if a setting requires something of writers that tasks do not do."""
+        check_supported(GS_PREFIX, sorted(set(self.names)), self.text)
+
+    def credentials(self) -> dict[str, Any]:
+        """Return the session's credentials as fields of `TableStorage`.
+
+        Raises:
+            NotForTasksError: tasks cannot use these credentials, or would get others than Spark.
+            NoCredentialsError: the session names no key file, but its kind of credentials needs one.
+        """
+        kind, key_file = self.text(names.AUTH_TYPE), self.text(names.KEY_FILE)
+        if not kind and key_file:
+            raise _unusable(f"{names.KEY_FILE} is set, but {GS_PREFIX}{names.AUTH_TYPE} is not")
+        if kind == _KEY_FILE:
+            if not key_file:
+                raise NoCredentialsError(
+                    f"no credentials for the bucket {self.bucket}: {GS_PREFIX}{names.AUTH_TYPE} is {kind}, but "
+                    f"{GS_PREFIX}{names.KEY_FILE} is not set. Set it to the path of the key file"
+                )
+            return {"gcs_credentials_path": key_file}
+        if kind == _NOBODY:
+            return {"gcs_anonymous": True}
+        if kind == _DEFAULT:
+            return {}
+        found = next(filter(self.environment, _FILES_IN_ENVIRONMENT), None)
+        if (kind or _MACHINE) == _MACHINE:
+            if found is None:
+                return {}
+            raise _unusable(f"{names.AUTH_TYPE} is {_MACHINE}, but {found} is in the driver's environment")
+        raise _unusable(f"{names.AUTH_TYPE} is {kind}, which is known to Spark alone")
+
+
+def _unusable(why: str) -> NotForTasksError:
+    return NotForTasksError(
+        f"{GS_PREFIX}{why}: for tasks that write files themselves, set {STORAGE_PREFIX}gcs.credentials.path or "
+        f"{STORAGE_PREFIX}gcs.credentials.json"
+    )
+
+
+def gs_settings(hadoop: HadoopSettings, bucket: str) -> GsSettings:
+    """Return the settings of the file system for the bucket."""
+    known = (name for name in (GOOGLES_CONNECTOR, HADOOPS_CONNECTOR) if hadoop.has_class(name))
+    connector = hadoop.get(f"{GS_PREFIX}impl") or next(known, GOOGLES_CONNECTOR)
+    shared = (name for name in hadoop.names_after(CLOUD_PREFIX) if name.startswith(names.SHARED_PREFIXES))
+    return GsSettings(
+        bucket,
+        get=hadoop.get,
+        environment=hadoop.environment,
+        connector=connector,
+        has_connector=hadoop.has_class(connector),
+        names=(*hadoop.names_after(GS_PREFIX), *shared),
+    )
+
+
+def find_google_storage(settings: Mapping[str, str], session: GsSettings) -> tuple[TableStorage, str | None]:
+    """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
+
+    `settings` are the job's settings. Endpoint and credentials in them (`ingest.storage.*`) take precedence over
+    `session`. The reason is a text that says in what tasks would differ from Spark; None: tasks access the bucket like
+    Spark, or Spark cannot reach it.
+
+    Raises:
+        ConfigurationError: a setting is malformed, the settings name a different service than the session, or there are
+            no credentials.
+    """
+    own = table_storage(settings)
+    if not session.has_connector:
+        return own, None
+    url, option = session.endpoint_url(), f"{STORAGE_PREFIX}gcs.endpoint.url"
+    check_same_store(option, own.gcs_endpoint_url, url, f"bucket {session.bucket}")
+    storage, why_not = own, None
+    if own.gcs_endpoint_url is None and url != _GOOGLE:
+        storage = replace(own, gcs_endpoint_url=url)
+    try:
+        session.check_supported()
+        if not (own.gcs_credentials_json or own.gcs_credentials_path or own.gcs_anonymous):
+            storage = replace(storage, **session.credentials())
+    except NotForTasksError as error:
+        why_not = str(error)
+    return storage, why_not

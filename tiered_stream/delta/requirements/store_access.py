@@ -1,0 +1,48 @@
+"""Access of tasks to a table's object store, by the scheme of the table's URI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from tiered_stream.delta.requirements.abfs import abfs_settings, find_azure_storage
+from tiered_stream.delta.requirements.gs import find_google_storage, gs_settings
+from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
+from tiered_stream.delta.requirements.s3a import find_storage, s3a_settings
+from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage, table_storage
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
+
+
+def find_access(settings: Mapping[str, str], uri: str, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
+    """Return the settings by which tasks access the store of the folder `uri`, and why tasks cannot access it.
+
+    `settings` are the job's settings, and `hadoop` are the session's. The second value is None if tasks can access the
+    store.
+
+    Raises:
+        ConfigurationError: a storage setting is wrong, or there are no credentials.
+        TableAccessError: the region of the table's bucket cannot be found.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == GOOGLE_SCHEME:
+        return find_google_storage(settings, gs_settings(hadoop, parts.netloc))
+    if parts.scheme in AZURE_SCHEMES:
+        return find_azure_storage(settings, uri, abfs_settings(hadoop, uri))
+    if parts.scheme in BUCKET_SCHEMES:
+        return find_storage(settings, s3a_settings(hadoop, parts.netloc))
+    known = "neither a local folder nor in S3, Azure Blob Storage or Google Cloud Storage"
+    return table_storage(settings), None if parts.scheme == "file" else f"{uri} is {known}"
+
+
+def missing_connector(uri: str, hadoop: HadoopSettings) -> str | None:
+    """Return in words what the session lacks to reach the store of the folder `uri`; None: it lacks nothing."""
+    parts = urlsplit(uri)
+    if parts.scheme == GOOGLE_SCHEME:
+        connected, lacking = gs_settings(hadoop, parts.netloc).has_connector, "Google Cloud Storage (gcs-connector)"
+    elif parts.scheme in AZURE_SCHEMES:
+        connected, lacking = abfs_settings(hadoop, uri).has_connector, f"{parts.scheme}:// (hadoop-azure)"
+    elif parts.scheme in BUCKET_SCHEMES:
+        connected, lacking = s3a_settings(hadoop, parts.netloc).has_connector, "S3 (hadoop-aws)"
+    else:
+        return None
+    return None if connected else f"the session has no way to {lacking}"

@@ -1,0 +1,54 @@
+"""Uploads of data files to Azure Blob Storage and Google Cloud Storage."""
+
+from __future__ import annotations
+
+import mmap
+from urllib.parse import urlsplit
+
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.upload_threads import UploadThreads
+from tiered_stream.delta.write.uploads import MEMORY_BYTES, Uploads, WaitingFile
+from tiered_stream.errors import StorageError
+from tiered_stream.process.shared import PerProcess
+from tiered_stream.storage.cloud_endpoints import TABLES
+from tiered_stream.storage.cloud_upload import CloudUploader
+from tiered_stream.storage.open_store import open_service
+
+_uploaders: PerProcess[CloudUploader] = PerProcess()
+"""Uploaders by bucket or container, which all tasks of a process share, so that connections stay open."""
+
+
+class CloudUploads(Uploads):
+    """Uploads of the data files that one task writes to a table's folder in Azure's or Google's storage."""
+
+    max_bytes = 1 << 30  # at 1.2 MB/s, such a file is uploaded within the time limit of one attempt
+
+    def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
+        """Raise OSError if there are no credentials."""
+        parts = urlsplit(files.uri)
+        super().__init__(parts.path, threads)
+        options = files.storage.at(f"{parts.scheme}://{parts.netloc}")
+        try:
+            self._uploader = _uploaders.get(options, lambda: CloudUploader(open_service(options, TABLES)))
+        except StorageError as error:
+            raise OSError(str(error)) from error
+
+    def open(self, path: str) -> WaitingFile:
+        """Open a new file, which waits for its upload."""
+        return WaitingFile()
+
+    def upload(self, key: str, file: WaitingFile) -> None:
+        try:
+            with file:
+                self._uploader.put(key, _content(file))
+        except StorageError as error:
+            raise OSError(f"{key} could not be uploaded: {error}") from error
+
+
+def _content(file: WaitingFile) -> bytes | mmap.mmap:
+    """Return the bytes of the file. A file on disk is mapped, so that it is not copied into memory."""
+    if file.tell() > MEMORY_BYTES:
+        file.flush()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    file.seek(0)
+    return file.read()

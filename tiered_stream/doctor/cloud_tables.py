@@ -1,0 +1,57 @@
+"""Checks of a table's folder in Azure Blob Storage or Google Cloud Storage, by few requests of this package's store."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.doctor.finding import FaultError, Result
+from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
+from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, TABLES
+from tiered_stream.storage.cloud_upload import CloudUploader
+from tiered_stream.storage.open_store import open_service, open_store
+
+
+def list_folder(files: TableFiles) -> Result[TableFiles]:
+    """Check that the objects in the table's folder can be listed, and return `files` as the result's value.
+
+    Raises:
+        FaultError: there are no credentials, or the service refuses the request or does not respond.
+    """
+    store = open_store(files.storage.at(files.uri), TABLES)
+    try:
+        next(store.list(""), None)
+    except StorageError as error:
+        raise _fault(files, error) from None
+    return Result(files, f"{store.describe('')} is there, and may be listed")
+
+
+def write_object(files: TableFiles, name: str) -> bool:
+    """Put an empty object into the table's folder, try to create it again, and delete it.
+
+    Return whether the service refuses to create an object that exists.
+
+    Raises:
+        FaultError: a request is refused.
+    """
+    key = "/".join(filter(None, (urlsplit(files.uri).path.strip("/"), name)))
+    try:
+        uploader = CloudUploader(open_service(files.storage.at(files.uri), TABLES))
+        uploader.put(key, b"")
+        try:
+            return not uploader.create(key, b"")
+        finally:
+            uploader.delete(key)
+    except StorageError as error:
+        raise _fault(files, error) from None
+
+
+def _fault(files: TableFiles, error: StorageError) -> FaultError:
+    is_google = urlsplit(files.uri).scheme == GOOGLE_SCHEME
+    role, settings = (TABLES.google_role, "fs.gs") if is_google else (TABLES.azure_role, "fs.azure")
+    correct = f"correct ingest.storage.* or spark.hadoop.{settings}.*"
+    if isinstance(error, StorageBucketNotFoundError):
+        return FaultError(str(error), "correct the name in ingest.table, or make the bucket or container")
+    if isinstance(error, StorageAccessError):
+        return FaultError(str(error), f"{correct}, and grant the role {role}")
+    return FaultError(str(error), f"{correct}, and see the service's own log or status page")
