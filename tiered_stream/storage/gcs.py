@@ -31,9 +31,7 @@ class GoogleBucket(UploadService):
             return GCSStore(self.bucket, config=self._config, client_options=client, retry_config=retry)
         except BaseError:
             # obstore's own message may show the credentials' text.
-            raise StorageAccessError(
-                f"no credentials for {self.uri}: {self.access_hint(listing=False)}"
-            ) from None
+            raise StorageAccessError(f"no credentials for {self.uri}: {self.access_hint(listing=False)}") from None
 
     def access_hint(self, *, listing: bool) -> str:
         use = self.use

@@ -23,13 +23,7 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     host_and_port,
 )
 from tiered_stream.delta.requirements.s3a_requirements import (
-    ACL,
-    AES256,
-    CANNED_ACLS,
-    ENCRYPTION,
     S3A_PREFIX,
-    STORAGE_CLASS,
-    STORAGE_CLASSES,
     names_of_bucket,
 )
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
