@@ -59,7 +59,7 @@ def test_a_query_that_starts_again_goes_on_where_it_stopped(
 
 
 def test_two_writers_at_once_commit_every_record_once(cloud: Cloud, bucket: str) -> None:
-    files, batches, size = cloud.files(bucket, "t"), 12, 10
+    files, batches, size = cloud.files(bucket, "t"), 4, 10
     create_table(files, table_schema(True, None), {})
 
     def write(writer: int) -> None:

@@ -60,11 +60,6 @@ class Azurite:
         """The fields of `StorageOptions` with which a container is read."""
         return {"azure_account_name": ACCOUNT, "azure_account_key": self.key, "azure_endpoint_url": self.endpoint}
 
-    @property
-    def host(self) -> str:
-        """Host and port with the account in the host's name, which only programs that map the name can reach."""
-        return f"{ACCOUNT}.blob.localhost:{self.port}"
-
     def start(self) -> None:
         """Start it and wait until it listens."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ class S3Access:
 class StoreAccess(S3Access):
     """Settings for access to a bucket or container in S3, Azure Blob Storage or Google Cloud Storage.
 
-    Secrets are not in the repr. If no credentials are set, the service's own chain finds credentials.
+    Secrets are not in the repr. Without credentials, or `gcs_anonymous`, the service's own chain finds credentials.
     """
 
     azure_account_name: str | None = of(remote.AZURE_ACCOUNT_NAME)
@@ -83,7 +83,6 @@ class StoreAccess(S3Access):
     gcs_credentials_json: str | None = of(remote.GCS_CREDENTIALS_JSON)
     gcs_endpoint_url: str | None = of(remote.GCS_ENDPOINT_URL)
     gcs_anonymous: bool = of(remote.GCS_ANONYMOUS)
-    """True if requests to Google Cloud Storage have no credentials."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
         Handling.SPARK_LANE, KEY_PROVIDER, note="Other than `SimpleKeyProvider`.", off=OFF | SIMPLE_KEYS
     ),
     *_entries(
-        Handling.SPARK_LANE, MSI_ENDPOINT, note="Other than that of Azure's machines.",
+        Handling.SPARK_LANE, MSI_ENDPOINT, note="Other than the endpoint of Azure's machines.",
         off=OFF | {"http://169.254.169.254/metadata/identity/oauth2/token"},
     ),
     *_entries(
