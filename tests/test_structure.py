@@ -297,3 +297,18 @@ def test_functions_fit_a_screen() -> None:
     }
     assert {name: count for name, count in lines.items() if count > FUNCTION_LINES_MAX} == {}
     assert statistics.quantiles(lines.values(), n=10)[-1] <= FUNCTION_LINES_P90
+
+
+def test_no_repr_shows_settings_that_may_have_secrets() -> None:
+    shown = [
+        f"{path}: {node.name}.{ast.unparse(field.target)}"
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign)
+        and ast.unparse(field.annotation) == "Mapping[str, str]"
+        and ast.unparse(field.target).endswith(("settings", "options"))
+        and "repr=False" not in (ast.unparse(field.value) if field.value else "")
+    ]
+    assert shown == []

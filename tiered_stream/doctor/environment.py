@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -54,7 +54,7 @@ class Job:
     """
 
     options: Options
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
     """Settings as the user gave them, including `ingest.*`."""
     tables: tuple[tuple[str | None, str | None], ...]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
 from tiered_stream.delta.schema.routing import TOPIC
@@ -22,7 +22,7 @@ class Ingest:
     `ingest.table`, `ingest.checkpointLocation`, `ingest.trigger` and `ingest.lane`.
     """
 
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # it may have secrets
     table: str
     checkpoint: str
     trigger: str

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import partial
 
@@ -133,7 +133,7 @@ class Replay:
     spark: SparkSession
     plan: ReplayPlan
     target: Target
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # it may have secrets
     store: ReplayStore | None
     """Checkpoint of an earlier run of this replay; None: there was no earlier run."""
     checkpoint: str | None

@@ -36,7 +36,7 @@ class Target(ABC):
 
     spark: SparkSession
     place: str
-    user_settings: Mapping[str, str] = field(default_factory=dict)
+    user_settings: Mapping[str, str] = field(default_factory=dict, repr=False)  # it may have secrets
     _: KW_ONLY
     tasks: int | None = None
 

@@ -8,7 +8,7 @@ then compared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
@@ -68,7 +68,7 @@ class Sides:
     """
 
     spark: SparkSession
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
     table: VerifiedTable
     times: TimeRange | None
 

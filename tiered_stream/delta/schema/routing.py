@@ -39,7 +39,7 @@ class TableTarget:
     """Path, or name in the catalog, as the user wrote it."""
     files: TableFiles
     schema: StructType
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
     rows: RowFormat | None = None
 
     @property
@@ -80,7 +80,7 @@ class Routing:
     topics. `overrides` are settings of single topics, by topic and then by setting name.
     """
 
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
     files: TableFiles
     """Settings of files for every table; the attribute `uri` is not used."""
     routes: tuple[Route, ...]
