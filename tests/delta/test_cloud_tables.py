@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -10,7 +9,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import LONG, ODD, everything, in_order, options
+from tests.delta.archive import ODD, everything, in_order, options
 from tests.delta.clouds import Cloud, keys
 from tests.delta.committing import QUERY, offsets, planned, table, written
 from tiered_stream import land
@@ -74,18 +73,6 @@ def test_two_writers_at_once_commit_every_record_once(cloud: Cloud, bucket: str)
     assert offsets(files) == list(range(2 * batches * size))
     assert table(files).version() == 2 * batches
     assert table(files).get_add_actions().num_rows == 2 * batches
-
-
-def test_a_checkpoint_of_the_log_is_written_and_small_files_are_compacted(
-    spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
-) -> None:
-    files = cloud.files(bucket, "t")
-    given = options(LONG, {**cloud.settings(), "maxOffsetsPerTrigger": "1000", "ingest.compactEvery": "10"})
-    land(spark, options=given, table=files.uri, checkpoint=str(tmp_path / "checkpoint")).awaitTermination()
-    rows = Counter(table(files).to_pyarrow_table()["offset"].to_pylist())
-    assert set(rows) == set(everything(LONG)["offset"].to_pylist()) and set(rows.values()) == {1}
-    assert any(key.endswith(".checkpoint.parquet") for key in keys(files))
-    assert "OPTIMIZE" in {entry["operation"] for entry in table(files).history()}
 
 
 def test_wrong_credentials_are_said_without_the_secret(spark: SparkSession, tmp_path: Path, cloud: Cloud) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import obstore
 import pytest
+from Crypto.PublicKey import RSA
 
-from tests.broker.certificates import CertificateAuthority
 from tests.stack.azurite import Azurite
 from tests.stack.fake_gcs import FakeGcs
 from tests.storage.segment import segment
@@ -35,11 +35,11 @@ def by_azure(server: Azurite) -> StorageOptions:
 
 
 def by_google(server: FakeGcs) -> StorageOptions:
-    """The service account has a key, with which URLs are signed, and needs no token."""
+    """The service account has a key, with which URLs are signed without a request."""
     server.upload("contract", f"signed/{KEY}", DATA)
     account = json.loads(server.credentials) | {
         "client_email": "gateway@project.example", "private_key_id": "1",
-        "private_key": CertificateAuthority().issue("gateway").key,
+        "private_key": RSA.generate(2048).export_key("PEM", pkcs=8).decode(), "disable_oauth": False,
     }  # fmt: skip
     options = server.options() | {"gcs_credentials_json": json.dumps(account)}
     return StorageOptions(**options, uri="gs://contract/signed")  # type: ignore[arg-type]
