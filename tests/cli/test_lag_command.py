@@ -116,12 +116,14 @@ def test_a_querys_own_checkpoint_says_how_far_behind_it_is(
 def test_what_is_tiered_of_a_lag_and_what_is_lost_is_said(stack: TieredStack, topic: str, tmp_path: Path) -> None:
     total = tier_segments(stack, topic, [40, 30, 50])
     given = options(stack, topic)
-    checkpoint = write_checkpoint(tmp_path / "c", 0, f'{{"{topic}":{{"0":45,"7":3}},"not-chosen":{{"0":9}}}}')
+    checkpoint = write_checkpoint(tmp_path / "c", 0, f'{{"{topic}":{{"0":45,"7":3}}}}')
     found = said(given, "--checkpoint", str(checkpoint))
     (partition,) = found["partitions"]
     assert (partition["lag_offsets"], partition["tiered_offsets"]) == (total - 45, 120 - 45)
     assert partition["next_timestamp_ms"] == FIRST_TIMESTAMP_MS + SEGMENT_STEP_MS
     assert found["gone"] == [{"topic": topic, "partition": 7}]
+    two_topics = write_checkpoint(tmp_path / "two", 0, f'{{"{topic}":{{"0":45,"7":3}},"not-chosen":{{"0":9}}}}')
+    assert said(given, "--checkpoint", str(two_topics), "--subscribe", topic)["gone"] == found["gone"]
 
     with stack.broker.admin() as admin:
         admin.delete_records({KafkaTopicPartition(topic, 0): 50})

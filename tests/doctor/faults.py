@@ -171,7 +171,7 @@ FAULTS: dict[str, Fault] = {
         lambda _site, _: Planted({"remote.storage.aws.access.key.id": "nobody"}), "bucket", "403",
         "access key id",
     ),
-    "an S3 endpoint that is down": Fault(_no_endpoint, "storage endpoint", "does not answer", "s3.endpoint.url"),
+    "an S3 endpoint that is down": Fault(_no_endpoint, "storage endpoint", "does not respond", "s3.endpoint.url"),
     "another region": Fault(_other_region, "bucket", "eu-west-1", "remote.storage.s3.region=us-east-1", "warning", 0),
     "a wrong prefix": Fault(
         lambda site, _: Planted({"remote.storage.uri": f"s3://{site.stack.bucket}/backup"}), "segment objects",

@@ -339,3 +339,12 @@ def test_an_empty_range_is_not_asked_for() -> None:
 def test_what_no_client_can_be_made_of_is_a_configuration_error(others: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         store_at("http://127.0.0.1:1", **others)
+
+
+def test_the_region_that_a_service_names_is_used_from_then_on() -> None:
+    body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>us-east-1</Region></Error>"
+    with ScriptedHttp([answer(400, body), part(b"data"), part(b"data")]) as server:
+        store = store_at(server.url)
+        assert [store.get("key", ByteRange(0, 4)) for _ in range(2)] == [b"data"] * 2
+    regions = [re.search(rb"Credential=[^/]+/\d+/([a-z0-9-]+)/s3", request)[1] for request in server.requests]  # type: ignore[index]
+    assert regions == [b"eu-west-1", b"us-east-1", b"us-east-1"]

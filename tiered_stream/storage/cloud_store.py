@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
+_REGION = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _FIRST_WAIT = 0.1
 """Seconds to wait before the second attempt, at most.
@@ -78,12 +79,13 @@ class Failure:
     """Failure of one attempt of a request.
 
     `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
-    in an XML body; empty: the response has none.
+    in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none.
     """
 
     kind: FailureKind
     status: int = 0
     code: str = ""
+    region: str = ""
 
     @classmethod
     def of(cls, error: Exception) -> Failure:
@@ -93,8 +95,8 @@ class Failure:
         """
         text = str(error)
         if status := _STATUS.search(text):
-            code = _CODE.search(text)
-            return cls(FailureKind.STATUS, int(status[1]), code[1] if code else "")
+            code, region = (found[1] if (found := form.search(text)) else "" for form in (_CODE, _REGION))
+            return cls(FailureKind.STATUS, int(status[1]), code, region)
         kinds = {
             "Timeout": FailureKind.TIMEOUT,
             "Connect": FailureKind.UNREACHABLE,

@@ -56,7 +56,7 @@ class S3Bucket(Service):
         )
 
     def learns_from(self, failure: Failure) -> bool:
-        learned = failure.status in _ELSEWHERE and self._session.follow_region()
+        learned = failure.status in _ELSEWHERE and self._session.follow_region(failure.region)
         self.endpoint = self._session.bucket_url
         return learned
 

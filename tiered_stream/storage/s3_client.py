@@ -65,6 +65,8 @@ class S3Session:
         try:
             with muted(*LOGGERS_WITH_SECRETS):
                 self._session = _session(access)
+                # One for all clients, because boto3 registers its handlers with the botocore session each time.
+                self._clients = boto3.session.Session(botocore_session=self._session)
                 self.region: str = access.s3_region or self._session.get_config_variable("region") or _FALLBACK_REGION
                 self.bucket_url = self._find_url()
         except (aws.BotoCoreError, ValueError) as error:
@@ -73,34 +75,39 @@ class S3Session:
     def _find_url(self) -> str:
         """Return the bucket's URL by botocore's rules for endpoints."""
         config = Config(signature_version=UNSIGNED, s3=self._style())
-        client = _client(self._session, self._access, config, self.region)
+        client = _client(self._clients, self._access, config, self.region)
         url = client.generate_presigned_url("get_object", Params={"Bucket": self._bucket, "Key": _ANY_KEY})
         return url.removesuffix(f"/{_ANY_KEY}")
 
     def _style(self) -> _S3Dict:
         return {"addressing_style": "path" if self._access.s3_path_style else "auto"}
 
-    def follow_region(self) -> bool:
-        """Ask AWS for the bucket's region; if it differs from `region`, use it from now on and return True, else False.
+    def follow_region(self, named: str) -> bool:
+        """Use the bucket's region from now on, if it differs from the region in use; return whether it differs.
 
-        For an S3 service other than AWS, no request is sent, and the result is False.
+        `named` is the region that the service has named; if it is empty, AWS is asked. An S3 service other than AWS is
+        not asked.
         """
-        if self._access.s3_endpoint_url is not None:
-            return False
-        client = _client(self._session, self._access, Config(s3=self._style()), self.region)
-        try:
-            with muted(*LOGGERS_WITH_SECRETS):
-                region = client.head_bucket(Bucket=self._bucket).get("BucketRegion")
-        except aws.ClientError as error:
-            headers = error.response["ResponseMetadata"].get("HTTPHeaders", {})
-            region = headers.get("x-amz-bucket-region", "")
-        except aws.BotoCoreError:
-            return False
+        region = named or self._find_region()
         if not region or region == self.region:
             return False
         self.region = region
         self.bucket_url = self._find_url()
         return True
+
+    def _find_region(self) -> str:
+        """Ask AWS for the bucket's region, and return it; empty: AWS does not say it, or the service is not AWS."""
+        if self._access.s3_endpoint_url is not None:
+            return ""
+        client = _client(self._clients, self._access, Config(s3=self._style()), self.region)
+        try:
+            with muted(*LOGGERS_WITH_SECRETS):
+                return client.head_bucket(Bucket=self._bucket).get("BucketRegion", "")
+        except aws.ClientError as error:
+            headers = error.response["ResponseMetadata"].get("HTTPHeaders", {})
+            return str(headers.get("x-amz-bucket-region", ""))
+        except aws.BotoCoreError:
+            return ""
 
     def credentials(self) -> Callable[[], S3Credential]:
         """Return a function that returns valid credentials; botocore renews credentials that expire.
@@ -153,7 +160,7 @@ def s3_client(access: S3Access, config: Config) -> S3Client:
 
     Parsing times, and building the User-Agent header for each request, would take a third of a request's CPU time.
     """
-    return _client(_session(access), access, config, access.s3_region)
+    return _client(boto3.session.Session(botocore_session=_session(access)), access, config, access.s3_region)
 
 
 def load_models() -> None:
@@ -190,11 +197,9 @@ def _session(access: S3Access) -> botocore.session.Session:
     return session
 
 
-def _client(session: botocore.session.Session, access: S3Access, config: Config, region: str | None) -> S3Client:
+def _client(session: boto3.session.Session, access: S3Access, config: Config, region: str | None) -> S3Client:
     config = config.merge(Config(user_agent=_USER_AGENT))
-    return boto3.session.Session(botocore_session=session).client(
-        "s3", endpoint_url=access.s3_endpoint_url, region_name=region, config=config
-    )
+    return session.client("s3", endpoint_url=access.s3_endpoint_url, region_name=region, config=config)
 
 
 @cache
