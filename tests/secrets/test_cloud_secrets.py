@@ -11,9 +11,9 @@ from urllib.parse import parse_qs
 
 import obstore
 import pytest
+from Crypto.PublicKey import RSA
 
 from tests.archives import PLAIN, archive_options
-from tests.broker.certificates import CertificateAuthority
 from tests.golden import golden
 from tests.secrets.canaries import Canaries
 from tests.stack.azurite import ACCOUNT, Azurite, why_no_azurite
@@ -61,14 +61,17 @@ def by_azure(canaries: Canaries, server: Azurite) -> dict[str, dict[str, str]]:
 
 
 def by_google(folder: Path, canaries: Canaries, server: FakeGcs) -> dict[str, dict[str, str]]:
-    """A service account's key as text and as a file, and a malformed one."""
+    """A service account's key as text, as a file, and a malformed one."""
     server.create_bucket("tier")
     bucket = golden(PLAIN).bucket
     for path in bucket.rglob("*"):
         if path.is_file():
             server.upload("tier", path.relative_to(bucket).as_posix(), path.read_bytes())
-    key = canaries.pem("private key", CertificateAuthority().issue("reader").key)
-    account = json.dumps(json.loads(server.credentials) | {"private_key": key, "private_key_id": canaries.of("key id")})
+    key = canaries.pem("private key", RSA.generate(2048).export_key("PEM", pkcs=8).decode())
+    account = json.dumps(
+        json.loads(server.credentials)
+        | {"private_key": key, "private_key_id": canaries.of("key id"), "type": "service_account"}
+    )
     file = folder / "account.json"
     file.write_text(account)
     place = {"gcs__bucket__name": "tier", "gcs__endpoint__url": server.endpoint}
