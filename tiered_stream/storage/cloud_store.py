@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
-_REGION = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
+_REGION = re.compile(r"<Region>([a-z][a-z0-9-]{0,38}[a-z0-9])</Region>")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _FIRST_WAIT = 0.1
 """Seconds to wait before the second attempt, at most.
