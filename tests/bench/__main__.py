@@ -1,8 +1,8 @@
 """`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
-them, and F, I, J, L, O, P, S, T, W, scan, verify, decode. `SCALE=0.1` takes a tenth of the records, `RUNS=5` five runs
-of each.
+them, and F, I, J, L, O, P, S, T, W, scan, verify, decode, live. `SCALE=0.1` takes a tenth of the records, `RUNS=5`
+five runs of each.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tests.bench import (
     first_row,
     job_starts,
     landing,
+    live_traffic,
     locating,
     metadata_topic,
     noop,
@@ -67,6 +68,7 @@ def workloads() -> dict[str, Measure]:
         "W": ways.measure,
         "scan": scanning.measure,
         "verify": verify.measure,
+        "live": live_traffic.measure,
     }
 
 

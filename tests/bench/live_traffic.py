@@ -1,6 +1,6 @@
 """What a replay does to live traffic: by ours, and by Spark's own `kafka` source, tuned, in turn.
 
-python -m tests.bench.live_traffic [--records 10000000]
+`make bench ONLY=live`, or python -m tests.bench.live_traffic [--records 10000000] [--runs 3]
 
 A producer and a consumer go on at a steady rate while old records are brought into a new Delta table. Broker and
 traffic have one processor, Spark and the object store the other, as they have machines of their own elsewhere.
@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -28,9 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 import tiered_stream
-from tests.bench.landing import check_landed, kafka_lands
-from tests.bench.rig import TUNED
+from tests.bench.figures import Row, spread
+from tests.bench.landing import KAFKA_TUNED, check_landed, kafka_lands
+from tests.bench.noop import OURS
+from tests.bench.rig import TUNED, Rig
 from tests.bench.shapes import Shape, fill
+from tests.soak.held import MIB
 from tests.stack.broker import JVM_OPTIONS
 from tests.stack.broker_counters import Counters, jmx_options, read_counters
 from tests.stack.build import build_folder
@@ -40,9 +43,10 @@ from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic
 
 LIVE_TOPIC = "live"
+ALONE = "traffic alone"
+RECORDS = 10_000_000
 REPORT = ROOT / "build" / "live-traffic.json"
 _IDLE_SECONDS = 20
-_TURNS = 2
 
 console = Console(highlight=False, width=120)
 
@@ -120,14 +124,51 @@ def report(stretches: list[Stretch]) -> Table:
     return table
 
 
+def measure(rig: Rig, runs: int) -> Iterator[Row]:
+    """Each of its figures beside the same by `kafka`, and the traffic's beside those without a replay.
+
+    It runs in a process of its own, as it has processors of its own.
+    """
+    command = [sys.executable, "-m", "tests.bench.live_traffic"]
+    subprocess.run([*command, f"--records={round(RECORDS * rig.scale)}", f"--runs={runs}"], cwd=ROOT, check=True)
+    stretches = [Stretch(**each) for each in json.loads(REPORT.read_text())]
+    for against in (KAFKA_TUNED, ALONE):
+        for title, figure in _FIGURES.items():
+            if against == KAFKA_TUNED or figure in _OF_THE_TRAFFIC:
+                yield _row(title, figure, against, stretches)
+
+
+_OF_THE_TRAFFIC = ("produce_ms", "consume_ms")
+_FIGURES = {
+    "live traffic": "seconds",
+    "live traffic, ms of the producer at the 99th percentile": "produce_ms",
+    "live traffic, ms of the consumer at the 99th percentile": "consume_ms",
+    "live traffic, core seconds of the broker": "cpu_seconds",
+}
+"""Title of the row, and the figure of a stretch that it has."""
+
+
+def _row(title: str, figure: str, against: str, stretches: list[Stretch]) -> Row:
+    values = {what: [getattr(each, figure) for each in stretches if each.what == what] for what in (OURS, against)}
+    ours, theirs = values[OURS], values[against]
+    pairs = zip(ours, theirs * (len(ours) // len(theirs)), strict=True)
+    more = {
+        f"tiered MiB by the broker, {what}": max(each.tiered_bytes for each in stretches if each.what == what) / MIB
+        for what in values
+    }
+    ratios = spread([other / own for own, other in pairs])
+    return Row(title, OURS, against, spread(ours), spread(theirs), ratios, None, None, more)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live_traffic", description=__doc__)
-    parser.add_argument("--records", type=int, default=10_000_000)
-    records = parser.parse_args().records
+    parser.add_argument("--records", type=int, default=RECORDS)
+    parser.add_argument("--runs", type=int, default=3, help="of each side; they take turns")
+    arguments = parser.parse_args()
     (port,) = free_ports(1)
     jvm_options = (*JVM_OPTIONS, *jmx_options(port))
     with build_folder("live-traffic") as folder, TieredStack(folder / "stack", jvm_options=jvm_options) as stack:
-        warm_up, old = Shape("warm-up", 100_000), Shape("old", records)
+        warm_up, old = Shape("warm-up", 100_000), Shape("old", arguments.records)
         counters = partial(read_counters, stack.broker, port, old.topic)
         create_tiered_topic(stack.broker, LIVE_TOPIC, 1, {"segment.bytes": str(old.segment_bytes)})
         for shape in (warm_up, old):
@@ -135,11 +176,11 @@ def main() -> None:
         for pid, processor in ((stack.broker.process.pid, 0), (stack.s3proxy.process.pid, 1), (os.getpid(), 1)):
             pin(pid, processor)
         spark = spark_session("live-traffic", ("delta", "spark-kafka"))
-        ways = {"tiered_stream": replayed, "kafka, 16 MiB fetches": read_through_broker}
+        ways = {OURS: replayed, KAFKA_TUNED: read_through_broker}
         for way in ways.values():
             way(stack, spark, folder, warm_up)
-        stretches = [measured(stack, counters, "traffic alone", partial(time.sleep, _IDLE_SECONDS))]
-        for _ in range(_TURNS):
+        stretches = [measured(stack, counters, ALONE, partial(time.sleep, _IDLE_SECONDS))]
+        for _ in range(arguments.runs):
             for name, way in ways.items():
                 run = partial(way, stack, spark, folder, old)
                 stretches.append(measured(stack, counters, name, run))
@@ -147,7 +188,7 @@ def main() -> None:
     console.print(report(stretches))
     REPORT.write_text(json.dumps([asdict(each) for each in stretches], indent=2))
     console.print(f"written to {REPORT}")
-    assert all(each.tiered_bytes == 0 for each in stretches if each.what == "tiered_stream")
+    assert all(each.tiered_bytes == 0 for each in stretches if each.what == OURS)
 
 
 if __name__ == "__main__":
