@@ -118,8 +118,8 @@ model: venv java ## Kill the driver within HISTORIES=300 random histories with d
 	@$(BIN)/python -m tests.dead_letter_model --without-spark --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.dead_letter_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 
-bench: venv java ## Measure throughput against Spark's own kafka source; takes ONLY=A,H (parts), SCALE=0.1 and RUNS=5
-	@$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RUNS),--runs $(RUNS))
+bench: venv java ## Measure throughput against Spark's own kafka source; takes ONLY=A,H (parts), SCALE=0.1, RUNS=5 and UNCHECKED=1
+	@$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RUNS),--runs $(RUNS)) $(if $(UNCHECKED),--unchecked)
 
 clean: ## Remove all files that the other targets made here (downloaded jars stay in the user's cache)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

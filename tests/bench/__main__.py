@@ -2,12 +2,13 @@
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
 them, and F, I, J, L, O, P, S, T, W, scan, verify, decode, live. `SCALE=0.1` takes a tenth of the records, `RUNS=5`
-five runs of each.
+five runs of each. `UNCHECKED=1` leaves out the checks of Arrow's Java library.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
@@ -94,21 +95,28 @@ def _is(name: str, asked: str) -> bool:
     return name == asked or name.startswith(f"{asked}-")
 
 
+def commit() -> str:
+    """Return the short name of the commit that is measured."""
+    return subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--only", default="", help="workloads, by commas")
     parser.add_argument("--runs", type=int, default=LEAST_RUNS, help="of each side; they take turns")
     parser.add_argument("--scale", type=float, default=1.0, help="so many times the records")
+    parser.add_argument("--unchecked", action="store_true", help="without the checks of Arrow's Java library")
     arguments = parser.parse_args()
     chosen, before, rows = wanted(arguments.only), machine(), list[Row]()
-    with running(arguments.scale) as rig:
+    with running(arguments.scale, arguments.unchecked) as rig:
         for name, measure in chosen.items():
             console.print(f"{name} …")
             for row in measure(rig, arguments.runs):
                 rows.append(row)
                 console.print(printed([row]))
-            ran = {"before": before, "after": machine(), "scale": arguments.scale, "runs": arguments.runs}
-            kept(rows, REPORT, ran)
+            kept(rows, REPORT, {**vars(arguments), "before": before, "after": machine(), "commit": commit()})
     PICTURE.write_text(drawn(rows, "How many times as long the others take: floor and aim are marked"))
     console.print(printed(rows))
     console.print(f"{before} before, {machine()} after; written to {REPORT} and {PICTURE}")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import date
 from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import cached_property
 from pathlib import Path
@@ -35,13 +36,17 @@ TUNED = {
 
 @dataclass
 class Rig:
-    """`shapes` are all there are, as large as `scale` says; `topic` makes one where it is not there yet."""
+    """`shapes` are all there are, as large as `scale` says; `topic` makes one where it is not there yet.
+
+    `unchecked`: Spark's session leaves out the checks of Arrow's Java library, as docs/tuning.md advises for some jobs.
+    """
 
     folder: Path
     stack: TieredStack
     lakes: tuple[Lake, Lake]
     shapes: Mapping[str, Shape]
     scale: float
+    unchecked: bool
     _topics: Topics
     _jmx_port: int
     _lighter: VersityGateway
@@ -61,7 +66,7 @@ class Rig:
     def spark(self) -> SparkSession:
         """As docs/tuning.md has it; many a peer's run is longer than the minute after which Spark's own workers end."""
         settings = {
-            **UNCHECKED_ARROW,
+            **(UNCHECKED_ARROW if self.unchecked else {}),
             "spark.python.daemon.module": "tiered_stream.worker_daemon",
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.driver.memory": "3g",  # `kafka` runs out of 2 in records of 900 KB, after other workloads
@@ -102,7 +107,7 @@ class Rig:
 
 
 @contextmanager
-def running(scale: float) -> Iterator[Rig]:
+def running(scale: float, unchecked: bool) -> Iterator[Rig]:
     """A rig, while its services run."""
     KEPT.mkdir(parents=True, exist_ok=True)
     (jmx_port,) = free_ports(1)
@@ -113,7 +118,7 @@ def running(scale: float) -> Iterator[Rig]:
         serving(folder) as lakes,
     ):
         lighter = VersityGateway(folder / "versitygw-tier", stack.tier_dir.parent)
-        rig = Rig(folder, stack, lakes, scaled(scale), scale, Topics(stack, KEPT), jmx_port, lighter)
+        rig = Rig(folder, stack, lakes, scaled(scale), scale, unchecked, Topics(stack, KEPT), jmx_port, lighter)
         lighter.start()
         try:
             yield rig
@@ -135,5 +140,5 @@ def _held_alone(path: Path) -> Iterator[None]:
 
 
 def machine() -> dict[str, object]:
-    """How many cores there are, and how busy they are."""
-    return {"cores": os.cpu_count(), "load": os.getloadavg()}
+    """When and where the bench runs: how many cores there are, and how busy they are."""
+    return {"date": date.today().isoformat(), "cores": os.cpu_count(), "load": os.getloadavg()}
