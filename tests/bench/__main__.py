@@ -1,8 +1,8 @@
 """`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
-them, and F, I, J, L, O, P, S, T, W, scan, verify, decode, live. `SCALE=0.1` takes a tenth of the records, `RUNS=5`
-five runs of each. `UNCHECKED=1` leaves out the checks of Arrow's Java library.
+them, and F, I, J, L, O, P, S, T, W, scan, store, verify, decode, live. `SCALE=0.1` takes a tenth of the records,
+`RUNS=5` five runs of each. `UNCHECKED=1` leaves out the checks of Arrow's Java library.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tests.bench import (
     slow_storage,
     small_reads,
     steady,
+    stores,
     straight,
     typed_rows,
     verify,
@@ -68,6 +69,7 @@ def workloads() -> dict[str, Measure]:
         **{claim.workload: _of(typed_rows.measure, claim.workload) for claim in typed_rows.CLAIMS},
         "W": ways.measure,
         "scan": scanning.measure,
+        "store": stores.measure,
         "verify": verify.measure,
         "live": live_traffic.measure,
     }

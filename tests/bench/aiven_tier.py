@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +34,7 @@ from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.fetcher import IndexType
 from tiered_stream.storage.local_layout import object_key
 
+KEY_PREFIX = "kafka/"
 CHUNK = 4 << 20
 """Strimzi's examples have it so."""
 PLAIN, ENCRYPTED, AS_KAFKA = "plain", "zstd, AES-256-GCM", "A as Kafka lays it out"
@@ -48,16 +51,18 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
     (rig.folder / "key.pem").write_bytes(key.export_key("PEM", pkcs=8))
     records = sum(each.end_offset - each.base_offset + 1 for each in segments)
     sources: dict[str, Mapping[str, str]] = {AS_KAFKA: as_kafka(rig, shape, segments)}
-    for name, public in ((PLAIN, None), (ENCRYPTED, key.public_key())):
-        prefix = f"aiven-{len(sources)}-{os.getpid()}/"
-        for segment in segments:
-            write(rig.stack.tier_dir, prefix, segment, public)
-        sources[name] = as_aiven(rig, shape, prefix)
-    contenders = {
-        name: Contender(partial(noop_seconds, rig.spark, "tiered_stream", options), records)
-        for name, options in sources.items()
-    }
-    yield from rows_of(CLAIMS, contenders, runs)
+    with ExitStack() as ending:
+        for name, public in ((PLAIN, None), (ENCRYPTED, key.public_key())):
+            bucket = rig.stack.tier_dir.with_name(f"aiven-{len(sources)}-{os.getpid()}")
+            ending.callback(shutil.rmtree, bucket)
+            for segment in segments:
+                write(rig.stack.tier_dir, bucket, segment, public)
+            sources[name] = as_aiven(rig, shape, bucket.name)
+        contenders = {
+            name: Contender(partial(noop_seconds, rig.spark, "tiered_stream", options), records)
+            for name, options in sources.items()
+        }
+        yield from rows_of(CLAIMS, contenders, runs)
 
 
 def segments_of(rig: Rig, shape: Shape) -> list[RemoteLogSegment]:
@@ -79,19 +84,20 @@ def as_kafka(rig: Rig, shape: Shape, segments: list[RemoteLogSegment]) -> dict[s
     return {**rig.options(shape), "endingOffsets": json.dumps({shape.topic: ends})}
 
 
-def as_aiven(rig: Rig, shape: Shape, prefix: str) -> dict[str, str]:
-    """Without a broker."""
+def as_aiven(rig: Rig, shape: Shape, bucket: str) -> dict[str, str]:
+    """Without a broker, from a bucket of its own."""
     kept = {name: value for name, value in rig.options(shape).items() if not name.startswith("kafka.")}
     keys = {
-        "rsm.config.key.prefix": prefix,
+        "remote.storage.uri": f"s3://{bucket}",
+        "rsm.config.key.prefix": KEY_PREFIX,
         "rsm.config.encryption.key.pairs": _KEY_PAIR,
         f"rsm.config.encryption.key.pairs.{_KEY_PAIR}.private.key.file": str(rig.folder / "key.pem"),
     }
     return {**kept, **keys, "remote.storage.layout": "aiven", "remote.log.locator": "archive"}
 
 
-def write(tier: Path, prefix: str, segment: RemoteLogSegment, public_key: RSA.RsaKey | None) -> None:
-    """The segment's objects; without a key neither compressed nor encrypted."""
+def write(tier: Path, bucket: Path, segment: RemoteLogSegment, public_key: RSA.RsaKey | None) -> None:
+    """The segment's objects in the folder `bucket`; without a key neither compressed nor encrypted."""
     indexes = {
         IndexType.OFFSET: (tier / object_key(segment, ".index")).read_bytes(),
         IndexType.TIMESTAMP: (tier / object_key(segment, ".timeindex")).read_bytes(),
@@ -100,7 +106,7 @@ def write(tier: Path, prefix: str, segment: RemoteLogSegment, public_key: RSA.Rs
     }
     segment = replace(segment, transaction_index_empty=True)
     manifest = json.loads(manifest_of(TieredSegment(segment, b"", {**indexes, IndexType.TRANSACTION: b""})))
-    main = tier / (prefix + main_path(segment))
+    main = bucket / (KEY_PREFIX + main_path(segment))
     main.parent.mkdir(parents=True, exist_ok=True)
     log = tier / object_key(segment, ".log")
     if public_key is None:

@@ -56,6 +56,11 @@ class Azurite:
         """URL of the account."""
         return f"http://127.0.0.1:{self.port}/{ACCOUNT}"
 
+    @property
+    def own_endpoint(self) -> str:
+        """URL of the account at the emulator itself, for all but listings."""
+        return f"http://127.0.0.1:{self._own_port}/{ACCOUNT}"
+
     def options(self) -> dict[str, str]:
         """The fields of `StorageOptions` with which a container is read."""
         return {"azure_account_name": ACCOUNT, "azure_account_key": self.key, "azure_endpoint_url": self.endpoint}

@@ -48,10 +48,19 @@ class FakeGcs:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def own_endpoint(self) -> str:
+        """URL of the emulator itself, for all but uploads by the XML API."""
+        return f"http://127.0.0.1:{self._json_port}"
+
+    @property
     def credentials(self) -> str:
         """The key of a service account that needs no token."""
+        return self.credentials_at(self.endpoint)
+
+    def credentials_at(self, endpoint: str) -> str:
+        """The same for another URL of the server."""
         nobody = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-        return json.dumps({"gcs_base_url": self.endpoint, "disable_oauth": True, **nobody})
+        return json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **nobody})
 
     def options(self) -> dict[str, str]:
         """The fields of `StorageOptions` with which a bucket is read."""
