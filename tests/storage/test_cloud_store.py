@@ -1,6 +1,7 @@
+"""The contract that `CloudStore` keeps over each service, before an endpoint that answers as a test says."""
+
 from __future__ import annotations
 
-import json
 import re
 import socket
 import threading
@@ -11,7 +12,7 @@ from typing import Self
 
 import pytest
 
-from tests.storage import scripted_http
+from tests.storage.clouds import CLOUDS, Cloud, answer, part
 from tests.storage.scripted_http import SILENCE, ScriptedHttp, error
 from tiered_stream.errors import (
     CorruptDataError,
@@ -24,37 +25,15 @@ from tiered_stream.errors import (
 )
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ByteRange
-from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_store import CloudStore, Failure
 from tiered_stream.storage.gcs import GoogleBucket
+from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
-from tiered_stream.storage.open_store import open_store
-
-SECRET = "the-secret-that-nobody-may-see"
 
 
-KEYS = (
-    b"<ListBucketResult><Contents><Key>p/key</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-    b"<ETag>x</ETag><Size>1</Size></Contents></ListBucketResult>"
-)
-
-
-def answer(status: int, body: bytes = b"", length: int | None = None, **headers: str) -> bytes:
-    """One answer with the headers that Google gives to each object."""
-    dated = {"ETag": "x", "Last_Modified": "Tue, 15 Nov 1994 12:45:26 GMT", **headers}
-    return scripted_http.answer(status, body, length, **dated)
-
-
-def part(body: bytes, start: int = 0, length: int | None = None) -> bytes:
-    """The answer to a ranged GET."""
-    return answer(206, body, length, Content_Range=f"bytes {start}-{start + len(body) - 1}/1000")
-
-
-def options_at(endpoint: str, **others: object) -> StorageOptions:
-    nobody = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-    credentials = json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **nobody})
-    options = {"uri": "gs://bucket/p", "gcs_endpoint_url": endpoint, "gcs_credentials_json": credentials}
-    return StorageOptions(**(options | others))  # type: ignore[arg-type]
+@pytest.fixture(params=CLOUDS)
+def cloud(request: pytest.FixtureRequest) -> Cloud:
+    return CLOUDS[request.param]
 
 
 class TricklingHttp:
@@ -99,10 +78,6 @@ def never_accepting() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def store_at(endpoint: str, **others: object) -> ObjectStore:
-    return open_store(options_at(endpoint, **others))
-
-
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The backoffs between retries, which are not slept. Other threads, as of reads that were given up, do sleep."""
@@ -112,50 +87,50 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return slept
 
 
-def test_a_missing_bucket_names_the_bucket_and_the_option() -> None:
-    named = pytest.raises(StorageBucketNotFoundError, match=r"bucket bucket \(option remote.storage.uri\)")
-    with ScriptedHttp([error(404, "NoSuchBucket")]) as server, named:
-        store_at(server.url).get("key", ByteRange(0, 1))
+def test_a_missing_bucket_names_the_bucket_and_the_option(cloud: Cloud) -> None:
+    named = pytest.raises(StorageBucketNotFoundError, match=r" bucket \(option remote.storage.uri\)")
+    with ScriptedHttp([error(404, cloud.missing_code)]) as server, named:
+        cloud.store(server.url).get("key", ByteRange(0, 1))
 
 
-def test_access_that_is_refused_names_options_and_role() -> None:
-    named = pytest.raises(StorageAccessError, match="403.*gcs.credentials.path.*Storage Object Viewer")
+def test_access_that_is_refused_names_options_and_role(cloud: Cloud) -> None:
+    named = pytest.raises(StorageAccessError, match=f"403.*{cloud.hint}")
     with ScriptedHttp([error(403, "AccessDenied")]) as server, named:
-        store_at(server.url).get("key", ByteRange(0, 1))
+        cloud.store(server.url).get("key", ByteRange(0, 1))
 
 
-def test_an_endpoint_that_nobody_listens_on_is_named(sleeps: list[float]) -> None:
+def test_an_endpoint_that_nobody_listens_on_is_named(cloud: Cloud, sleeps: list[float]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    with pytest.raises(StorageUnavailableError, match=re.escape(endpoint) + ".*endpoint.url.*gs://bucket/p/key"):
-        store_at(endpoint).get("key", DEFAULT_LIMITS.index)
+    with pytest.raises(StorageUnavailableError, match=re.escape(endpoint) + f".*endpoint.url.*{cloud.uri}/key"):
+        cloud.store(endpoint).get("key", DEFAULT_LIMITS.index)
     assert len(sleeps) == 3
 
 
 @pytest.mark.parametrize("status,code", [(503, "SlowDown"), (500, "InternalError"), (429, "TooManyRequests")])
-def test_a_service_under_load_is_asked_again(sleeps: list[float], status: int, code: str) -> None:
+def test_a_service_under_load_is_asked_again(cloud: Cloud, sleeps: list[float], status: int, code: str) -> None:
     with ScriptedHttp([error(status, code)] * 3 + [part(b"data")]) as server:
-        assert store_at(server.url).get("key", ByteRange(0, 4)) == b"data"
+        assert cloud.store(server.url).get("key", ByteRange(0, 4)) == b"data"
     assert len(sleeps) == 3
 
 
 @pytest.mark.parametrize("status,code", [(503, "SlowDown"), (500, "InternalError"), (429, "TooManyRequests")])
 def test_a_service_that_stays_under_load_is_given_up_after_four_requests(
-    sleeps: list[float], status: int, code: str
+    cloud: Cloud, sleeps: list[float], status: int, code: str
 ) -> None:
     with ScriptedHttp([error(status, code)]) as server:
-        with pytest.raises(StorageUnavailableError, match=f"{status} {code} to every request for gs://bucket/p/key"):
-            store_at(server.url).get("key", ByteRange(0, 4))
+        with pytest.raises(StorageUnavailableError, match=f"{status} {code} to every request for {cloud.uri}/key"):
+            cloud.store(server.url).get("key", ByteRange(0, 4))
         assert len(server.requests) == 4
 
 
-def test_answers_that_ask_for_fewer_requests_are_counted(sleeps: list[float]) -> None:
+def test_answers_that_ask_for_fewer_requests_are_counted(cloud: Cloud, sleeps: list[float]) -> None:
     answers = [error(503, "SlowDown"), error(429, "TooManyRequests"), error(500, "InternalError"), part(b"data")]
     with ScriptedHttp(answers) as server:
-        store = store_at(server.url)
+        store = cloud.store(server.url)
         assert store.busy_answers() == 0
         assert store.get("key", ByteRange(0, 4)) == b"data"
-        assert store.busy_answers() == 2
+        assert store.busy_answers() == LocalLayoutFetcher(store).busy_answers() == 2
 
 
 def ask(store: ObjectStore, by: str) -> object:
@@ -168,49 +143,54 @@ def ask(store: ObjectStore, by: str) -> object:
     return list(store.list("key"))
 
 
-ANSWERS = {"range": part(b"data"), "whole": answer(200, b"data"), "list": answer(200, KEYS)}
+ANSWERS = {"range": part(b"data"), "whole": answer(200, b"data")}
 
 
 @pytest.mark.parametrize("has_fallback,attempts", [(False, 4), (True, 2)])
-@pytest.mark.parametrize("by", ANSWERS)
-def test_a_request_that_stalls_is_sent_again(sleeps: list[float], by: str, has_fallback: bool, attempts: int) -> None:
+@pytest.mark.parametrize("by", [*ANSWERS, "list"])
+def test_a_request_that_stalls_is_sent_again(
+    cloud: Cloud, sleeps: list[float], by: str, has_fallback: bool, attempts: int
+) -> None:
     """Once only where brokers have the records, too."""
     options = {"has_fallback": has_fallback, "read_timeout_ms": 50}
-    with ScriptedHttp([*[SILENCE] * (attempts - 1), ANSWERS[by]]) as server:
-        assert ask(store_at(server.url, **options), by) in (b"data", ["key"])
+    answered = ANSWERS.get(by) or answer(200, cloud.keys)
+    with ScriptedHttp([*[SILENCE] * (attempts - 1), answered]) as server:
+        assert ask(cloud.store(server.url, **options), by) in (b"data", ["key"])
         assert len(server.requests) == attempts
     timeout = pytest.raises(StorageReadTimeoutError, match=rf"kafka.fetch.remote.read.timeout.ms, {attempts} times")
     with ScriptedHttp([SILENCE]) as server:
         with timeout:
-            ask(store_at(server.url, **options), by)
+            ask(cloud.store(server.url, **options), by)
         assert len(server.requests) == attempts
 
 
 @pytest.mark.parametrize("by", ["range", "whole"])
-def test_a_response_that_trickles_in_ends_with_the_time_of_the_request(by: str) -> None:
+def test_a_response_that_trickles_in_ends_with_the_time_of_the_request(cloud: Cloud, by: str) -> None:
     """No piece of it keeps the reader waiting for long."""
     with TricklingHttp() as server:
-        store = store_at(server.url, request_timeout_ms=300, read_timeout_ms=200)
+        store = cloud.store(server.url, request_timeout_ms=300, read_timeout_ms=200)
         with pytest.raises(StorageReadTimeoutError, match=r"remote\.fetch\.request\.timeout\.ms, 0\.3 s in all"):
             store.get("key", Limit("x", 1 << 30) if by == "whole" else ByteRange(0, 1 << 20))
 
 
-def test_each_request_has_its_own_time() -> None:
+def test_each_request_has_its_own_time(cloud: Cloud) -> None:
     seconds = [0.0]
     with ScriptedHttp([part(b"data")]) as server:
-        options = options_at(server.url, request_timeout_ms=60_000)
-        store = CloudStore(GoogleBucket(options, "bucket"), "p/", now=lambda: seconds[0])
+        service = cloud.service(cloud.options(server.url, request_timeout_ms=60_000))
+        store = CloudStore(service, "p/", now=lambda: seconds[0])
         for _ in range(3):
             assert store.get("key", ByteRange(0, 4)) == b"data"
             seconds[0] += 50.0
 
 
 @pytest.mark.parametrize("attempts", [2, 4])
-def test_a_connection_that_is_never_accepted_is_a_connect_timeout(sleeps: list[float], attempts: int) -> None:
+def test_a_connection_that_is_never_accepted_is_a_connect_timeout(
+    cloud: Cloud, sleeps: list[float], attempts: int
+) -> None:
     with never_accepting() as url:
-        store = store_at(url, has_fallback=attempts == 2, connect_timeout_ms=50)
+        store = cloud.store(url, has_fallback=attempts == 2, connect_timeout_ms=50)
         with pytest.raises(
-            StorageConnectTimeoutError, match=r"no connection within kafka.*connect.timeout.ms, for gs:"
+            StorageConnectTimeoutError, match=f"no connection within kafka.*connect.timeout.ms, for {cloud.uri}"
         ):
             store.get("key", DEFAULT_LIMITS.index)
     assert len(sleeps) == attempts - 1
@@ -219,15 +199,15 @@ def test_a_connection_that_is_never_accepted_is_a_connect_timeout(sleeps: list[f
 BROKEN_OFF = answer(206, b"da", 4, Content_Range="bytes 0-3/1000")
 
 
-def test_a_connection_that_breaks_in_the_body_is_made_again() -> None:
+def test_a_connection_that_breaks_in_the_body_is_made_again(cloud: Cloud) -> None:
     with ScriptedHttp([BROKEN_OFF] * 3 + [part(b"data")]) as server:
-        assert store_at(server.url).get("key", ByteRange(0, 4)) == b"data"
+        assert cloud.store(server.url).get("key", ByteRange(0, 4)) == b"data"
 
 
-def test_a_body_that_always_breaks_off_is_given_up_after_four_requests() -> None:
+def test_a_body_that_always_breaks_off_is_given_up_after_four_requests(cloud: Cloud) -> None:
     with ScriptedHttp([BROKEN_OFF]) as server:
-        with pytest.raises(StorageUnavailableError, match="gs://bucket/p/key"):
-            store_at(server.url).get("key", ByteRange(0, 4))
+        with pytest.raises(StorageUnavailableError, match=f"{cloud.uri}/key"):
+            cloud.store(server.url).get("key", ByteRange(0, 4))
         assert len(server.requests) == 4
 
 
@@ -242,10 +222,10 @@ def test_a_body_that_always_breaks_off_is_given_up_after_four_requests() -> None
     ],
 )
 def test_an_answer_with_other_bytes_than_those_asked_for_is_refused(
-    script: bytes, size: int, wrong: type[Exception]
+    cloud: Cloud, script: bytes, size: int, wrong: type[Exception]
 ) -> None:
-    with ScriptedHttp([script, answer(200, bytes(size))]) as server, pytest.raises(wrong, match="gs://bucket/p/key"):
-        store_at(server.url).get("key", ByteRange(2, 6))
+    with ScriptedHttp([script, answer(200, bytes(size))]) as server, pytest.raises(wrong, match=f"{cloud.uri}/key"):
+        cloud.store(server.url).get("key", ByteRange(2, 6))
 
 
 @pytest.mark.parametrize(
@@ -262,9 +242,9 @@ def test_an_answer_with_other_bytes_than_those_asked_for_is_refused(
         error(409, "Conflict"),
     ],
 )
-def test_whatever_an_endpoint_answers_the_error_is_ours(script: bytes) -> None:
+def test_whatever_an_endpoint_answers_the_error_is_ours(cloud: Cloud, script: bytes) -> None:
     with ScriptedHttp([script]) as server:
-        store = store_at(server.url)
+        store = cloud.store(server.url)
         for ask in (lambda: store.get("key", ByteRange(0, 5)), lambda: store.size("key"), lambda: list(store.list(""))):
             with suppress(StorageError):
                 ask()
@@ -280,14 +260,14 @@ def chunked(headers: str, chunks: int) -> bytes:
 
 
 @pytest.mark.parametrize("headers", ["", "Content-Length: 5\r\n"])
-def test_an_answer_in_chunks_gives_no_more_than_was_asked_for(headers: str) -> None:
-    with ScriptedHttp([chunked(headers, 1000)]) as server, pytest.raises(StorageError, match="gs://bucket"):
-        store_at(server.url).get("key", ByteRange(0, 5))
+def test_an_answer_in_chunks_gives_no_more_than_was_asked_for(cloud: Cloud, headers: str) -> None:
+    with ScriptedHttp([chunked(headers, 1000)]) as server, pytest.raises(StorageError, match=cloud.uri):
+        cloud.store(server.url).get("key", ByteRange(0, 5))
 
 
-def test_an_empty_range_is_not_asked_for() -> None:
+def test_an_empty_range_is_not_asked_for(cloud: Cloud) -> None:
     with ScriptedHttp([error(500, "InternalError")]) as server:
-        assert store_at(server.url).get("key", ByteRange(5, 5)) == b""
+        assert cloud.store(server.url).get("key", ByteRange(5, 5)) == b""
         assert server.requests == []
 
 
@@ -300,7 +280,7 @@ class OtherRegion(GoogleBucket):
 
 def test_a_region_that_is_learned_by_the_last_attempt_comes_too_late(sleeps: list[float]) -> None:
     with ScriptedHttp([*[error(503, "SlowDown")] * 3, error(400, "WrongRegion")]) as server:
-        store = CloudStore(OtherRegion(options_at(server.url), "bucket"), "p/")
+        store = CloudStore(OtherRegion(CLOUDS["gcs"].options(server.url), "bucket"), "p/")
         with pytest.raises(StorageError, match="400 WrongRegion"):
             store.get("key", ByteRange(0, 4))
         assert len(server.requests) == 4

@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 import pytest
 
+from tests.storage.clouds import CLOUDS, part
 from tests.storage.scripted_http import ScriptedHttp
-from tests.storage.test_cloud_store import options_at, part
 
 PROGRAM = """
 import json, os, sys
@@ -46,6 +46,8 @@ os.waitpid(fork, 0)
 )
 def test_a_fork_reads_unless_its_parent_has_read(parent: str, said: str) -> None:
     with ScriptedHttp([part(b"data")]) as server:
-        options = {name: value for name, value in asdict(options_at(server.url)).items() if isinstance(value, str)}
+        options = {
+            name: value for name, value in asdict(CLOUDS["gcs"].options(server.url)).items() if isinstance(value, str)
+        }
         command = [sys.executable, "-c", PROGRAM, json.dumps(options), parent]
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == said
