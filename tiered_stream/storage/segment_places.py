@@ -107,14 +107,12 @@ def segment_places(storage: StorageOptions) -> list[Place]:
     root = _root(storage)
     places: dict[Place, None] = {}
     with closing(open_store(replace(storage, uri=root))) as store:
-        after = ""
+        after: str | None = ""
         for _ in range(_MAX_LISTINGS):
-            place, last = _next_place(store, root, after, storage.limits.manifest)
-            if last is None:
+            if after is None:
                 break
-            after = last
-            if place is not None:
-                places[_below_uri(storage, place)] = None
+            found, after = _places_in_page(store, root, after, storage.limits.manifest)
+            places |= dict.fromkeys(_below_uri(storage, place) for place in found)
     return list(places)
 
 
@@ -195,21 +193,24 @@ def _root(storage: StorageOptions) -> str:
     return f"{parts.scheme}://{parts.netloc}" if parts.scheme in _BUCKET_SCHEMES else storage.uri or ""
 
 
-def _next_place(store: ObjectStore, root: str, after: str, limit: Limit) -> tuple[Place | None, str | None]:
-    """List one page of keys after the key `after`, up to the first key of a segment.
+def _places_in_page(store: ObjectStore, root: str, after: str, limit: Limit) -> tuple[list[Place], str | None]:
+    """List one page of keys after the key `after`, and return the places of the segments in it.
 
-    Return the place of that segment, and the key after which to continue. The place is None if no key of the page
-    belongs to a segment. The key is None at the end of the listing.
+    The second value is the key after which to continue. It is None at the end of the listing.
     """
-    last = None
+    places = []
     count = 0
     for key in islice(store.list("", after), _KEYS_PER_LISTING):
-        count, last = count + 1, key
-        for layout, form in _KEYS.items():
-            match = form.fullmatch(key)
-            if match is not None:
-                return _place_of(store, root, layout, match, limit)
-    return None, last if count == _KEYS_PER_LISTING else None
+        count += 1
+        if key <= after:  # another key of a place that is known
+            continue
+        match = next(((layout, match) for layout, form in _KEYS.items() if (match := form.fullmatch(key))), None)
+        if match is None:
+            after = key
+        else:
+            place, after = _place_of(store, root, *match, limit)
+            places.append(place)
+    return places, after if count == _KEYS_PER_LISTING else None
 
 
 def _place_of(
