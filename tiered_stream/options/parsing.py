@@ -91,6 +91,7 @@ class StorageOptions(StoreAccess):
 
     uri: str | None = of(remote.STORAGE_URI)
     """URI of a bucket, of a container or of a folder, with a prefix; None: no storage is configured."""
+    s3_requester_pays: bool = of(remote.S3_REQUESTER_PAYS)
     layout: choices.StorageLayout = choices.StorageLayout.LOCAL
     connect_timeout_ms: int = of(spark.CONNECT_TIMEOUT_MS)
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
@@ -215,11 +216,10 @@ def check_for_any_query(raw: Mapping[str, str]) -> None:
 def _parsed(given: GivenOptions, streaming: bool) -> Options:
     queries = Queries.STREAMING if streaming else Queries.BATCH
     given.check_names()
-    bounded = _bounded(given, streaming)
     for refused in spark.REFUSED:
         given.read(refused)
     subscription = _subscription(given)
-    starting, ending = _bounded_positions(given) if bounded else _positions(given, streaming)
+    starting, ending = _bounded_positions(given) if _bounded(given, streaming) else _positions(given, streaming)
     locator = _locator(given)
     has_fallback = given.read(remote.FALLBACK) is choices.Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
     storage = replace(_storage(given, is_read=locator is not choices.LocatorName.NONE), has_fallback=has_fallback)

@@ -96,6 +96,10 @@ S3_REGION = optional("remote.storage.s3.region", types.text, "The bucket's regio
 S3_PATH_STYLE = option(
     "remote.storage.s3.path.style.access.enabled", types.boolean, "false", "Put the bucket in the URL's path."
 )
+S3_REQUESTER_PAYS = option(
+    "remote.storage.s3.requester.pays.enabled", types.boolean, "false",
+    "Pay for the requests to a bucket whose owner asks readers for that. Not for signed URLs.",
+)  # fmt: skip
 ACCESS_KEY_ID = optional(
     "remote.storage.aws.access.key.id", types.text,
     "Access key of AWS; by default, credentials come from the environment, the profile or the instance.", secret=True,

@@ -12,6 +12,7 @@ from tiered_stream.storage.cloud_store import Failure, Service
 from tiered_stream.storage.s3_client import CREDENTIALS_HINT, S3Session
 
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
+_EXPRESS = "--x-s3"
 _ELSEWHERE = (301, 307, 400, 403)
 """HTTP statuses that S3 may return if the request was sent to another region than the bucket's region."""
 
@@ -38,6 +39,12 @@ class S3Bucket(Service):
             raise ConfigurationError(
                 "remote.storage.aws.access.key.id and remote.storage.aws.secret.access.key go together: one is missing"
             )
+        if bucket.endswith(_EXPRESS):
+            raise ConfigurationError(
+                f"remote.storage.uri: {bucket!r} is a directory bucket (S3 Express One Zone), which cannot be read: "
+                "name a general purpose bucket"
+            )
+        self._requester_pays = options.s3_requester_pays
         self._session = S3Session(options, bucket)
         super().__init__(options, "s3", bucket, self._session.bucket_url)
 
@@ -50,6 +57,7 @@ class S3Bucket(Service):
             endpoint=self.endpoint,
             virtual_hosted_style_request=True,  # the URL is the bucket's own, whichever style it has
             region=self._session.region,
+            request_payer=self._requester_pays,
             client_options=client,
             retry_config={"max_retries": 0},
             credential_provider=self._session.credentials(),

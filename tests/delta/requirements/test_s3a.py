@@ -11,6 +11,7 @@ from pyarrow import fs
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, NotForTasksError
 from tiered_stream.delta.requirements.s3a import Credentials, S3aSettings, find_storage
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, as_options, table_files
+from tiered_stream.delta.write.file_systems import delta_storage_options
 from tiered_stream.errors import ConfigurationError, TableAccessError
 
 KEYS = {"fs.s3a.access.key": "id", "fs.s3a.secret.key": "secret"}
@@ -112,7 +113,11 @@ def test_keys_may_be_in_credential_files() -> None:
             "has a profile of its own",
         ),
         ({PROVIDER: MACHINE}, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment"),
-        ({**KEYS, "fs.s3a.encryption.algorithm": "SSE-KMS"}, "fs.s3a.encryption.algorithm is SSE-KMS"),
+        ({**KEYS, "fs.s3a.encryption.algorithm": "CSE-KMS"}, "fs.s3a.encryption.algorithm is CSE-KMS"),
+        (
+            {**KEYS, "fs.s3a.encryption.algorithm": "SSE-KMS", "fs.s3a.encryption.context": "e30="},
+            "fs.s3a.encryption.context is set",
+        ),
         ({**KEYS, "fs.s3a.server-side-encryption-algorithm": "SSE-C"}, "fs.s3a.encryption.algorithm is SSE-C"),
         ({**KEYS, "fs.s3a.bucket.lake.proxy.host": "proxy"}, "fs.s3a.proxy.host is set"),
         ({**KEYS, "fs.s3a.bucket.lake.acl.default": "private"}, "fs.s3a.acl.default is private"),
@@ -156,6 +161,27 @@ def test_acl_storage_class_and_encryption_go_with_the_tasks_uploads_as_s3_calls_
     files = TableFiles("s3://lake/table", storage)
     again = table_files(as_options({}, files))
     assert again.storage == storage, "what the tasks are told"
+
+
+@pytest.mark.parametrize("algorithm,name", [("SSE-KMS", "aws:kms"), ("dsse-kms", "aws:kms:dsse")])
+@pytest.mark.parametrize("setting", ["fs.s3a.encryption.key", "fs.s3a.bucket.lake.server-side-encryption.key", None])
+def test_encryption_by_kms_goes_with_the_uploads_and_the_commits(
+    algorithm: str, name: str, setting: str | None
+) -> None:
+    given = {"fs.s3a.encryption.algorithm": algorithm, **({setting: "arn:aws:kms:r1:1:key/k"} if setting else {})}
+    storage, why_not = find_storage({}, s3a({**LAKE, **given}))
+    assert why_not is None
+    key = {"SSEKMSKeyId": "arn:aws:kms:r1:1:key/k"} if setting else {}
+    assert storage.put_object_arguments() == {"ServerSideEncryption": name, **key}
+    options = delta_storage_options(storage)
+    assert options["AWS_SERVER_SIDE_ENCRYPTION"] == name
+    assert options.get("AWS_SSE_KMS_KEY_ID") == key.get("SSEKMSKeyId")
+    assert table_files(as_options({}, TableFiles("s3://lake/table", storage))).storage == storage
+
+
+def test_a_key_for_kms_without_an_algorithm_asks_for_nothing() -> None:
+    storage, why_not = find_storage({}, s3a({**LAKE, "fs.s3a.encryption.key": "k"}))
+    assert (why_not, storage.put_object_arguments()) == (None, {})
 
 
 def test_a_session_without_credentials_is_refused() -> None:

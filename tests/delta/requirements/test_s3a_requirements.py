@@ -62,7 +62,7 @@ def test_hadoops_own_defaults_ask_for_nothing() -> None:
     names = [name.removeprefix(S3A_PREFIX) for name in given]
     settings = S3aSettings("lake", given.get, given.get, {}.get, names=names)
     settings.check_supported()
-    assert (settings.acl(), settings.storage_class(), settings.encryption()) == (None, None, None)
+    assert (settings.acl(), settings.storage_class(), *settings.encryption()) == (None, None, None, None)
 
 
 def test_no_setting_that_is_without_effect_has_a_name_that_speaks_of_writing() -> None:

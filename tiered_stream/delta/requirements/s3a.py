@@ -152,18 +152,30 @@ class S3aSettings:
         classes = {name.lower(): name for name in hadoop.STORAGE_CLASSES}
         return self._translated(hadoop.STORAGE_CLASS, lambda value: classes.get(value.lower()))
 
-    def encryption(self) -> str | None:
-        """Return the server-side encryption for new objects, `AES256`; None: not set.
+    def encryption(self) -> tuple[str | None, str | None]:
+        """Return S3's name of the server-side encryption for new objects, and the id of KMS's key for it.
+
+        Both are None if no encryption is set. The key is also None for an encryption without KMS. For KMS it is None if
+        no key is set: S3 then uses its own key of the account.
 
         Raises:
-            NotForTasksError: another encryption is set, such as KMS or keys of the client.
+            NotForTasksError: another encryption is set, such as one with keys of the client, or KMS has a context.
         """
         algorithm = next(filter(None, map(self.text, hadoop.ENCRYPTION)), None)
-        if algorithm is not None and algorithm.lower() not in hadoop.AES256:
+        if algorithm is None:
+            return None, None
+        name = hadoop.ALGORITHMS.get(algorithm.lower())
+        if name is None:
             raise NotForTasksError(
                 f"{_PREFIX}{hadoop.ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
             )
-        return algorithm and "AES256"
+        if name not in hadoop.KMS_ALGORITHMS.values():
+            return name, None
+        if self.text(hadoop.ENCRYPTION_CONTEXT):
+            raise NotForTasksError(
+                f"{_PREFIX}{hadoop.ENCRYPTION_CONTEXT} is set, which tasks that write files themselves do not send"
+            )
+        return name, next(filter(None, map(self.secret, hadoop.ENCRYPTION_KEY)), None)
 
     def _translated(self, name: str, find: Callable[[str], str | None]) -> str | None:
         value = self.text(name)
@@ -271,11 +283,13 @@ def find_storage(
         storage = replace(storage, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
     try:
         session.check_supported()
+        encryption, kms_key = session.encryption()
         storage = replace(
             storage,
             acl=session.acl() or own.acl,
             storage_class=session.storage_class() or own.storage_class,
-            encryption=session.encryption() or own.encryption,
+            encryption=encryption or own.encryption,
+            kms_key=kms_key or own.kms_key,
         )
         if own.access_key_id is None and not own.anonymous:
             storage = replace(storage, **asdict(session.credentials()))

@@ -15,6 +15,9 @@ S3A_PREFIX = "fs.s3a."
 ACL, STORAGE_CLASS = "acl.default", "create.storage.class"
 ENCRYPTION = ("encryption.algorithm", "server-side-encryption-algorithm")
 """Name of the encryption setting, and its older name."""
+ENCRYPTION_KEY = ("encryption.key", "server-side-encryption.key")
+"""Name of the setting of KMS's key, and its older name."""
+ENCRYPTION_CONTEXT = "encryption.context"
 CANNED_ACLS = {
     "Private": "private", "PublicRead": "public-read", "PublicReadWrite": "public-read-write",
     "AuthenticatedRead": "authenticated-read", "AwsExecRead": "aws-exec-read", "BucketOwnerRead": "bucket-owner-read",
@@ -29,7 +32,9 @@ STORAGE_CLASSES = frozenset(
      "DEEP_ARCHIVE", "OUTPOSTS")
 )  # fmt: skip
 """Values of `create.storage.class`, in any case (Hadoop: `Constants.STORAGE_CLASS_*`)."""
-AES256 = frozenset({"aes256", "sse-s3"})
+KMS_ALGORITHMS = {"sse-kms": "aws:kms", "dsse-kms": "aws:kms:dsse"}
+ALGORITHMS = {"aes256": "AES256", "sse-s3": "AES256", **KMS_ALGORITHMS}
+"""S3's encryption of new objects, by the setting's value in lower case (Hadoop: `S3AEncryptionMethods`)."""
 
 
 def _entries(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
@@ -51,7 +56,8 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(
         Handling.HONOURED,
         *ENCRYPTION,
-        note="`AES256` and `SSE-S3`. Others (KMS, keys of one's own) lead to the Spark lane.",
+        note="`AES256`, `SSE-S3`, and `SSE-KMS` and `DSSE-KMS` with their key. Others (keys of one's own, encryption "
+        "by the client) and an `encryption.context` for KMS lead to the Spark lane.",
     ),
     *_entries(
         Handling.SPARK_LANE,

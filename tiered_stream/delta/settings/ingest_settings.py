@@ -137,9 +137,9 @@ _ANONYMOUS: Option[bool] = Option(
     "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
 )
 
-_ACL, _STORAGE_CLASS, _ENCRYPTION = (
+_ACL, _STORAGE_CLASS, _ENCRYPTION, _KMS_KEY = (
     optional(f"remote.storage.s3.{name}", str, "As the session has it for S3A.", internal=True)
-    for name in ("acl", "storage.class", "encryption")
+    for name in ("acl", "storage.class", "encryption", "kms.key")
 )
 
 
@@ -148,18 +148,24 @@ class TableStorage(StoreAccess):
     """Access to the bucket or container of the table; a local folder needs none of the fields.
 
     If no credentials are set, requests to S3 are signed by AWS's default chain, or not at all if `anonymous` is true.
-    `acl`, `storage_class` and `encryption` are S3's values, which are sent with each new object.
+    `acl`, `storage_class`, `encryption` and `kms_key` are S3's values, which are sent with each new object.
     """
 
     anonymous: bool = of(_ANONYMOUS)
     acl: str | None = of(_ACL)
     storage_class: str | None = of(_STORAGE_CLASS)
     encryption: str | None = of(_ENCRYPTION)
+    kms_key: str | None = of(_KMS_KEY)
 
     def put_object_arguments(self) -> dict[str, str]:
         """Return ACL, storage class and encryption as arguments of boto3's `put_object`; None values are left out."""
-        asked = {"ACL": self.acl, "StorageClass": self.storage_class, "ServerSideEncryption": self.encryption}
-        return {name: value for name, value in asked.items() if value}
+        arguments = {
+            "ACL": self.acl,
+            "StorageClass": self.storage_class,
+            "ServerSideEncryption": self.encryption,
+            "SSEKMSKeyId": self.kms_key,
+        }
+        return {name: value for name, value in arguments.items() if value}
 
     def at(self, uri: str) -> StorageOptions:
         """Return the access to the folder `uri` as options of `storage.open_store`."""

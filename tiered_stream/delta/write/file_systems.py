@@ -63,6 +63,7 @@ def delta_storage_options(storage: TableStorage) -> dict[str, str]:
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": None if storage.s3_path_style else "true",
         "AWS_SKIP_SIGNATURE": "true" if storage.anonymous else None,
         "AWS_SERVER_SIDE_ENCRYPTION": storage.encryption,
+        "AWS_SSE_KMS_KEY_ID": storage.kms_key,
     }
     return {name: value for name, value in options.items() if value is not None}
 
