@@ -48,7 +48,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - workers then import for themselves, and report a fault better
         reason = str(error)
     if reason is not None:
-        log.warning("workers import for themselves: %s", reason)
+        log.warning("the daemon could not import their modules, so workers import them: %s", reason)
         os.execv(sys.executable, [sys.executable, "-m", SPARK_DAEMON, *sys.argv[1:]])
     settle_for_forks()
     from pyspark.daemon import manager

@@ -139,7 +139,7 @@ def test_whatever_becomes_of_its_server_the_program_is_a_python_and_says_so_once
     served = ServedPython(GIVEN, tasks=False)
     try:
         harm(served)
-        warned = "tiered_stream: Python processes import for themselves: the fork server does not respond: "
+        warned = "tiered_stream: Python processes start without the fork server, which does not respond: "
         assert say(served, tmp_path, warned) == expected(tmp_path, imported=False)
         assert say(served, tmp_path) == expected(tmp_path, imported=False)
     finally:
@@ -418,7 +418,7 @@ def test_whatever_becomes_of_the_server_no_query_fails(harm: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [line for line in done.stdout.splitlines() if line.startswith("rows")]
     assert rows == [f"rows {everything(ODD).num_rows}"] * 20
-    assert done.stderr.count("Python processes import for themselves") == 1
+    assert done.stderr.count("Python processes start without") == 1
 
 
 _SUBMITTED = """

@@ -72,9 +72,7 @@ def _warn_once(warned_file: str, error: OSError) -> None:
         descriptor = os.open(warned_file, os.O_RDWR)
         if not os.pread(descriptor, 1, 0):
             os.pwrite(descriptor, b"!", 0)
-            line = (
-                f"tiered_stream: Python processes import for themselves: the fork server does not respond: {error!r}\n"
-            )
+            line = f"tiered_stream: Python processes start without the fork server, which does not respond: {error!r}\n"
             os.write(STANDARD_DESCRIPTORS[2], line.encode(errors="replace"))
         os.close(descriptor)
     except OSError:

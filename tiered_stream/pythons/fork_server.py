@@ -154,7 +154,7 @@ def import_for_forks(import_modules: Callable[[], None]) -> None:
     try:
         import_modules()
     except Exception as error:  # noqa: BLE001
-        log.warning("Python processes import for themselves: %s", error)
+        log.warning("the fork server has not started, so Python processes start without it: %s", error)
     if not may_fork():
         sys.exit("no Python processes are forked: an imported module has started threads")
     gc.enable()

@@ -63,8 +63,9 @@ def kernel_key(*modules: str) -> str:
 
 
 def _source(module: str) -> bytes:
-    package, _, name = module.rpartition(".")
-    source = pkgutil.get_data(package, f"{name}.py")
+    # By the outermost package, because a format's own package cannot be imported without the libraries of the format.
+    package, _, path = module.partition(".")
+    source = pkgutil.get_data(package, f"{path.replace('.', '/')}.py")
     if source is None:
         raise ImportError(f"the source of {module} cannot be read")
     return source
