@@ -45,7 +45,7 @@ def main() -> None:
     try:
         import_ahead()
         reason = None if may_fork() else "an imported module has started threads"
-    except Exception as error:  # noqa: BLE001 - workers then import for themselves, and report a fault better
+    except Exception as error:  # noqa: BLE001 - workers then import them, and report a fault better
         reason = str(error)
     if reason is not None:
         log.warning("the daemon could not import their modules, so workers import them: %s", reason)
