@@ -21,7 +21,8 @@ from tests.stack.rows import Record
 from tests.tier_folder import PARTITION, TierFolder
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.spark.source import BatchReader, SplitPartition
+from tiered_stream.spark.source import BatchReader
+from tiered_stream.spark.split_partition import SplitPartition
 
 PACKAGE = Path(tiered_stream.__file__).parent
 

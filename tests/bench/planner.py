@@ -18,7 +18,7 @@ from tests.bench.turns import Claim, Contender, allowance, rows_of
 from tests.gateway.planning import made_up_cluster
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.spark.source import StreamReader
+from tiered_stream.spark.stream_reader import StreamReader
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 PARTITIONS = 20

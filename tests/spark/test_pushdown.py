@@ -36,10 +36,10 @@ from tiered_stream.spark.pushdown import pruning_of
 from tiered_stream.spark.source import (
     BatchReader,
     PruningBatchReader,
-    StreamReader,
     TieredStreamDataSource,
     spark_schema,
 )
+from tiered_stream.spark.stream_reader import StreamReader
 
 TIME = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MS = 1_772_366_400_000

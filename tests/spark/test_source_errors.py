@@ -15,7 +15,7 @@ from tests.stack.processes import free_ports
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream.errors import StorageBucketNotFoundError
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.spark.source import StreamReader
+from tiered_stream.spark.stream_reader import StreamReader
 
 TOPIC = "for-errors"
 WRONG_SECRET = "wrong-Secret-0815"

@@ -17,7 +17,8 @@ from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic
 from tests.values.cases import RECORD_TIMES, TOPIC
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.spark.source import StreamReader, TieredStreamDataSource
+from tiered_stream.spark.source import TieredStreamDataSource
+from tiered_stream.spark.stream_reader import StreamReader
 
 NEVER_ENDS = "never ends"
 _PATIENCE_S = 120

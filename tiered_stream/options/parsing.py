@@ -133,6 +133,8 @@ class Options:
     ending: Position
     """End of the query. For a stream, it is LATEST unless a replay or the user has bounded the stream."""
     bounded_streaming: bool = of(spark.BOUNDED_STREAMING)
+    available_now: bool = of(remote.AVAILABLE_NOW)
+    """True if the run is to end at the log ends of its start, although Spark does not say so to a Python source."""
     timestamp_strategy: choices.TimestampStrategy = of(spark.TIMESTAMP_STRATEGY)
     group_strategy: choices.GroupStrategy = of(spark.GROUP_STRATEGY)
     fail_on_data_loss: bool = of(spark.FAIL_ON_DATA_LOSS)
@@ -191,7 +193,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     given = GivenOptions(raw)
     options = _parsed(given, streaming)
     queries = Queries.STREAMING if streaming else Queries.BATCH
-    given.warn(queries, honoured=_ENDS if _bounded(given, streaming) else ())
+    given.warn(queries, honoured=_ENDS if streaming and given.read(spark.BOUNDED_STREAMING) else ())
     _warn_of_plugin(options.storage, given)
     return options
 
@@ -219,7 +221,8 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
     for refused in spark.REFUSED:
         given.read(refused)
     subscription = _subscription(given)
-    starting, ending = _bounded_positions(given) if _bounded(given, streaming) else _positions(given, streaming)
+    bounded = streaming and given.read(spark.BOUNDED_STREAMING)
+    starting, ending = _bounded_positions(given) if bounded else _positions(given, streaming)
     locator = _locator(given)
     has_fallback = given.read(remote.FALLBACK) is choices.Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
     storage = replace(_storage(given, is_read=locator is not choices.LocatorName.NONE), has_fallback=has_fallback)
@@ -239,10 +242,6 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
         times=_times(given),
         **read_fields(Options, given, queries),
     )
-
-
-def _bounded(given: GivenOptions, streaming: bool) -> bool:
-    return streaming and given.read(spark.BOUNDED_STREAMING)
 
 
 def storage_option_names() -> tuple[str, ...]:

@@ -186,6 +186,11 @@ ENDING_OFFSETS = optional(
     "remote.stream.ending.offsets", lambda json: AtOffsets(parse_partition_offsets(json)),
     "End of a stream by partition (exclusive).", Queries.STREAMING, internal=True,
 )  # fmt: skip
+AVAILABLE_NOW: Option[bool] = Option(
+    "remote.available.now", types.boolean, False, "false",
+    "End the run at the log ends of its start, for a Spark that does not do it for Python sources.", Queries.STREAMING,
+    internal=True,
+)  # fmt: skip
 FROM_TIMESTAMP = optional(
     "remote.from.timestamp", types.integer(0), "Only records at or after this time, in ms.", internal=True
 )

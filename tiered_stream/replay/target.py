@@ -94,7 +94,11 @@ class Target(ABC):
 
         The query's name is the plan's `transaction_id`.
         """
-        return QueryRun(checkpoint, AVAILABLE_NOW, plan.transaction_id).configured(writer).start()
+        return self.run(plan, checkpoint).start(writer)
+
+    def run(self, plan: ReplayPlan, checkpoint: str) -> QueryRun:
+        """Return checkpoint, trigger and name of the query that writes the plan's records."""
+        return QueryRun(checkpoint, AVAILABLE_NOW, plan.transaction_id)
 
 
 def checkpoint_in(folder: str, name: str) -> str:

@@ -10,7 +10,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.session_checks import check_delta
-from tiered_stream.delta.checkpoint.query_evolution import stream_of
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, limited
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.delta.landing.land import Landing, check_settings, plan_landing
@@ -215,6 +214,6 @@ class ParquetTarget(Target):
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         register(self.spark)
-        rows = stream_of(self.spark, "tiered_stream", settings, checkpoint)
+        rows = self.run(plan, checkpoint).read(self.spark, "tiered_stream", settings)
         writer = limited(rows, self.tasks).writeStream.format("parquet").option("path", self.place)
         return self.started(writer, plan, checkpoint), "by Spark's file sink"

@@ -19,7 +19,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
 from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
-from tiered_stream.delta.checkpoint.query_evolution import stream_of
 from tiered_stream.delta.checkpoint.query_run import limited
 from tiered_stream.delta.write.data_files import totals
 from tiered_stream.errors import ConfigurationError
@@ -33,7 +32,7 @@ from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
 from tiered_stream.spark.session import register_source
-from tiered_stream.spark.source import StreamReader
+from tiered_stream.spark.stream_reader import StreamReader
 
 SOURCE = "tiered_stream_topic"
 _PREFIX = "task_"
@@ -83,7 +82,7 @@ class TopicTarget(Target):
         writes = self._writes(plan)
         self._begin(writes, plan, ReplayStore(self.spark, checkpoint))
         register_source(self.spark, TopicDataSource)
-        rows = stream_of(self.spark, SOURCE, settings, checkpoint)
+        rows = self.run(plan, checkpoint).read(self.spark, SOURCE, settings)
         # Spark reports the sums of the tasks' metrics in each `StreamingQueryProgress`.
         writer = limited(rows, self.tasks).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         guarantee = "in transactions" if writes.transactional else "idempotent, at least once"

@@ -9,35 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import ArrayType, StructType
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import REPORT_TO
-from tiered_stream.observe.offset_lag import offset_lag
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
 from tiered_stream.options.remote_options import COLUMNS, METRICS_ADDRESS
-from tiered_stream.process.heap_and_gc import collect_old_rarely, settle_worker, share_heap
 from tiered_stream.process.logs import show_log
+from tiered_stream.spark.split_partition import SplitPartition, read_partition
+from tiered_stream.spark.stream_reader import StreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from tiered_stream.locate.log_source import LogSource
-    from tiered_stream.model import Split
-    from tiered_stream.observe.driver_log import BatchLog
-    from tiered_stream.plan.group_follower import GroupFollower
     from tiered_stream.plan.pruning import Pruning
-    from tiered_stream.plan.stream import StreamPlanner
 
-_NO_LIMIT = 2**63 - 1
 _CATALOG_OPTIONS = {"path", "serialization.format"}
 """Options that Spark itself adds for a table of its catalog."""
 
@@ -54,19 +46,6 @@ def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) ->
     if include_headers:
         schema.add("headers", ArrayType(_HEADER))
     return schema if columns is None else StructType([schema[name] for name in columns])
-
-
-class SplitPartition(datasource.InputPartition):
-    """Input partition of Spark with one `Split`. Its task sends counters to the addresses in `batch_log`.
-
-    The addresses are not in the reader, because Spark pickles the reader in another process, which does not have the
-    planner's state. Only input partitions carry the planner's state to tasks.
-    """
-
-    def __init__(self, split: Split, batch_log: tuple[str, ...] = ()) -> None:
-        super().__init__(split)
-        self.split = split
-        self.batch_log = batch_log
 
 
 class TieredStreamDataSource(datasource.DataSource):
@@ -173,17 +152,6 @@ def _selects_columns(schema: StructType, source_schema: StructType) -> bool:
     return distinct and all(fields.get(field.name) == field for field in schema)
 
 
-def _read(partition: datasource.InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    from tiered_stream.read.split_reader import read_split
-
-    show_log()
-    share_heap()
-    assert isinstance(partition, SplitPartition)
-    addresses = (*options.metrics_addresses, *partition.batch_log)
-    yield from read_split(partition.split, replace(options, metrics_addresses=addresses))
-    settle_worker()
-
-
 class BatchReader(datasource.DataSourceReader):
     """Spark's reader of one batch query: plans its input partitions on the driver, and reads one of them in a task."""
 
@@ -203,7 +171,7 @@ class BatchReader(datasource.DataSourceReader):
         return [SplitPartition(split) for split in splits] or [datasource.InputPartition(None)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self.options) if isinstance(partition, SplitPartition) else iter(())
+        return read_partition(partition, self.options) if isinstance(partition, SplitPartition) else iter(())
 
 
 class PruningBatchReader(BatchReader):
@@ -219,109 +187,6 @@ class PruningBatchReader(BatchReader):
         self.pruning = pruning_of(filters).within(self.options.times)
         self.options = replace(self.options, times=self.pruning.times)
         return filters
-
-
-@dataclass(frozen=True)
-class _OpenedStream:
-    """Objects in the driver's Python process that plan one streaming query."""
-
-    source: LogSource
-    planner: StreamPlanner
-    batch_log: BatchLog
-    group: GroupFollower | None
-    """Follower that commits the query's offsets to a consumer group; None: the options name no group."""
-
-
-class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark's stream reader of one streaming query: plans micro-batches, and reads one input partition in a task."""
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self._opened: _OpenedStream | None = None
-        self._offsets = LastOffsets()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Executors need no planner, and its connections cannot be pickled.
-        return {"options": self.options, "_opened": None, "_offsets": None}
-
-    def _open(self) -> _OpenedStream:
-        if self._opened is None:
-            from tiered_stream.locate.log_source import open_log_source
-            from tiered_stream.observe.driver_log import BatchLog
-            from tiered_stream.plan.stream import StreamPlanner
-
-            show_log()
-            collect_old_rarely()
-            source, group = open_log_source(self.options), None
-            planner = StreamPlanner(self.options, source.offset_reader, source.locator)
-            if self.options.commit_group_id is not None:
-                from tiered_stream.plan.group_follower import open_group
-
-                group = open_group(self.options.kafka, self.options.commit_group_id)
-            self._opened = _OpenedStream(source, planner, BatchLog(), group)
-        return self._opened
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        opened = self._open()
-        initial = opened.planner.initial()
-        if opened.group is not None:
-            opened.group.begin(initial)
-        return self._offsets.to_dict(initial)
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        # There is always a limit, so that Spark asks for all available data only if it ignores limits (`Trigger.Once`).
-        limit = self.options.max_offsets_per_trigger
-        return ReadMaxRows(_NO_LIMIT if limit is None else limit)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._open().planner.prepare_for_available_now()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        # The planner applies the limits itself, including `minOffsetsPerTrigger`.
-        opened, done = self._open(), self._offsets.from_dict(start)
-        opened.batch_log.lag = offset_lag(done, opened.planner.latest() or {})
-        end = opened.planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
-        if opened.group is not None:
-            # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
-            opened.group.follow(done)
-            if end == done and opened.planner.available_now:
-                opened.group.settle()
-        return self._offsets.to_dict(end)
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        latest = self._opened.planner.latest() if self._opened else None
-        return self._offsets.to_dict(latest) if latest else None
-
-    @property
-    def batch_log(self) -> tuple[str, ...]:
-        """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple.
-
-        The tuple is empty before planning begins.
-        """
-        return () if self._opened is None else (self._opened.batch_log.address,)
-
-    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
-        """Return the splits of the micro-batch from offsets `start` (inclusive) to `end` (exclusive)."""
-        from tiered_stream.plan.splits import splits_for
-
-        opened = self._open()
-        ranges = opened.planner.ranges(self._offsets.from_dict(start), self._offsets.from_dict(end))
-        return splits_for(ranges, self.options, opened.source.locator, opened.planner.topic_ids)
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
-        return [SplitPartition(split, self.batch_log) for split in self.splits(start, end)]
-
-    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self.options)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        if self._opened is not None:
-            self._opened.batch_log.report()
-
-    def stop(self) -> None:
-        if self._opened is not None:
-            self._opened.source.close()
-            self._opened.batch_log.close()
 
 
 class RefusedStreamReader(datasource.DataSourceStreamReader):

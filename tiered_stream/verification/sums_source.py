@@ -11,7 +11,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.process.logs import show_log
-from tiered_stream.spark.source import BatchReader, SplitPartition
+from tiered_stream.spark.source import BatchReader
+from tiered_stream.spark.split_partition import SplitPartition
 from tiered_stream.verification.hashing import HASHING, Hashing
 
 if TYPE_CHECKING:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.delta.archive import ODD, options
+from tests.delta.archive import LONG, ODD, everything, landed, options
 from tiered_stream import land
+from tiered_stream.delta.checkpoint import query_run
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
 
 
@@ -35,3 +37,19 @@ def codegen(query: StreamingQuery) -> tuple[str, str]:
 def test_a_query_goes_on_unless_it_ends_with_what_there_is() -> None:
     assert QueryRun("checkpoint", "1 second", None).goes_on
     assert not QueryRun("checkpoint", AVAILABLE_NOW, None).goes_on
+
+
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+def test_a_run_ends_with_what_there_is_where_spark_would_give_it_one_batch_without_limits(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    monkeypatch.setattr(query_run, "HAS_READ_LIMITS", False)
+    table, given = tmp_path / "table", {"maxOffsetsPerTrigger": "5000"}
+    for _ in range(2):  # again, with nothing new
+        query = land(
+            spark, options=options(LONG, given), table=str(table), checkpoint=str(tmp_path / "checkpoint"), lane=lane
+        )
+        query.awaitTermination()
+        assert query.exception() is None
+    assert landed(table).equals(everything(LONG))
+    assert all(progress.numInputRows <= 5000 for progress in query.recentProgress)

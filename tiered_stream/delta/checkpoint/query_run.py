@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
-from tiered_stream.delta.checkpoint.query_evolution import with_named_sink
+from tiered_stream.delta.checkpoint.query_evolution import stream_of, with_named_sink
+from tiered_stream.options import remote_options
+from tiered_stream.spark.stream_reader import HAS_READ_LIMITS
 
 AVAILABLE_NOW = "availableNow"
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -53,10 +58,39 @@ class QueryRun:
     trigger: str
     name: str | None
 
-    def configured(self, writer: DataStreamWriter) -> DataStreamWriter:
-        trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
+    def read(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
+        """Return a streaming DataFrame of the data source `source` for this query.
+
+        Raises: the errors of `query_evolution.stream_of`.
+        """
+        ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._ends_by_itself else {}
+        return stream_of(spark, source, {**options, **ends}, self.checkpoint)
+
+    def start(
+        self,
+        writer: DataStreamWriter,
+        into: Callable[[DataStreamWriter], StreamingQuery] = lambda writer: writer.start(),
+    ) -> StreamingQuery:
+        """Start the query of `writer` with the run's checkpoint, trigger and name.
+
+        `into` starts a writer in its sink.
+        """
+        query = into(self._configured(writer))
+        if self._ends_by_itself:
+            threading.Thread(target=_stop_at_end, args=(query,), name="end of a run", daemon=True).start()
+        return query
+
+    def _configured(self, writer: DataStreamWriter) -> DataStreamWriter:
+        interval = "0 seconds" if self._ends_by_itself else self.trigger
+        ends_by_spark = not self.goes_on and not self._ends_by_itself
+        trigger: dict[str, Any] = {"availableNow": True} if ends_by_spark else {"processingTime": interval}
         named = with_named_sink(writer.queryName(self.name) if self.name else writer)
         return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
+
+    @property
+    def _ends_by_itself(self) -> bool:
+        """True if the run is one of AvailableNow, but Spark would give it a single micro-batch without limits."""
+        return not self.goes_on and not HAS_READ_LIMITS
 
     @property
     def goes_on(self) -> bool:
@@ -69,13 +103,20 @@ class QueryRun:
         This is for a query that gives Spark only few rows, because compiling code would take 0.6 s in a new JVM.
         """
         with started_without_idle_limit(spark):
-            query = self.configured(writer).start()
+            query = self.start(writer)
         with suppress(Py4JError, TypeError):  # no public interface of Spark, and the query also works without it
             java: Any = query._jsq
             conf = java.streamingQuery().sparkSessionForStream().conf()  # the query's own copy of the session
             for name, value in _INTERPRETED.items():
                 conf.set(name, value)
         return query
+
+
+def _stop_at_end(query: StreamingQuery) -> None:
+    """Stop the query when all records that were there at its start are committed."""
+    with suppress(PySparkException, Py4JError):  # the query has failed, and whoever waits for it gets the error
+        query.processAllAvailable()
+        query.stop()
 
 
 def limited(rows: DataFrame, tasks: int | None) -> DataFrame:

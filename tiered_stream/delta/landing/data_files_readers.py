@@ -28,7 +28,9 @@ from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker, share_heap
-from tiered_stream.spark.source import BatchReader, SplitPartition, StreamReader
+from tiered_stream.spark.source import BatchReader
+from tiered_stream.spark.split_partition import SplitPartition
+from tiered_stream.spark.stream_reader import StreamReader
 
 SMALLEST_TASK_BYTES = 8 << 20
 """Size of a task's splits, in bytes, below which a task is not made smaller to get more tasks; each task has a cost."""

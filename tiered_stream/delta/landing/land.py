@@ -15,7 +15,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
-from tiered_stream.delta.checkpoint.query_evolution import stream_of
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable, check_files
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
@@ -165,7 +164,7 @@ class Landing:
         options = routing_options(routing)
         if bounded:
             options[ingest.TRANSACTION.name] = f"/{bounded.transaction_id}"
-        rows = limited(stream_of(self.spark, SOURCE, options, self.run.checkpoint), bounded.tasks if bounded else None)
+        rows = limited(self.run.read(self.spark, SOURCE, options), bounded.tasks if bounded else None)
         dead_letters = self._dead_letters(routing)
         most_dead = row_settings(settings).max_dead_letters
 
@@ -229,7 +228,7 @@ class TopicsLanding:
             check_files(most_dead, files, list(routing.dead_letter_folders))
             tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
 
-        rows = stream_of(self.spark, SOURCE, options, self.run.checkpoint)
+        rows = self.run.read(self.spark, SOURCE, options)
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
 
 

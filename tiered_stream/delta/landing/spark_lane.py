@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, table_location
-from tiered_stream.delta.checkpoint.query_evolution import stream_of
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.commit.committer import Committer
 from tiered_stream.delta.commit.dead_letters import (
@@ -65,16 +65,18 @@ class SparkLane:
         options: Mapping[str, str] = source_options(self.target.settings)
         if dead_letter_table or any(row_format.needs_headers for row_format in self.rows.values()):
             options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
-        records = stream_of(self.spark, "tiered_stream", options, self.run.checkpoint)
+        records = self.run.read(self.spark, "tiered_stream", options)
         if dead_letter_table:
             return self._start_with_dead_letters(dead_letter_table, records)
         rows = self._table_rows(records)
         if self.bounded:
             return self._start_bounded(self.bounded, rows)
-        writer = self.run.configured(rows.writeStream.format("delta").outputMode("append"))
-        writer = writer.options(**self._options)
+        writer = rows.writeStream.format("delta").outputMode("append").options(**self._options)
         if self.target.files.day_column:
             writer = writer.partitionBy(self.target.files.day_column)
+        return self.run.start(writer, self._into_table)
+
+    def _into_table(self, writer: DataStreamWriter) -> StreamingQuery:
         return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
 
     @property
@@ -115,7 +117,7 @@ class SparkLane:
         def write(batch: DataFrame, batch_id: int) -> None:
             _append(batch, location, bounded.transaction_id, batch_id, self._options)
 
-        return self.run.configured(limited(rows, bounded.tasks).writeStream.foreachBatch(write)).start()
+        return self.run.start(limited(rows, bounded.tasks).writeStream.foreachBatch(write))
 
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         refuse_connect(self.spark, "a table for dead letters")
@@ -141,7 +143,7 @@ class SparkLane:
                 dead_letter_table.remove_claimed(transaction)
 
         writer = limited(records, bounded.tasks if bounded else None).writeStream.foreachBatch(write)
-        return self.run.configured(writer).start()
+        return self.run.start(writer)
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)

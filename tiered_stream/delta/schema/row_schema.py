@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -266,7 +267,9 @@ def with_day(columns: StructType, day_column: str | None) -> StructType:
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema to which Spark converts these columns; instants get the time zone UTC."""
-    return to_arrow_schema(schema, timezone="UTC")
+    # Before Spark 4.2, the function has no such argument, and gives instants UTC.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:

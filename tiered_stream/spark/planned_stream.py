@@ -1,0 +1,122 @@
+"""Stream reader without the methods by which Spark asks for the end of a micro-batch, which differ between versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource
+
+from tiered_stream.observe.offset_lag import offset_lag
+from tiered_stream.options.offset_json import LastOffsets
+from tiered_stream.options.parsing import Options
+from tiered_stream.process.heap_and_gc import collect_old_rarely
+from tiered_stream.process.logs import show_log
+from tiered_stream.spark.split_partition import SplitPartition, read_partition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tiered_stream.locate.log_source import LogSource
+    from tiered_stream.model import Split
+    from tiered_stream.observe.driver_log import BatchLog
+    from tiered_stream.plan.group_follower import GroupFollower
+    from tiered_stream.plan.stream import StreamPlanner
+
+
+@dataclass(frozen=True)
+class OpenedStream:
+    """Objects in the driver's Python process that plan one streaming query."""
+
+    source: LogSource
+    planner: StreamPlanner
+    batch_log: BatchLog
+    group: GroupFollower | None
+    """Follower that commits the query's offsets to a consumer group; None: the options name no group."""
+
+
+class PlannedStream(datasource.DataSourceStreamReader):
+    """Part of the stream reader that is the same for all versions of Spark: it plans and reads input partitions."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.opened: OpenedStream | None = None
+        self.offsets = LastOffsets()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors need no planner, and its connections cannot be pickled.
+        return {"options": self.options, "opened": None, "offsets": None}
+
+    def open(self) -> OpenedStream:
+        """Return the objects that plan the query; the first call connects to the brokers or to the archive."""
+        if self.opened is None:
+            from tiered_stream.locate.log_source import open_log_source
+            from tiered_stream.observe.driver_log import BatchLog
+            from tiered_stream.plan.stream import StreamPlanner
+
+            show_log()
+            collect_old_rarely()
+            source, group = open_log_source(self.options), None
+            planner = StreamPlanner(self.options, source.offset_reader, source.locator)
+            if self.options.available_now:
+                planner.prepare_for_available_now()
+            if self.options.commit_group_id is not None:
+                from tiered_stream.plan.group_follower import open_group
+
+                group = open_group(self.options.kafka, self.options.commit_group_id)
+            self.opened = OpenedStream(source, planner, BatchLog(), group)
+        return self.opened
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        opened = self.open()
+        initial = opened.planner.initial()
+        if opened.group is not None:
+            opened.group.begin(initial)
+        return self.offsets.to_dict(initial)
+
+    def next_end(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
+        """Return the end offsets of the micro-batch from `start`.
+
+        The planner applies the limits itself, including `minOffsetsPerTrigger`.
+        """
+        opened, done = self.open(), self.offsets.from_dict(start)
+        opened.batch_log.lag = offset_lag(done, opened.planner.latest() or {})
+        end = opened.planner.next_end(done, limited=limited)
+        if opened.group is not None:
+            # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
+            opened.group.follow(done)
+            if end == done and opened.planner.available_now:
+                opened.group.settle()
+        return self.offsets.to_dict(end)
+
+    @property
+    def batch_log(self) -> tuple[str, ...]:
+        """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple.
+
+        The tuple is empty before planning begins.
+        """
+        return () if self.opened is None else (self.opened.batch_log.address,)
+
+    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
+        """Return the splits of the micro-batch from offsets `start` (inclusive) to `end` (exclusive)."""
+        from tiered_stream.plan.splits import splits_for
+
+        opened = self.open()
+        ranges = opened.planner.ranges(self.offsets.from_dict(start), self.offsets.from_dict(end))
+        return splits_for(ranges, self.options, opened.source.locator, opened.planner.topic_ids)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
+        return [SplitPartition(split, self.batch_log) for split in self.splits(start, end)]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self.options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if self.opened is not None:
+            self.opened.batch_log.report()
+
+    def stop(self) -> None:
+        if self.opened is not None:
+            self.opened.source.close()
+            self.opened.batch_log.close()

@@ -1,0 +1,43 @@
+"""Spark's input partition for one split, and the read of it in a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import datasource
+
+from tiered_stream.options.parsing import Options
+from tiered_stream.process.heap_and_gc import settle_worker, share_heap
+from tiered_stream.process.logs import show_log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tiered_stream.model import Split
+
+
+class SplitPartition(datasource.InputPartition):
+    """Input partition of Spark with one `Split`. Its task sends counters to the addresses in `batch_log`.
+
+    The addresses are not in the reader, because Spark pickles the reader in another process, which does not have the
+    planner's state. Only input partitions carry the planner's state to tasks.
+    """
+
+    def __init__(self, split: Split, batch_log: tuple[str, ...] = ()) -> None:
+        super().__init__(split)
+        self.split = split
+        self.batch_log = batch_log
+
+
+def read_partition(partition: datasource.InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a `SplitPartition` in a task."""
+    from tiered_stream.read.split_reader import read_split
+
+    show_log()
+    share_heap()
+    assert isinstance(partition, SplitPartition)
+    addresses = (*options.metrics_addresses, *partition.batch_log)
+    yield from read_split(partition.split, replace(options, metrics_addresses=addresses))
+    settle_worker()
