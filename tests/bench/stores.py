@@ -20,7 +20,7 @@ from tests.bench.rig import Rig
 from tests.bench.shapes import Shape
 from tests.bench.turns import Claim, Contender, rows_of, timed
 from tests.stack.azurite import ACCOUNT, Azurite, why_no_azurite
-from tests.stack.fake_gcs import FakeGcs, why_no_fake_gcs
+from tests.stack.fake_gcs import FakeGcs, key_without_token, why_no_fake_gcs
 from tiered_stream import scan
 from tiered_stream.options.parsing import StorageOptions, parse_options
 from tiered_stream.storage.open_store import open_service
@@ -108,7 +108,7 @@ def _in_fake_gcs(rig: Rig, shape: Shape, ending: ExitStack) -> Mapping[str, str]
     _copy(rig, shape, partial(server.upload, _BUCKET))
     return {
         "remote.storage.uri": f"gs://{_BUCKET}",
-        "remote.storage.gcs.credentials.json": server.credentials_at(server.own_endpoint),
+        "remote.storage.gcs.credentials.json": key_without_token(server.own_endpoint),
         "remote.storage.gcs.endpoint.url": server.own_endpoint,
     }
 

@@ -34,6 +34,12 @@ def _build(folder: Path) -> None:
     check_module(built_of, "fake-gcs-server", VERSION, CHECKSUM)
 
 
+def key_without_token(endpoint: str) -> str:
+    """The key of a service account, as JSON, for a server at this URL that asks for no token."""
+    nobody = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+    return json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **nobody})
+
+
 class FakeGcs:
     """One server behind a front for the XML API; its log is in `folder`."""
 
@@ -55,12 +61,7 @@ class FakeGcs:
     @property
     def credentials(self) -> str:
         """The key of a service account that needs no token."""
-        return self.credentials_at(self.endpoint)
-
-    def credentials_at(self, endpoint: str) -> str:
-        """The same for another URL of the server."""
-        nobody = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-        return json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **nobody})
+        return key_without_token(self.endpoint)
 
     def options(self) -> dict[str, str]:
         """The fields of `StorageOptions` with which a bucket is read."""

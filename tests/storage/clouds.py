@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.stack.azurite import KEY
+from tests.stack.fake_gcs import key_without_token
 from tests.storage import scripted_http
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.azure import AzureContainer
@@ -66,9 +66,7 @@ def _s3(endpoint: str) -> Mapping[str, object]:
 
 
 def _google(endpoint: str) -> Mapping[str, object]:
-    nobody = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-    credentials = json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **nobody})
-    return {"gcs_endpoint_url": endpoint, "gcs_credentials_json": credentials}
+    return {"gcs_endpoint_url": endpoint, "gcs_credentials_json": key_without_token(endpoint)}
 
 
 def _azure(endpoint: str) -> Mapping[str, object]:

@@ -145,3 +145,18 @@ def test_what_is_below_the_uri_is_named_by_the_uri(s3proxy: S3Proxy) -> None:
         Place(AIVEN, "s3://shared/tier", "masked.prefix/v1-"),
         Place(AIVEN, "s3://shared", "other/plain/"),
     }
+
+
+def test_the_places_of_one_page_take_one_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for prefix in "abc":
+        by_local_plugin(tmp_path / prefix, SEGMENT)
+    listings, own = [], FileStore.list
+    monkeypatch.setattr(FileStore, "list", lambda *words: (listings.append(words), own(*words))[1])
+    assert len(segment_places(settings(tmp_path))) == 3
+    assert len(listings) == 1
+
+
+def test_no_more_than_32_places_are_looked_for(tmp_path: Path) -> None:
+    for number in range(40):
+        by_local_plugin(tmp_path / f"{number:02}", SEGMENT)
+    assert len(segment_places(settings(tmp_path))) == 32

@@ -31,6 +31,7 @@ _BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES)
 _KEYS_PER_LISTING = 1000
 """Number of keys that one listing request returns."""
 _MAX_LISTINGS = 32
+_MAX_PLACES = 32
 _COPY_BROKER_SETTINGS = (
     "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say. If "
     "the objects were deleted, remote.log.locator=none reads what the brokers still have"
@@ -99,7 +100,7 @@ def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None =
 def segment_places(storage: StorageOptions) -> list[Place]:
     """Search the whole bucket, or the configured folder, for segments, and return the places that lead to them.
 
-    The search ends after `_MAX_LISTINGS` listing requests, so further places may be missing.
+    The search ends after `_MAX_LISTINGS` listing requests or `_MAX_PLACES` places, so further places may be missing.
 
     Raises:
         StorageError: the storage cannot be listed.
@@ -107,12 +108,8 @@ def segment_places(storage: StorageOptions) -> list[Place]:
     root = _root(storage)
     places: dict[Place, None] = {}
     with closing(open_store(replace(storage, uri=root))) as store:
-        after: str | None = ""
-        for _ in range(_MAX_LISTINGS):
-            if after is None:
-                break
-            found, after = _places_in_page(store, root, after, storage.limits.manifest)
-            places |= dict.fromkeys(_below_uri(storage, place) for place in found)
+        for place in islice(_listed_places(store, root, storage.limits.manifest), _MAX_PLACES):
+            places[_below_uri(storage, place)] = None
     return list(places)
 
 
@@ -193,24 +190,23 @@ def _root(storage: StorageOptions) -> str:
     return f"{parts.scheme}://{parts.netloc}" if parts.scheme in _BUCKET_SCHEMES else storage.uri or ""
 
 
-def _places_in_page(store: ObjectStore, root: str, after: str, limit: Limit) -> tuple[list[Place], str | None]:
-    """List one page of keys after the key `after`, and return the places of the segments in it.
-
-    The second value is the key after which to continue. It is None at the end of the listing.
-    """
-    places = []
-    count = 0
-    for key in islice(store.list("", after), _KEYS_PER_LISTING):
-        count += 1
-        if key <= after:  # another key of a place that is known
-            continue
-        match = next(((layout, match) for layout, form in _KEYS.items() if (match := form.fullmatch(key))), None)
-        if match is None:
-            after = key
-        else:
-            place, after = _place_of(store, root, *match, limit)
-            places.append(place)
-    return places, after if count == _KEYS_PER_LISTING else None
+def _listed_places(store: ObjectStore, root: str, limit: Limit) -> Iterator[Place]:
+    """List the store page by page, and yield the places of the segments in it, the same place only once in a row."""
+    after = ""
+    for _ in range(_MAX_LISTINGS):
+        count = 0
+        for key in islice(store.list("", after), _KEYS_PER_LISTING):
+            count += 1
+            if key <= after:  # another key of a place that is known
+                continue
+            match = next(((layout, match) for layout, form in _KEYS.items() if (match := form.fullmatch(key))), None)
+            if match is None:
+                after = key
+            else:
+                place, after = _place_of(store, root, *match, limit)
+                yield place
+        if count < _KEYS_PER_LISTING:
+            return
 
 
 def _place_of(

@@ -63,7 +63,7 @@ class QueryRun:
 
         Raises: the errors of `query_evolution.stream_of`.
         """
-        ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._ends_by_itself else {}
+        ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._must_be_stopped else {}
         return stream_of(spark, source, {**options, **ends}, self.checkpoint)
 
     def start(
@@ -76,19 +76,19 @@ class QueryRun:
         `into` starts a writer in its sink.
         """
         query = into(self._configured(writer))
-        if self._ends_by_itself:
+        if self._must_be_stopped:
             threading.Thread(target=_stop_at_end, args=(query,), name="end of a run", daemon=True).start()
         return query
 
     def _configured(self, writer: DataStreamWriter) -> DataStreamWriter:
-        interval = "0 seconds" if self._ends_by_itself else self.trigger
-        ends_by_spark = not self.goes_on and not self._ends_by_itself
-        trigger: dict[str, Any] = {"availableNow": True} if ends_by_spark else {"processingTime": interval}
+        trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
+        if self._must_be_stopped:
+            trigger = {"processingTime": "0 seconds"}
         named = with_named_sink(writer.queryName(self.name) if self.name else writer)
         return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
 
     @property
-    def _ends_by_itself(self) -> bool:
+    def _must_be_stopped(self) -> bool:
         """True if the run is one of AvailableNow, but Spark would give it a single micro-batch without limits."""
         return not self.goes_on and not HAS_READ_LIMITS
 
