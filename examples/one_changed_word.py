@@ -1,16 +1,20 @@
 """Read a topic with Spark straight from tiered storage, and write its rows with Spark's own Delta sink.
 
-A query that reads with Spark's `kafka` source needs one changed word and the last three options.
-Run the program in a clone:
+A query that reads with Spark's `kafka` source needs one changed word and the last three options. Run the program in a
+clone, with `OPTIONS` as they stand here, or with the options in a job's settings file and another folder for the table:
 
     spark-submit --properties-file conf/spark-defaults.conf examples/one_changed_word.py
+    spark-submit --properties-file spark.conf examples/one_changed_word.py orders.properties s3a://lake/own
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
+
+from tiered_stream import read_options
 
 OPTIONS = {
     "kafka.bootstrap.servers": "broker1:9092",
@@ -38,4 +42,9 @@ def main(spark: SparkSession, options: Mapping[str, str] = OPTIONS, lake: str = 
 
 
 if __name__ == "__main__":
-    main(SparkSession.builder.getOrCreate())
+    spark = SparkSession.builder.getOrCreate()
+    if len(sys.argv) > 1:
+        settings_file, lake = sys.argv[1:]
+        main(spark, read_options(settings_file), lake)
+    else:
+        main(spark)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tiered_stream.delta.landing.land import land as land
+    from tiered_stream.delta.settings.ingest_settings import read_options as read_options
     from tiered_stream.read.scanner import scan as scan
     from tiered_stream.replay.run_replay import replay as replay
     from tiered_stream.spark.reporting import report_queries as report_queries
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from tiered_stream.verification.verify_table import verify as verify
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "land", "register", "replay", "report_queries", "scan", "verify"]
+__all__ = ["__version__", "land", "read_options", "register", "replay", "report_queries", "scan", "verify"]
 
 _DEFINED_IN = {
     "land": "tiered_stream.delta.landing.land",
+    "read_options": "tiered_stream.delta.settings.ingest_settings",
     "register": "tiered_stream.spark.source",
     "report_queries": "tiered_stream.spark.reporting",
     "scan": "tiered_stream.read.scanner",

@@ -101,6 +101,7 @@ def test_hadoop_aws_is_looked_for_where_spark_takes_jars_from(
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     found = read_spark_conf(None, conf)
     assert found.has_library("hadoop-aws") == there
+    assert found.fetches("hadoop-aws") == any("packages" in text for text in conf)
     assert found.hadoop_package("hadoop-aws") == "org.apache.hadoop:hadoop-aws:3.4.1"
 
 

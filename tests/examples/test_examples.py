@@ -18,6 +18,7 @@ from tests.stack.produce import produce_batch
 from tests.stack.rows import Record
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
+from tiered_stream import read_options
 
 TOPIC, PARTITIONS, RECORDS = "examples-orders", 2, 20
 OF_THE_STACK = ("kafka.bootstrap.servers", "subscribe")
@@ -62,6 +63,13 @@ ALL = PARTITIONS * (RECORDS + 1)
 def test_one_changed_word_lands_the_topic(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> None:
     program("one_changed_word").main(spark, options, str(tmp_path))
     assert DeltaTable(str(tmp_path / "orders")).to_pyarrow_table().num_rows == ALL
+
+
+def test_the_options_of_a_job_serve_a_query_of_ones_own(options: dict[str, str], tmp_path: Path) -> None:
+    lines = [f"{name}={value}\n" for name, value in options.items()]
+    settings = tmp_path / "orders.properties"
+    settings.write_text("".join([*lines, "ingest.table=/tmp/orders\n", "Ingest.checkpointLocation=/tmp/checkpoint\n"]))
+    assert read_options(settings) == options == read_options(str(settings))
 
 
 def test_json_becomes_columns_and_dead_letters(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ def test_sick_topics_cost_themselves_only_and_few_start_at_once(
         assert landed(spark, tmp_path, topic) == [(topic, offset) for offset in range(count)]
         assert f"ingest {tmp_path}/{topic}: batch 0: {count} rows" in printed
     assert len(starting) == 7 and max(starting) < 2
-    summary = sorted(printed.partition("2 of 7 queries failed:\n")[2].splitlines())
+    *summary, advice = printed.partition("2 of 7 queries failed:\n")[2].splitlines()
+    summary.sort()
+    assert "tables and checkpoints stay" in advice
     assert len(summary) == 2 and "Traceback" not in printed
     assert summary[0].startswith(f"  ingest {tmp_path}/missing: no such topic: 'missing'")
     assert summary[1].startswith(f"  ingest {tmp_path}/unwritable: ")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from pyspark.sql import SparkSession
 from tests.delta.archive import LONG, everything, options
 from tests.observe.otlp_collector import OtlpCollector
 from tests.stack.processes import wait_until
+from tests.stack.spark import ROOT, spark_environment
 from tiered_stream import land, report_queries
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.spark.reporting import QueryReports
@@ -96,6 +99,30 @@ def test_queries_of_both_lanes_and_of_ones_own_are_told_of(
         assert of_query[-1]["lag"] == {LONG: {"0": 0}} and of_query[-1]["lag_seconds"] == 0
         assert of_query[0]["lag_offsets"] > 0 and of_query[0]["lag_seconds"] > 0
         assert of_query[0]["storage_seconds_p50"] <= of_query[0]["storage_seconds_p99"]
+
+
+_WITHOUT_CLOSE = """
+import sys
+from tests.delta.archive import LONG, options
+from tests.stack.spark import spark_session
+from tiered_stream import report_queries
+
+spark = spark_session("reports at the exit")
+report_queries(spark, lines="json")
+rows = spark.readStream.format("tiered_stream").options(**options(LONG)).load()
+writer = rows.writeStream.format("noop").option("checkpointLocation", sys.argv[1]).trigger(availableNow=True)
+writer.start().awaitTermination()
+"""
+
+
+def test_a_program_that_ends_without_close_reports_its_last_micro_batch(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _WITHOUT_CLOSE, str(tmp_path)]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **spark_environment()}
+    )
+    assert ended.returncode == 0 and "Traceback" not in ended.stderr, ended.stderr
+    lines = [orjson.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
+    assert sum(line["rows"] for line in lines if line.get("event") == "micro-batch") == everything(LONG).num_rows
 
 
 def test_an_address_that_is_taken_costs_no_query(

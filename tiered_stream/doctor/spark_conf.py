@@ -65,8 +65,11 @@ class SparkConf:
         `name` is the jar's name without its version, such as `hadoop-aws`; if it is empty, the result is false.
         """
         lists = ",".join(self.values.get(name, "") for name in _JAR_LISTS)
-        packages = self.values.get("spark.jars.packages", "")
-        return bool(name) and (bool(self._jars(name)) or f"{name}-" in lists or f":{name}:" in packages)
+        return bool(name) and (bool(self._jars(name)) or f"{name}-" in lists or self.fetches(name))
+
+    def fetches(self, name: str) -> bool:
+        """Return whether Spark takes the jar `name` from a Maven repository, or from Ivy's cache, when it starts."""
+        return f":{name}:" in self.values.get("spark.jars.packages", "")
 
     def hadoop_package(self, name: str) -> str:
         """Return the Maven coordinates of a Hadoop library, such as `hadoop-aws`, for `spark.jars.packages`.

@@ -100,7 +100,7 @@ def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkCon
         raise FaultError(f"Spark knows no file system for {others[0]}", "write s3a:// in place of it")
     if not spark.has_library("hadoop-aws"):
         raise _missing_jar(f"{paths[0]} needs hadoop-aws", spark.hadoop_package("hadoop-aws"), spark)
-    return Result(True, "there for s3a:// paths")
+    return Result(True, f"{_whence('hadoop-aws', spark)} for s3a:// paths")
 
 
 def _connectors(schemes: Collection[str], spark: SparkConf) -> dict[str, str]:
@@ -120,7 +120,13 @@ def _check_connector(name: str, package: str, spark: SparkConf) -> Result[bool]:
         raise _missing_jar(f"Spark needs {name}", package, spark)
     if names[-1] == "hadoop-gcp" and not spark.has_library("hadoop-gcp") and not spark.hadoop("fs.gs.impl"):
         return Result(True, "there, but Hadoop 3.5 takes its own connector for gs://", f"set {GS_IMPL}")
-    return Result(True, "there for Spark's own access")
+    return Result(True, f"{_whence(name, spark)} for Spark's own access")
+
+
+def _whence(name: str, spark: SparkConf) -> str:
+    if spark.fetches(name):
+        return "named in spark.jars.packages, so Spark fetches it when it starts, unless Ivy's cache has it;"
+    return "there"
 
 
 def _missing_jar(need: str, package: str, spark: SparkConf) -> FaultError:

@@ -216,3 +216,4 @@ def _summarize(outcome: Outcome, count: int) -> None:
         console.print(f"{len(outcome.failed)} of {count} queries failed:", style="red")
         for name, reason in outcome.failed.items():
             console.print(f"  {name}: {reason}", style="red", markup=False)
+        console.print("Start the job again when this is corrected: tables and checkpoints stay, each query continues")

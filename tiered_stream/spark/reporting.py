@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import TYPE_CHECKING
@@ -29,16 +30,23 @@ LINES = ("text", "json", "none")
 class QueryReports(AbstractContextManager["QueryReports"]):
     """Running reports on a session's streaming queries, which `report_queries` has started; `close` stops the reports.
 
-    `port` is the port of `/metrics`, or None if `/metrics` is not served.
+    `port` is the port of `/metrics`, or None if `/metrics` is not served. A program that ends without `close` closes
+    the reports at its exit.
     """
 
     def __init__(self, port: int | None, resources: ExitStack) -> None:
         self.port = port
         self._resources = resources
+        atexit.register(self._close_at_exit)
 
     def close(self) -> None:
         """Report the micro-batches that have ended so far, then stop reporting. Running queries continue."""
+        atexit.unregister(self._close_at_exit)
         self._resources.close()
+
+    def _close_at_exit(self) -> None:
+        with suppress(Exception):  # the session may have been stopped before
+            self.close()
 
     def __exit__(self, *exception: object) -> None:
         self.close()

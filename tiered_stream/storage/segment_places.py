@@ -61,11 +61,14 @@ class Place:
     uri: str
     key_prefix: str = ""
 
-    @property
-    def settings(self) -> str:
-        """Text for messages with the settings of this place, as the user writes them."""
-        start = f"remote.storage.layout={self.layout} and remote.storage.uri={self.uri}"
-        return start if self.layout == StorageLayout.LOCAL else f"{start} and rsm.config.key.prefix={self.key_prefix}"
+    def correction(self, configured: Place) -> str:
+        """Return the settings of this place that differ from `configured`, for messages, as the user writes them."""
+        values = {"remote.storage.layout": self.layout, "remote.storage.uri": self.uri}
+        old = {"remote.storage.layout": configured.layout, "remote.storage.uri": configured.uri}
+        if self.layout == StorageLayout.AIVEN:
+            values["rsm.config.key.prefix"] = self.key_prefix
+            old["rsm.config.key.prefix"] = configured.key_prefix
+        return " and ".join(f"{name}={value}" for name, value in values.items() if value != old.get(name))
 
     def key(self, segment: RemoteLogSegment) -> str:
         """Return the key of the segment's log, relative to `uri`."""
@@ -143,6 +146,7 @@ def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Mispl
 
     Return None if the log is not found, or the storage cannot be listed.
     """
+    configured = configured_place(storage, segment)
     with ExitStack() as stack, suppress(StorageError):
         stores: dict[str, ObjectStore] = {}
         for place in _other_places(storage, segment):
@@ -151,7 +155,9 @@ def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Mispl
                 stores[place.uri] = stack.enter_context(closing(store))
             with suppress(StorageError):
                 stores[place.uri].size(place.key(segment))
-                return Misplacement(stores[place.uri].describe(place.key(segment)), f"set {place.settings}")
+                return Misplacement(
+                    stores[place.uri].describe(place.key(segment)), f"set {place.correction(configured)}"
+                )
     return None
 
 

@@ -28,11 +28,12 @@ from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archive.archived_partitions import Archive, open_archive
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition, uuid_from_text
-from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel, StorageLayout
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.options.parsing import StorageOptions, parse_options
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.file_store import FileStore
+from tiered_stream.storage.segment_places import Place
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 TOPICS = ("codecs", "txn", "appendtime", "epochs", "big", "open")
@@ -62,7 +63,7 @@ def opened(
 ) -> Iterator[Opened]:
     fetcher = golden_aiven.fetcher(name, bucket)
     store = FileStore(bucket or golden(name).bucket)
-    archive = Archive(store, fetcher, golden_aiven.KEY_PREFIX[name], topic_ids)
+    archive = Archive(store, fetcher, Place(StorageLayout.AIVEN, "", golden_aiven.KEY_PREFIX[name]), topic_ids)
     locator = ArchiveLocator(archive, fetcher, isolation)
     offsets = ArchiveOffsetReader(archive, fetcher, isolation)
     yield Opened(name, fetcher, offsets, locator)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS, evolution_of, redacted_registry
@@ -19,6 +21,7 @@ from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
 from tiered_stream.options.placeholders import check_placeholders
+from tiered_stream.options.properties_files import read_settings
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
@@ -287,6 +290,17 @@ def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the options of `format("tiered_stream")` among the settings: all except `ingest.*`."""
     return {name: value for name, value in settings.items() if not name.lower().startswith(_INGEST_PREFIX)}
+
+
+def read_options(path: str | PathLike[str]) -> dict[str, str]:
+    """Read the settings file of a job, and return the options of the source in it: all settings except `ingest.*`.
+
+    Example: `spark.readStream.format("tiered_stream").options(**read_options("orders.properties")).load()`.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is not UTF-8, has a malformed escape, or gives a name twice.
+    """
+    return source_options(read_settings(Path(path)))
 
 
 def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:

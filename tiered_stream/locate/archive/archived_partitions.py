@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 MANIFEST_REQUESTS_IN_FLIGHT = 32
 
+_WHOLE_STORE = Place(StorageLayout.AIVEN, "")
 _T = TypeVar("_T")
 
 
@@ -93,6 +94,7 @@ class Archive:
     `close` closes the store, but not the fetcher.
 
     Args:
+        configured: the place in the settings.
         topic_ids: by topic name, the id of the topic to read, if several topics had the name one after the other.
         manifest_limit: maximum size of a manifest.
         more_prefixes: further key prefixes, if the plugin's prefix was changed.
@@ -103,16 +105,16 @@ class Archive:
         self,
         store: ObjectStore,
         fetcher: RemoteStorageFetcher,
-        key_prefix: str = "",
+        configured: Place = _WHOLE_STORE,
         topic_ids: Mapping[str, UUID] | None = None,
         manifest_limit: Limit = DEFAULT_LIMITS.manifest,
         more_prefixes: Sequence[str] = (),
         places: Callable[[], Sequence[Place]] = tuple,
     ) -> None:
-        prefixes = tuple(dict.fromkeys((key_prefix, *more_prefixes)))
+        prefixes = tuple(dict.fromkeys((configured.key_prefix, *more_prefixes)))
         self._store = store
         self._listing = CopyListing(store, prefixes, manifest_limit)
-        self._unread = UnreadPlaces(store, prefixes, places)
+        self._unread = UnreadPlaces(store, configured, prefixes, places)
         self._search: Future[None] | None = None
         """Search, in a thread, for segments of the read topics that are below other key prefixes."""
         self._warned_of: set[SegmentCopy] = set()
@@ -333,6 +335,6 @@ def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Arch
         )
     fetcher, limit = open_fetcher(storage), storage.limits.manifest
     return Archive(
-        open_store(storage), fetcher, configured_place(storage).key_prefix, topic_ids, manifest_limit=limit,
+        open_store(storage), fetcher, configured_place(storage), topic_ids, manifest_limit=limit,
         more_prefixes=storage.key_prefixes, places=partial(segment_places, storage),
     )  # fmt: skip

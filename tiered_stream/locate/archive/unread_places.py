@@ -23,13 +23,21 @@ class UnreadPlaces:
     """Finder of segments that are in an archive's storage, but are not read, because no key prefix of the archive fits.
 
     Args:
+        configured: the place in the settings, for messages.
         prefixes: key prefixes of the archive.
         list_places: returns all settings (`Place`) that lead to segments in the storage; raises StorageError if the
             storage cannot be listed.
     """
 
-    def __init__(self, store: ObjectStore, prefixes: Sequence[str], list_places: Callable[[], Sequence[Place]]) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        configured: Place,
+        prefixes: Sequence[str],
+        list_places: Callable[[], Sequence[Place]],
+    ) -> None:
         self._store = store
+        self._configured = configured
         self._prefixes = prefixes
         self._list_places = list_places
 
@@ -46,7 +54,8 @@ class UnreadPlaces:
             return f"{empty}. Correct rsm.config.key.prefix or remote.storage.uri. The storage is not listed: {error}"
         if not places:
             return f"{empty}, nor anywhere in the storage. Correct remote.storage.uri, or the bucket's name"
-        return f"{empty}. The storage has segments elsewhere: set {', or '.join(place.settings for place in places)}"
+        corrections = ", or ".join(place.correction(self._configured) for place in places)
+        return f"{empty}. The storage has segments elsewhere: set {corrections}"
 
     def warn_of_topics(self, segments: Iterable[RemoteLogSegment]) -> None:
         """Warn if topics of `segments` also have segments below key prefixes that are not read.
