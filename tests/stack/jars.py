@@ -24,6 +24,7 @@ from tests.stack.errors import StackError
 from tests.stack.java import java_command
 
 CONF = Path(__file__).parents[2] / "conf" / "stack"
+SPARK = ".".join(pyspark.__version__.split(".")[:2])
 ATTEMPTS = 3
 
 IVY_SETTINGS = """<ivysettings>
@@ -55,6 +56,11 @@ class Jar:
     sha256: str
 
     @property
+    def artifact(self) -> str:
+        """The jar's name without the versions of Spark and Scala in it."""
+        return self.name.partition("_")[0]
+
+    @property
     def file_name(self) -> str:
         return "-".join(part for part in (self.name, self.version, self.classifier) if part) + f".{self.extension}"
 
@@ -78,7 +84,7 @@ def cache_dir() -> Path:
 
 
 def pinned_jars(groups: Collection[str]) -> list[Jar]:
-    """The jars of the groups, as pinned.
+    """The jars of the groups, as pinned. A group `delta@4.1` has the jars of `delta` that Spark 4.1 needs in other versions.
 
     Raises:
         StackError: there is no such group.
@@ -88,7 +94,8 @@ def pinned_jars(groups: Collection[str]) -> list[Jar]:
     known = {jar.group for jar in rows}
     if unknown := set(groups) - known:
         raise StackError(f"no jar group {sorted(unknown)}; there are {sorted(known)}")
-    return [jar for jar in rows if jar.group in groups]
+    own = {jar.artifact: jar for jar in rows if jar.group in {f"{group}@{SPARK}" for group in groups}}
+    return [own.get(jar.artifact, jar) for jar in rows if jar.group in groups]
 
 
 def jar_paths(*groups: str) -> list[Path]:

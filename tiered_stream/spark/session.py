@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
@@ -82,7 +83,13 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         try:
             # The Python of this process has the package, so it plans.
             context.pythonExec = fork_program or sys.executable
-            spark.dataSource.register(source)
+            try:
+                spark.dataSource.register(source)
+            except AnalysisException as error:
+                if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                    raise
+                _forget_installed_source(spark, source.name())
+                spark.dataSource.register(source)
         finally:
             context.pythonExec = tasks_program
 
@@ -117,6 +124,21 @@ def forgo_source_lookup(spark: SparkSession) -> None:
         if manager.dataSourceBuilders().isEmpty():
             none = _scala_object(jvm.scala.collection.immutable, "Map").empty()
             getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(none))
+
+
+def _forget_installed_source(spark: SparkSession, name: str) -> None:
+    """Remove the source `name` from the sources that Spark found installed, which Spark 4.0 refuses to replace.
+
+    They are in the session's manager, and in a list for later sessions, such as the clone that a streaming query gets.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    field = manager.getClass().getDeclaredField("staticDataSourceBuilders")
+    field.setAccessible(True)
+    remaining = field.get(manager).removed(name)
+    field.set(manager, remaining)
+    every_session = _scala_object(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager")
+    getattr(every_session, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(remaining))
 
 
 def _scala_object(package: Any, name: str) -> Any:
