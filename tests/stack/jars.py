@@ -84,7 +84,7 @@ def cache_dir() -> Path:
 
 
 def pinned_jars(groups: Collection[str]) -> list[Jar]:
-    """The jars of the groups, as pinned. A group `delta@4.1` has the jars of `delta` that Spark 4.1 needs in other versions.
+    """The jars of the groups, as pinned; `delta@4.1` has the jars of `delta` that Spark 4.1 needs in other versions.
 
     Raises:
         StackError: there is no such group.
