@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS := build/docs-venv
 RELEASE := build/release-venv
+MANIFESTS := build/manifests-venv
 ACTIONLINT := v1.7.12
 PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
 # Most tests of services wait, so two processes run, each with a stack of its own. A file's tests stay together. A process
@@ -15,7 +16,7 @@ TWO_AT_ONCE := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv lock audit java stack demo test test-unit test-slow dist release lint prose actionlint docs chaos soak race topics fuzz differential model bench clean
+.PHONY: help venv lock audit java stack demo test test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics fuzz differential model bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,8 +58,9 @@ test: venv java ## Run the tests, including tests that start the broker, the S3 
 test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves folders out
 	$(PYTEST) $(TWO_AT_ONCE) -m "not stack and not slow" $(addprefix --ignore=,$(WITHOUT))
 
-dist: venv ## Build the wheel, and pack an environment without PySpark for a cluster's workers, into dist/
+dist: venv $(RELEASE)/.installed ## Build the wheel, an environment without PySpark for a cluster's workers, and the gateway as one file, into dist/
 	@$(BIN)/python conf/pack.py dist
+	@$(BIN)/python -m conf.pack_gateway dist $(RELEASE)/bin/pex
 
 release: venv $(RELEASE)/.installed ## Make the release VERSION=1.2.3: version, changelog, sdist and wheel in dist/, checks, commit and tag; no upload
 	@$(BIN)/python -m conf.release "$(VERSION)" $(RELEASE)/bin/twine
@@ -81,6 +83,15 @@ actionlint: build/actionlint/$(ACTIONLINT) ## Check the workflows of GitHub; nee
 
 build/actionlint/$(ACTIONLINT):
 	GOBIN=$(CURDIR)/$@ go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT)
+
+manifests: $(MANIFESTS)/.installed ## Check the gateway's Dockerfile and Kubernetes manifests; runs none of them
+	$(MANIFESTS)/bin/hadolint examples/gateway/Dockerfile
+	$(MANIFESTS)/bin/kubernetes-validate --strict examples/gateway/kubernetes.yaml
+
+$(MANIFESTS)/.installed: requirements-manifests.lock
+	python=$${PYTHON:-$$(sh conf/python.sh)} && "$$python" -m venv --clear $(MANIFESTS)
+	$(MANIFESTS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-manifests.lock
+	@touch $@
 
 docs: $(DOCS)/.installed ## Build the documentation as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet

@@ -21,7 +21,7 @@ def test_the_environment_takes_no_file_without_its_hash() -> None:
     installs = [
         line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line and " -r " in line
     ]
-    assert len(installs) == 4
+    assert len(installs) == 5
     assert all("--no-deps --require-hashes " in line for line in installs)
 
 

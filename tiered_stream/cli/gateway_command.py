@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ GATEWAY_EXIT_CODES = "Exit codes: 0 stopped by SIGTERM or Ctrl-C; 1 failed; 2 th
 
 
 def gateway(
-    config: Annotated[Path, typer.Option(help="The settings file, see conf/gateway.properties.")],
+    config: Annotated[list[Path], typer.Option(help="A settings file, see conf/gateway.properties; may be repeated.")],
     verbose: Annotated[bool, typer.Option(help="Say more.")] = False,
 ) -> None:
     """Run a proxy in front of Kafka brokers that reports to clients where tiered segments are (KIP-1248).
@@ -23,14 +22,13 @@ def gateway(
     The proxy runs until SIGTERM or Ctrl-C.
     """
     # Imported late, because other commands need neither an asyncio server nor boto3.
-    from tiered_stream.gateway.gateway_program import run_gateway
+    from tiered_stream.gateway.gateway_program import log_to_standard_error, run_gateway
     from tiered_stream.gateway.gateway_settings import GatewaySettings
     from tiered_stream.options.properties_files import read_settings
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("tiered_stream").setLevel(logging.DEBUG if verbose else logging.INFO)
+    log_to_standard_error(verbose=verbose)
     with exit_codes():
         try:
-            run_gateway(GatewaySettings.parse(read_settings(config)))
+            run_gateway(GatewaySettings.parse(read_settings(*config)))
         except OSError as error:
             raise TieredStreamError(str(error)) from error

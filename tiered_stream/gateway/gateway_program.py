@@ -21,6 +21,12 @@ log = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005
 
 
+def log_to_standard_error(*, verbose: bool) -> None:
+    """Write the gateway's log lines to standard error: with `verbose`, also the lines for debugging."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("tiered_stream").setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
 def run_gateway(settings: GatewaySettings) -> None:
     """Run the gateway until SIGTERM or Ctrl-C.
 

@@ -13,19 +13,21 @@ _SPARKS_BLANKS = "".join(map(chr, range(33))).replace("\r", "").replace("\n", ""
 """Characters that Spark strips from values of its properties file (Spark: `Utils.trimExceptCRLF`)."""
 
 
-def read_settings(path: Path) -> dict[str, str]:
-    """Read a file of Java properties (`java.util.Properties.load`) in UTF-8, and return the values by name.
+def read_settings(*paths: Path) -> dict[str, str]:
+    """Read files of Java properties (`java.util.Properties.load`) in UTF-8, and return the values by name.
 
     Names keep their case. A byte-order mark, which Windows editors write, is skipped.
 
     Raises:
-        ConfigurationError: the file cannot be read, is not UTF-8, has a malformed escape, or gives a name twice.
+        ConfigurationError: a file cannot be read, is not UTF-8, has a malformed escape, or gives a name that it or an
+            earlier file has given.
     """
     settings: dict[str, str] = {}
-    for name, value in _read(path):
-        if name in settings:
-            raise ConfigurationError(f"the settings file {path} gives {name} twice: keep one of them")
-        settings[name] = value
+    for path in paths:
+        for name, value in _read(path):
+            if name in settings:
+                raise ConfigurationError(f"the settings file {path} gives {name} twice: keep one of them")
+            settings[name] = value
     return settings
 
 

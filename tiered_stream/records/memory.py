@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+
+try:
+    import pyarrow as pa
+except ImportError:  # a gateway as one file has no pyarrow, because it decodes no tables
+    pa = None
 
 _IDLE = 4
 """Ratio of allocated to used numbers above which `first` copies the used numbers."""
@@ -16,9 +20,11 @@ def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> n
 
     The memory is from Arrow's pool, which reuses freed memory (`heap_and_gc.share_heap_with_arrow`). With plain malloc,
     most arrays are so large that each one gets fresh pages, which the operating system clears first. In both cases,
-    fresh pages that are never written take no memory.
+    fresh pages that are never written take no memory. Without pyarrow, the memory is numpy's.
     """
     count = rows * (1 if columns is None else columns)
+    if pa is None:
+        return np.empty(count if columns is None else (rows, columns), kind)
     array = np.frombuffer(pa.allocate_buffer(max(1, count) * np.dtype(kind).itemsize), kind)[:count]
     return array if columns is None else array.reshape(rows, columns)
 

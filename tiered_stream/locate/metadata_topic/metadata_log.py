@@ -7,6 +7,7 @@ truncated, and the snapshot is not used.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -164,7 +165,8 @@ class MetadataLog:
             recorded[TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)].add(partition)
         starts = self._offsets.special_offsets(EARLIEST, recorded, self._patience_ms)
         ends = self._offsets.special_offsets(LATEST, starts.found, self._patience_ms)
-        scans = sum(end - starts.found[log_partition] for log_partition, end in ends.found.items()) >= _MIN_SCAN_RECORDS
+        records = sum(end - starts.found[log_partition] for log_partition, end in ends.found.items())
+        scans = records >= _MIN_SCAN_RECORDS and _can_scan()
         reading: dict[TopicPartition, Future[_LogState]] = {}
         for log_partition, end in ends.found.items():
             topic_ids = frozenset(partition.topic_id for partition in recorded[log_partition])
@@ -299,6 +301,14 @@ class MetadataLog:
     def _snapshot_key(self, part: _LogPart) -> SnapshotKey | None:
         cluster_id = self._client.cluster_id
         return None if cluster_id is None else SnapshotKey(cluster_id, *part.key)
+
+
+def _can_scan() -> bool:
+    """Return false without numba, which a gateway as one file leaves out because numba is larger than all of that file.
+
+    Plain Python then reads the metadata topic.
+    """
+    return importlib.util.find_spec("numba") is not None
 
 
 def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:

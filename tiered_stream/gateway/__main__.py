@@ -1,0 +1,45 @@
+"""Entry point of `python -m tiered_stream.gateway`, and of the gateway as one file, which has no typer and no rich."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import tiered_stream
+from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.gateway.gateway_program import log_to_standard_error, run_gateway
+from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.options.properties_files import read_settings
+
+_FAILED, _REFUSED = 1, 2
+
+
+def main() -> int:
+    """Run the gateway until SIGTERM or Ctrl-C, and return the exit code of `tiered-stream gateway`."""
+    parser = argparse.ArgumentParser(
+        prog="tiered-stream-gateway",
+        description="Run a proxy in front of Kafka brokers that reports where tiered segments are (KIP-1248).",
+        epilog="Exit codes: 0 stopped by SIGTERM or Ctrl-C; 1 failed; 2 the settings are refused.",
+    )
+    parser.add_argument(
+        "--config", type=Path, required=True, action="append",
+        help="a settings file, see conf/gateway.properties; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--verbose", action="store_true", help="say more")
+    parser.add_argument("--version", action="version", version=f"tiered-stream {tiered_stream.__version__}")
+    given = parser.parse_args()
+    log_to_standard_error(verbose=given.verbose)
+    try:
+        run_gateway(GatewaySettings.parse(read_settings(*given.config)))
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        return _REFUSED
+    except (TieredStreamError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return _FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
