@@ -16,6 +16,7 @@ from tiered_stream.delta.commit.committer import Committer, choose_committer, lo
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
+from tiered_stream.delta.commit.transaction import CatalogManagedError
 from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
@@ -113,7 +114,8 @@ def assess_table(
 
     Raises:
         ConfigurationError: the rows do not fit into the table, or the table cannot be created or widened as the
-            settings ask. Or the session cannot commit as `ingest.commit` asks.
+            settings ask. Or a catalog manages the table, and the user gave its path. Or the session cannot commit as
+            `ingest.commit` asks.
         TableAccessError: the table's store refuses access, or does not respond.
     """
     if find_spec("deltalake") is None:
@@ -128,6 +130,10 @@ def assess_table(
         if isinstance(table, str):
             return Suitability(None, table)
         description = describe(table)
+    except CatalogManagedError as error:
+        if address.path is None:
+            return Suitability(None, str(error))
+        raise ConfigurationError(f"{error}. Name the table by its name in the catalog, not by its path") from error
     except TableAccessError:
         raise  # the store would refuse Spark too, or Spark would find another table
     except TableError as error:
