@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation
+from tiered_stream.delta.catalog.platforms import platform_of
+from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation, why_no_committer
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
 from tiered_stream.delta.commit.transaction import CatalogManagedError
-from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
+from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
     check_fit,
@@ -87,7 +88,15 @@ def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) 
         return table_storage(settings), _NO_JVM
     if urlsplit(uri).scheme == "file":
         return table_storage(settings), None
-    return find_access(settings, uri, hadoop_settings(spark))
+    if (why_not := why_no_committer(spark, GivenOptions(settings).read(ingest.COMMIT), uri)) is not None:
+        return table_storage(settings), why_not
+    try:
+        return find_access(settings, uri, hadoop_settings(spark))
+    except NoCredentialsError as error:
+        platform = platform_of(spark)
+        if platform is None or not platform.gives_credentials:
+            raise
+        return table_storage(settings), f"{platform.name} gives credentials to Spark alone: {error}"
 
 
 def assess_table(
