@@ -51,6 +51,20 @@ def test_a_topic_that_is_not_tiered_or_not_told_of_is_named_first(monkeypatch: p
         tiering(monkeypatch, {"slow": slow}, "slow", "other")
 
 
+def test_a_diskless_topic_is_a_warning_that_says_if_it_has_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    diskless = {**OF_4_4, "diskless.enable": "true"}
+    seen = tiering(monkeypatch, {"plain": diskless, "both": {**TIERED, "diskless.enable": "true"}, "t": TIERED})
+    assert seen.description == (
+        "diskless.enable=true without remote.storage.enable=true, all of it is read through the brokers: plain"
+    )
+    assert "consolidate" in seen.fix
+    seen = tiering(monkeypatch, {"both": {**TIERED, "diskless.enable": "true"}, "t": TIERED})
+    assert seen.description == "diskless.enable=true, which was never tried: both"
+    assert "--storage" in seen.fix
+    tiered = {**TIERED, "diskless.enable": "false"}
+    assert tiering(monkeypatch, {"t": tiered}).description == "remote.storage.enable=true"
+
+
 def test_how_many_offsets_come_from_the_brokers_is_told() -> None:
     big = TopicPartition("s32-big", 0)
     with closing(GoldenLocator()) as locator:

@@ -42,6 +42,8 @@ from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_
 from tiered_stream.plan.lookup import assigned
 
 _TIERED = "remote.storage.enable"
+_DISKLESS = "diskless.enable"
+"""Topic setting of brokers with diskless topics, such as Aiven's Inkless (KIP-1150)."""
 _LIST_OFFSETS_OF_3_9 = 9
 _SHOWN = 5
 _MAX_BROKERS, _AT_ONCE = 1_000, 32
@@ -238,7 +240,10 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
         NotNeededError: the user is not authorized to see a topic's settings, and no other topic is known to be not
             tiered.
     """
-    topic_settings = topic_configs(open_client(job.options.kafka), topics, (_TIERED, *COPY_LAG_CONFIGS))
+    names = (_TIERED, _DISKLESS, *COPY_LAG_CONFIGS)
+    topic_settings = topic_configs(open_client(job.options.kafka), topics, names)
+    if diskless := [topic for topic, configs in topic_settings.items() if configs.get(_DISKLESS) == "true"]:
+        return _diskless_result(diskless, topic_settings)
     not_tiered = [topic for topic, configs in topic_settings.items() if configs.get(_TIERED, "false") != "true"]
     if not_tiered:
         description = f"not tiered, all of it is read through the brokers: {_list_some(not_tiered)}"
@@ -250,6 +255,26 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
         )
     lags = {topic: lag for topic, configs in topic_settings.items() if (lag := copy_lag(configs)) is not None}
     return _lags_result(lags, job.options)
+
+
+def _diskless_result(topics: Collection[str], topic_settings: Mapping[str, Mapping[str, str]]) -> Result[bool]:
+    """Return the warning for diskless topics, which names topics without tiered segments first.
+
+    A consolidated topic is diskless and has `remote.storage.enable=true`: brokers turn its records into segments, and
+    tier these. Other diskless topics have no segments.
+    """
+    plain = [topic for topic in topics if topic_settings[topic].get(_TIERED) != "true"]
+    if plain:
+        return Result(
+            True,
+            f"{_DISKLESS}=true without {_TIERED}=true, all of it is read through the brokers: {_list_some(plain)}",
+            "read these topics with Spark's kafka source, or let the brokers consolidate them into tiered segments",
+        )
+    return Result(
+        True,
+        f"{_DISKLESS}=true, which was never tried: {_list_some(topics)}",
+        "compare what a query reads with the brokers' records, by `tiered-stream verify --storage`",
+    )
 
 
 def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tiered_stream.doctor.cluster_checks import check_cluster
 from tiered_stream.doctor.environment import SETTINGS, check_environment
 from tiered_stream.doctor.finding import Examination, Finding, Status
+from tiered_stream.doctor.platform_check import check_platform
 from tiered_stream.doctor.spark_conf import SparkConf
 from tiered_stream.doctor.table_checks import check_table
 from tiered_stream.doctor.tier_checks import check_tier
@@ -27,6 +28,7 @@ def examine(
     """
     examination = Examination(report)
     job = check_environment(examination, settings)
+    check_platform(examination, spark)
     cluster = check_cluster(examination, job)
     try:
         check_tier(examination, job, cluster)

@@ -101,8 +101,8 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Landed], None]:
                 raise _KilledError
             return commit(self, *given)  # type: ignore[arg-type]
 
-        def appended(rows: object, place: str, *given: object) -> None:
-            if place == str(landed.landed) and not next(alive, True):
+        def appended(rows: object, place: object, *given: object) -> None:
+            if str(place) == str(landed.landed) and not next(alive, True):
                 raise _KilledError
             append(rows, place, *given)  # type: ignore[arg-type]
 

@@ -14,6 +14,7 @@ from py4j.clientserver import ClientServer
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import TableAddress
+from tiered_stream.delta.catalog.platforms import platform_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.requirements import type_widening
 from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
@@ -24,7 +25,7 @@ from tiered_stream.delta.requirements.session_requirements import settings_in_li
 from tiered_stream.delta.requirements.store_access import missing_connector
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session, requirements_of_table
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableFiles, TableStorage
 from tiered_stream.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -120,6 +121,22 @@ def choose_committer(spark: SparkSession, setting: str, files: TableFiles, descr
             return Committer(ingest.COMMIT_BY_SPARK, requirement.reason)
     return Committer(
         ingest.COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
+    )
+
+
+def why_no_committer(spark: SparkSession, setting: str, uri: str) -> str | None:
+    """Return why no library may commit to a table in the folder `uri`; None: one may commit.
+
+    `setting` is the value of `ingest.commit`. A user who sets it to deltalake has to exclude the platform's writers.
+    """
+    platform = platform_of(spark)
+    if platform is None or not platform.commits_to_s3_itself or urlsplit(uri).scheme not in S3_SCHEMES:
+        return None
+    if setting == ingest.COMMIT_BY_DELTALAKE:
+        return None
+    return (
+        f"{platform.name} commits to tables in S3 through a service of its own, which does not exclude other writers. "
+        f"If nothing else writes to the table, {ingest.COMMIT.name}={ingest.COMMIT_BY_DELTALAKE} takes the direct lane"
     )
 
 

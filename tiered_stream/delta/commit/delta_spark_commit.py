@@ -45,8 +45,11 @@ _FINAL = {
     "java.lang.IllegalArgumentException",
     "java.nio.file.AccessDeniedException",
     "org.apache.hadoop.security.AccessControlException",
+    "org.apache.spark.sql.delta.DeltaTableFeatureException",
 }
 """Java classes of errors that another attempt would raise again."""
+_CATALOG_MANAGED = "DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED"
+"""Name of Delta's error for a table that a catalog manages, and that is opened by its path."""
 _INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
 """Java classes of errors in a query that is being stopped; the errors pass unchanged, because Spark recognizes them."""
 
@@ -82,12 +85,21 @@ class DeltaSparkTable:
         """
         with _java_errors(self._address, "opened"):
             _activate(self._spark)
-            delta_log = self._log()
-            no_snapshot = _java(self._spark).scala.Option.empty()
-            transaction = delta_log.startTransaction(delta_log.initialCatalogTable(), no_snapshot)
+            transaction = self._started(self._log())
             if transaction.snapshot().version() < 0:
                 return None
             return DeltaSparkTransaction(self._spark, self._address, transaction)
+
+    def _started(self, delta_log: Any) -> Any:
+        no_snapshot = _java(self._spark).scala.Option.empty()
+        try:
+            return delta_log.startTransaction(delta_log.initialCatalogTable(), no_snapshot)
+        except JAVA_ERRORS as error:
+            if self._address.name is None or _CATALOG_MANAGED not in first_line(error):
+                raise
+        # A table that a catalog manages can be opened only together with its entry in the catalog.
+        plan = self._spark.table(self._address.name)._jdf.queryExecution().analyzed()
+        return delta_log.startTransaction(plan.collectLeaves().head().catalogTable(), no_snapshot)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -269,9 +281,9 @@ def _activate(spark: SparkSession) -> None:
 def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
     """Turn the JVM's errors in the `with` block into TableError or UncertainCommitError.
 
-    The error is a TableError if another attempt would raise it again (`_FINAL`), else an UncertainCommitError. Errors
-    of a query that is being stopped pass unchanged (`_INTERRUPTED`). `done` is a participle for the text "the table X
-    cannot be {done}", such as "opened".
+    The error is a TableError if another attempt would raise it again (`_FINAL`, `_CATALOG_MANAGED`), else an
+    UncertainCommitError. Errors of a query that is being stopped pass unchanged (`_INTERRUPTED`). `done` is a
+    participle for the text "the table X cannot be {done}", such as "opened".
     """
     try:
         yield
@@ -279,5 +291,6 @@ def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
         classes = java_classes(error)
         if classes & _INTERRUPTED:
             raise
-        kind = TableError if classes & _FINAL else UncertainCommitError
-        raise kind(f"the table {address} cannot be {done} by Spark's Delta: {first_line(error)}") from error
+        text = first_line(error)
+        kind = TableError if classes & _FINAL or _CATALOG_MANAGED in text else UncertainCommitError
+        raise kind(f"the table {address} cannot be {done} by Spark's Delta: {text}") from error

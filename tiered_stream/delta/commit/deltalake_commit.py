@@ -25,7 +25,14 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.commit.local_times import LOCAL_TIMES, columns_for_creation, hides_local_times
 from tiered_stream.delta.commit.table_log import TableLog
-from tiered_stream.delta.commit.transaction import BatchCommit, Lock, TableState, UncertainCommitError
+from tiered_stream.delta.commit.transaction import (
+    BatchCommit,
+    CatalogManagedError,
+    Lock,
+    TableState,
+    UncertainCommitError,
+)
+from tiered_stream.delta.requirements.catalog_managed import managing_feature
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.json_types import common_fields, struct_of
 from tiered_stream.delta.schema.row_schema import check_day_column
@@ -69,8 +76,31 @@ def open_table(files: TableFiles) -> DeltaTable | None:
 
 
 def _open(files: TableFiles) -> DeltaTable:
+    """Open the table at its newest version.
+
+    Raises:
+        CatalogManagedError: a catalog manages the table.
+    """
     uri, storage_options = deltalake_place(files)
-    return DeltaTable(uri, storage_options=storage_options)
+    try:
+        table = DeltaTable(uri, storage_options=storage_options)
+    except TableNotFoundError:
+        raise
+    except DeltaError as error:
+        feature = None
+        with suppress(TableError):
+            feature = managing_feature(TableLog(files).features())
+        if feature is None:
+            raise
+        raise CatalogManagedError(files.uri, feature) from error
+    if feature := _managing_feature(table):
+        raise CatalogManagedError(files.uri, feature)
+    return table
+
+
+def _managing_feature(table: DeltaTable) -> str | None:
+    protocol = table.protocol()
+    return managing_feature((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
 
 
 def create_table(
@@ -211,7 +241,7 @@ class DeltalakeTable:
 
         The result is None if `prepare` was not called, or if opening or updating failed. It is also None if the log
         file of the opened version has another digest now. In this case, the folder has another table, or another writer
-        has overwritten the version.
+        has overwritten the version. A table that a catalog manages is left to `_open`, which refuses it.
         """
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.exception() is not None:
@@ -223,7 +253,7 @@ class DeltalakeTable:
             table.update_incremental()
         except (DeltaError, OSError):
             return None
-        return table
+        return None if _managing_feature(table) else table
 
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
         """Write a Delta checkpoint of `table` after a commit, if a checkpoint is due.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
 import orjson
 from pyarrow import NativeFile
+from pyarrow.fs import FileSelector
 
 from tiered_stream.delta.commit.transaction import TOPIC_IDS
 from tiered_stream.delta.settings.ingest_settings import TableFiles
@@ -18,6 +20,8 @@ from tiered_stream.errors import TableError
 from tiered_stream.model import uuid_from_text
 
 _BUFFER_BYTES = 1 << 20
+_COMMIT_FILE = re.compile(r"(\d{20})\.json")
+_MAX_PROTOCOL_FILES = 100
 
 
 class TableLog:
@@ -60,6 +64,26 @@ class TableLog:
             except ValueError as error:
                 raise TableError(f"the table {self._files.uri}, version {version} of its log: {error}") from error
         return {}
+
+    def features(self) -> frozenset[str]:
+        """Return the features of readers and writers in the log's newest protocol.
+
+        The newest `_MAX_PROTOCOL_FILES` commit files are searched. The result is empty if none of them has a protocol.
+        """
+        try:
+            for version in self._newest_versions():
+                for protocol in self._actions(version, version, "protocol"):
+                    return frozenset((*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())))
+        except OSError as error:
+            raise TableError(f"the table {self._files.uri}: its log cannot be read: {error}") from error
+        return frozenset()
+
+    def _newest_versions(self) -> list[int]:
+        """Return the versions of the newest `_MAX_PROTOCOL_FILES` commit files, newest first."""
+        folder = open_folder(self._files.uri, self._files.storage)
+        names = (file.base_name for file in folder.get_file_info(FileSelector("_delta_log")))
+        versions = (int(match[1]) for name in names if (match := _COMMIT_FILE.fullmatch(name)))
+        return sorted(versions, reverse=True)[:_MAX_PROTOCOL_FILES]
 
     def digest(self, version: int) -> bytes | None:
         """Return the SHA-256 digest (32 bytes) of the commit file of `version`; None: there is no such file.

@@ -37,6 +37,15 @@ class UncertainCommitError(TableError):
     retriable = True
 
 
+class CatalogManagedError(TableError):
+    """Error for a table whose commits go through a catalog, so that files in its log folder are no commits."""
+
+    def __init__(self, uri: str, feature: str) -> None:
+        super().__init__(
+            f"the table {uri} has the feature {feature}: its commits go through a catalog, which deltalake does not ask"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
     """Micro-batch to commit to a table: its data files, and the query id and batch id of its application transaction.

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
+from tiered_stream.delta.catalog.platforms import log_platform
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable, check_files
@@ -141,7 +142,8 @@ class Landing:
         return "; ".join(reasons)
 
     def start(self) -> StreamingQuery:
-        """Log the lane and its reason, and start the query in this lane."""
+        """Log the platform, the lane and its reason, and start the query in this lane."""
+        log_platform(self.spark)
         # A warning shows even without logging configuration. A user who did not choose the slower lane should see it.
         level = logging.WARNING if self.lane is Lane.SPARK and not self.reason.startswith(_LANE_SET) else logging.INFO
         log.log(level, "%s: the %s lane: %s", self.address, self.lane.value, self.reason)
@@ -214,6 +216,7 @@ class TopicsLanding:
 
     def start(self) -> StreamingQuery:
         """Commit the rows that an earlier run could not write to their tables (parked tables), and start the query."""
+        log_platform(self.spark)
         log.info("the %s lane: %s", self.lane.value, self.reason)
         register_source(self.spark, FilesDataSource)
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, table_location
+from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.commit.committer import Committer
 from tiered_stream.delta.commit.dead_letters import (
@@ -21,15 +21,15 @@ from tiered_stream.delta.commit.dead_letters import (
     remove_unfinished,
     update_dead_letters,
 )
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import shared_columns
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, source_options, with_overrides
-from tiered_stream.delta.settings.row_settings import evolution_of, row_settings
+from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, ON_DECODE_ERROR, evolution_of, row_settings
 from tiered_stream.delta.write.waiting_rows import spark_day
-from tiered_stream.errors import TableError
+from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
@@ -57,7 +57,8 @@ class SparkLane:
         """Start the query; a missing table for dead letters is created.
 
         Raises:
-            ConfigurationError: a table for dead letters is set, but Spark Connect does not support one.
+            ConfigurationError: a table for dead letters is set, but Spark Connect does not support one, or the session
+                has another build of Delta than delta-spark.
             TableError: the table for dead letters cannot be created.
         """
         register(self.spark)
@@ -112,17 +113,20 @@ class SparkLane:
         return records.withColumn(day, sql.expr(spark_day())) if day else records
 
     def _start_bounded(self, bounded: BoundedRun, rows: DataFrame) -> StreamingQuery:
-        location = table_location(self.spark, self.address)
-
         def write(batch: DataFrame, batch_id: int) -> None:
-            _append(batch, location, bounded.transaction_id, batch_id, self._options)
+            _append(batch, self.address, bounded.transaction_id, batch_id, self._options)
 
         return self.run.start(limited(rows, bounded.tasks).writeStream.foreachBatch(write))
 
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         refuse_connect(self.spark, "a table for dead letters")
+        if not has_delta_spark(self.spark):
+            raise ConfigurationError(
+                "a table for dead letters needs delta-spark, but the session has another build of Delta: remove "
+                f"{DEAD_LETTER_TABLE.name} and {ON_DECODE_ERROR.name}"
+            )
         bounded = self.bounded
-        folder, dead_letter_table = table_location(self.spark, self.address), self._dead_letter_table(name)
+        dead_letter_table = self._dead_letter_table(name)
         limit = row_settings(self.target.settings).max_dead_letters
 
         def write(batch: DataFrame, batch_id: int) -> None:
@@ -136,7 +140,7 @@ class SparkLane:
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
-                    _append(good_rows(classified), folder, transaction, batch_id, self._options)
+                    _append(good_rows(classified), self.address, transaction, batch_id, self._options)
                 finally:
                     classified.unpersist()
             if bounded and bounded.replaced_records is not None:
@@ -179,13 +183,12 @@ class _DeadLetters:
         dead letters; if it is 0, nothing is appended. `transaction` is the query id in the dead letters and in the
         application transaction.
         """
-        folder = table_location(self.spark, self.address)
         if _has(self.spark, self.address, transaction, batch_id):
             remove_unfinished(self.spark, self.target, transaction, {self.key: batch_id - 1})
             if count:
-                dead_letter_rows.write.format("delta").mode("append").save(folder)
+                _save(dead_letter_rows.write.format("delta").mode("append"), self.address)
         elif count:
-            _append(dead_letter_rows, folder, transaction, batch_id, {})
+            _append(dead_letter_rows, self.address, transaction, batch_id, {})
 
     def claim_replaced(self, transaction: str, replaced: str) -> None:
         """Claim the older dead letters of records whose rows are about to be replaced, so that no redrive takes them.
@@ -224,11 +227,21 @@ def _has(spark: SparkSession, address: TableAddress, transaction: str, batch_id:
     return newest is not None and newest >= batch_id
 
 
-def _append(rows: DataFrame, folder: str, transaction: str, batch_id: int, options: Mapping[str, str]) -> None:
-    """Append rows to the table in `folder`, under the application transaction (`transaction`, `batch_id`).
+def _append(
+    rows: DataFrame, address: TableAddress, transaction: str, batch_id: int, options: Mapping[str, str]
+) -> None:
+    """Append rows to the table at `address`, under the application transaction (`transaction`, `batch_id`).
 
     `options` are options of Delta's writer. If they have `replaceWhere`, the table's rows that meet this SQL condition
     are replaced by `rows`. Delta skips the write if the table already has this transaction or a later one.
     """
     writer = rows.write.format("delta").options(**options).mode("overwrite" if "replaceWhere" in options else "append")
-    writer.option("txnAppId", transaction).option("txnVersion", batch_id).save(folder)
+    _save(writer.option("txnAppId", transaction).option("txnVersion", batch_id), address)
+
+
+def _save(writer: DataFrameWriter, address: TableAddress) -> None:
+    """Write to the table by the name or path that the user gave, because a catalog may refuse access by paths."""
+    if address.name is not None:
+        writer.saveAsTable(address.name)
+    else:
+        writer.save(spark_path(address))

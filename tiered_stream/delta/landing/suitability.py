@@ -12,11 +12,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation
+from tiered_stream.delta.catalog.platforms import platform_of
+from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation, why_no_committer
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
-from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
+from tiered_stream.delta.commit.transaction import CatalogManagedError
+from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
     check_fit,
@@ -86,7 +88,15 @@ def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) 
         return table_storage(settings), _NO_JVM
     if urlsplit(uri).scheme == "file":
         return table_storage(settings), None
-    return find_access(settings, uri, hadoop_settings(spark))
+    if (why_not := why_no_committer(spark, GivenOptions(settings).read(ingest.COMMIT), uri)) is not None:
+        return table_storage(settings), why_not
+    try:
+        return find_access(settings, uri, hadoop_settings(spark))
+    except NoCredentialsError as error:
+        platform = platform_of(spark)
+        if platform is None or not platform.gives_credentials:
+            raise
+        return table_storage(settings), f"{platform.name} gives credentials to Spark alone: {error}"
 
 
 def assess_table(
@@ -113,7 +123,8 @@ def assess_table(
 
     Raises:
         ConfigurationError: the rows do not fit into the table, or the table cannot be created or widened as the
-            settings ask. Or the session cannot commit as `ingest.commit` asks.
+            settings ask. Or a catalog manages the table, and the user gave its path. Or the session cannot commit as
+            `ingest.commit` asks.
         TableAccessError: the table's store refuses access, or does not respond.
     """
     if find_spec("deltalake") is None:
@@ -128,6 +139,10 @@ def assess_table(
         if isinstance(table, str):
             return Suitability(None, table)
         description = describe(table)
+    except CatalogManagedError as error:
+        if address.path is None:
+            return Suitability(None, str(error))
+        raise ConfigurationError(f"{error}. Name the table by its name in the catalog, not by its path") from error
     except TableAccessError:
         raise  # the store would refuse Spark too, or Spark would find another table
     except TableError as error:

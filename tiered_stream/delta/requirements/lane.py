@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.requirements import type_widening
+from tiered_stream.delta.requirements.catalog_managed import managing_feature
 from tiered_stream.delta.requirements.requirement import Handling, Kind
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING, CONSTRAINT_PREFIX
 from tiered_stream.delta.requirements.text_limits import UnreadableTypeError, text_limits
@@ -194,6 +195,8 @@ def unmet_requirements(description: TableDescription) -> str | None:
 
     A requirement that delta-spark meets when it commits (`Handling.BY_SPARK`) counts as met.
     """
+    if feature := managing_feature(description.writer_features):
+        return f"the table has the feature {feature}: its commits go through a catalog"
     imposed = requirements_of_table(description.writer_features, description.configuration, description.fields)
     unmet = [requirement for requirement in imposed if requirement.entry.handling is not Handling.BY_SPARK]
     features = [requirement.name for requirement in unmet if requirement.entry.kind is Kind.FEATURE]
