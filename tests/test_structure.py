@@ -244,7 +244,7 @@ def test_a_worker_that_reads_a_split_imports_neither_planner_nor_locator_nor_gat
 
 
 def test_no_two_modules_have_one_name() -> None:
-    names = Counter(name for path in modules() for name in [Path(path).stem] if name != "__init__")
+    names = Counter(name for path in modules() for name in [Path(path).stem] if name not in ("__init__", "__main__"))
     names.update({each for path in modules() for each in Path(path).parts[:-1]})
     assert [name for name, count in names.items() if count > 1] == []
 
