@@ -13,10 +13,13 @@ PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
 # Most tests of services wait, so two processes run, each with a stack of its own. A file's tests stay together. A process
 # that ends within a test ends the run, so that the test's name is the last output.
 TWO_AT_ONCE := -n 2 --dist loadfile --max-worker-restart=0
+# Tests of what differs between versions of Spark.
+SPARK_TESTS := $(addprefix tests/,spark jobs replay verification delta/checkpoint delta/landing delta/commit delta/catalog) \
+    $(addprefix tests/,test_checkpoint_exchange.py test_replays.py delta/test_kills.py delta/test_lanes.py delta/test_typed_tables.py)
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv lock audit java stack demo test test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics fuzz differential model bench clean
+.PHONY: help venv lock audit java stack demo test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics fuzz differential model bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +51,13 @@ java: ## Look for Java 17 or newer; install Debian's if that is allowed
 
 stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its tier; print how to use them; until Ctrl-C
 	@$(BIN)/python -m tests.stack
+
+test-spark: java ## Run the demo and the tests of Spark with pyspark VERSION=4.1.2, in an environment of its own
+	@sh conf/spark_environment.sh $(VERSION) build/spark-$(VERSION)
+	PATH=$(CURDIR)/build/spark-$(VERSION)/bin:$$PATH build/spark-$(VERSION)/bin/python -m tests.demo
+	PATH=$(CURDIR)/build/spark-$(VERSION)/bin:$$PATH build/spark-$(VERSION)/bin/python -m pytest --basetemp=build/tests-spark \
+	    $(TWO_AT_ONCE) --junitxml=build/spark-$(VERSION).xml $(or $(TESTS),$(SPARK_TESTS))
+	build/spark-$(VERSION)/bin/python -m tests.spark.abilities build/spark-$(VERSION).xml
 
 demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
 	@$(BIN)/python -m tests.demo

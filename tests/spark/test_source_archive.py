@@ -23,6 +23,7 @@ from tests.archives import (
 )
 from tests.golden import NAMES, golden
 from tests.reading import batch, run_available_now, stream
+from tests.spark.abilities import SEVERAL_BATCHES
 from tests.stack.rows import Row
 from tests.stack.s3_client import REGION
 from tests.stack.s3proxy import S3Proxy
@@ -112,6 +113,7 @@ def test_the_same_bucket_in_s3_is_read_with_the_plugins_s3_properties(spark: Spa
     assert read == consumed(TRANSFORMED, COMMITTED)
 
 
+@SEVERAL_BATCHES.needed
 def test_a_stream_lands_the_archive_and_goes_on_with_what_comes(spark: SparkSession, tmp_path: Path) -> None:
     """Its segments arrive in two halves, the checkpoint and the table stay."""
     bucket, topic = tmp_path / "bucket", "s32-txn"

@@ -11,6 +11,7 @@ from kafka import KafkaConsumer
 from pyspark.sql import SparkSession
 
 from tests.reading import batch, options, records, rows, run_available_now, stream
+from tests.spark.abilities import LAST_COMMIT
 from tests.stack.processes import wait_until
 from tests.stack.produce import produce_batch
 from tests.stack.tiered_stack import TieredStack
@@ -36,6 +37,7 @@ def two_partitions(stack: TieredStack, topic: str) -> str:
     return topic
 
 
+@LAST_COMMIT.needed
 def test_kafka_consumer_groups_shows_the_lag_of_a_query(
     stack: TieredStack, spark: SparkSession, two_partitions: str, tmp_path: Path
 ) -> None:
@@ -46,6 +48,7 @@ def test_kafka_consumer_groups_shows_the_lag_of_a_query(
     assert lags(stack, "of-the-query") == {0: (10, 0), 1: (4, 3)}
 
 
+@LAST_COMMIT.needed
 def test_the_direct_lane_commits_too(
     stack: TieredStack, spark: SparkSession, two_partitions: str, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.counted_gets import CountedGets, Get
 from tests.linked_archive import TOPIC, write_linked_archive
 from tests.reading import FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, batch, options, run_in_memory, stream, tier_segments
+from tests.spark.abilities import PUSHED_FILTERS
 from tests.stack.s3proxy import S3Proxy
 from tests.stack.tiered_stack import TieredStack
 
@@ -77,6 +78,7 @@ def logs(gets: CountedGets) -> list[str]:
         ("timestamp is null", 16),
     ],
 )
+@PUSHED_FILTERS.needed
 def test_only_segments_that_may_hold_wanted_rows_are_fetched(
     stack: TieredStack, spark: SparkSession, segments: str, gets: CountedGets, pushdown: None, where: str, expected: int
 ) -> None:
@@ -92,6 +94,7 @@ def test_only_segments_that_may_hold_wanted_rows_are_fetched(
 
 
 @pytest.mark.slow
+@PUSHED_FILTERS.needed
 def test_of_a_thousand_segments_the_two_that_a_filter_matches_are_fetched(
     stack: TieredStack, spark: SparkSession, gets: CountedGets, pushdown: None
 ) -> None:
@@ -137,6 +140,7 @@ def _in_bucket(storage: S3Proxy, gets: CountedGets) -> dict[str, str]:
     }
 
 
+@PUSHED_FILTERS.needed
 def test_pushdown_that_spark_has_not_on_is_an_error_that_says_how(
     stack: TieredStack, spark: SparkSession, segments: str, gets: CountedGets
 ) -> None:
@@ -144,6 +148,15 @@ def test_pushdown_that_spark_has_not_on_is_an_error_that_says_how(
         pruned(stack, spark, segments, gets).where("offset = 1").collect()
 
 
+@pytest.mark.skipif(PUSHED_FILTERS.present, reason="this Spark has the ability")
+def test_a_spark_without_pushdown_refuses_the_option(
+    stack: TieredStack, spark: SparkSession, segments: str, gets: CountedGets
+) -> None:
+    with pytest.raises(PySparkException, match=r"remote\.filter\.pushdown=true: this Spark"):
+        pruned(stack, spark, segments, gets).where("offset = 1").collect()
+
+
+@PUSHED_FILTERS.needed
 def test_all_uses_of_rows_that_spark_loaded_once_are_planned_by_the_filters_of_the_last(
     stack: TieredStack, spark: SparkSession, segments: str, gets: CountedGets, pushdown: None
 ) -> None:

@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql import datasource
 from pyspark.sql.types import ArrayType, StructType
 
@@ -19,7 +20,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import REPORT_TO
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
-from tiered_stream.options.remote_options import COLUMNS, METRICS_ADDRESS
+from tiered_stream.options.remote_options import COLUMNS, FILTER_PUSHDOWN, METRICS_ADDRESS
 from tiered_stream.process.logs import show_log
 from tiered_stream.spark.split_partition import SplitPartition, read_partition
 from tiered_stream.spark.stream_reader import StreamReader
@@ -64,6 +65,11 @@ class TieredStreamDataSource(datasource.DataSource):
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         options = self._parsed(schema, streaming=False)
+        if options.filter_pushdown and not hasattr(datasource.DataSourceReader, "pushFilters"):
+            raise ConfigurationError(
+                f"{FILTER_PUSHDOWN.name}=true: this Spark ({pyspark.__version__}) passes no filters to Python "
+                "sources, as versions from 4.1 on do. Remove the option, or limit the query by startingOffsets and endingOffsets"
+            )
         return PruningBatchReader(options) if options.filter_pushdown else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802 - Spark's name

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 IDLE_LIMIT = "spark.sql.execution.pyspark.udf.idleTimeoutSeconds"
@@ -55,5 +56,9 @@ def without_idle_limit(spark: SparkSession) -> SparkSession:
 
 
 def _kills_idle(spark: SparkSession) -> bool:
+    """Return whether Spark ends idle workers. Spark 4.0 never does, and lacks the setting."""
     conf: Any = spark._jsparkSession.sessionState().conf()
-    return bool(conf.pythonUDFWorkerKillOnIdleTimeout()) and conf.pythonUDFWorkerIdleTimeoutSeconds() > 0
+    try:
+        return bool(conf.pythonUDFWorkerKillOnIdleTimeout()) and conf.pythonUDFWorkerIdleTimeoutSeconds() > 0
+    except Py4JError:
+        return False

@@ -1,0 +1,121 @@
+"""Abilities that only some versions of Spark have. `python -m tests.spark.abilities XML` records them after a run.
+
+A test that needs an ability is skipped where Spark lacks it. `make test-spark` runs the tests with another Spark, and
+then records that Spark's abilities and the counts of its tests, from which the table in docs/compatibility.md is made.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pyspark
+import pytest
+from pyspark.sql import datasource
+
+from tests.stack.jars import SPARK, pinned_jars
+from tiered_stream.spark.stream_reader import HAS_READ_LIMITS
+
+RECORDS = Path(__file__).parents[2] / "docs" / "spark-versions.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """Something that users get with some versions of Spark; `without` is what they get with the others."""
+
+    name: str
+    present: bool
+    without: str
+
+    @property
+    def needed(self) -> pytest.MarkDecorator:
+        """Mark of a test that is skipped where Spark lacks the ability."""
+        return pytest.mark.skipif(not self.present, reason=f"this Spark lacks: {self.name}")
+
+
+PUSHED_FILTERS = Ability(
+    "`remote.filter.pushdown`: a batch query fetches only segments that its filters may match",
+    hasattr(datasource.DataSourceReader, "pushFilters"),
+    "the option is refused",
+)
+SEVERAL_BATCHES = Ability(
+    "a plain stream with `availableNow` and a limit reads all in several micro-batches",
+    HAS_READ_LIMITS,
+    "one micro-batch within the limit a run; `land` and the jobs read all",
+)
+LAST_COMMIT = Ability(
+    "a run with `availableNow` commits the end of its last micro-batch to `kafka.consumer.commit.groupid`",
+    HAS_READ_LIMITS,
+    "the next run does",
+)
+REPORTED_LAG = Ability(
+    "the lag is in Spark's progress, in `report_queries` and in the lines of the job",
+    HAS_READ_LIMITS,
+    "no lag there; `tiered-stream lag` shows it",
+)
+KAFKA_AND_DELTA = Ability(
+    "Delta and Spark's `kafka` source have jars for it",
+    SPARK in ("4.0", "4.1", "4.2"),
+    "none yet: tables by `deltalake` alone, no Spark lane",
+)
+ABILITIES = (PUSHED_FILTERS, SEVERAL_BATCHES, LAST_COMMIT, REPORTED_LAG, KAFKA_AND_DELTA)
+
+
+def abilities_here() -> dict[str, bool]:
+    """Return whether the installed Spark has each ability, by the ability's name."""
+    return {ability.name: ability.present for ability in ABILITIES}
+
+
+def record(junit: Path) -> None:
+    """Record the abilities of the installed Spark and the counts in the JUnit report `junit`."""
+    suite = ElementTree.parse(junit).getroot().find("testsuite")
+    assert suite is not None
+    counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
+    known = json.loads(RECORDS.read_text("utf-8")) if RECORDS.exists() else {}
+    jars = {jar.artifact: jar.version for jar in pinned_jars(["delta", "s3a"])}
+    known[SPARK] = {
+        "pyspark": pyspark.__version__,
+        "python": platform.python_version(),
+        "delta-spark": jars["delta-spark"],
+        "hadoop-aws": jars["hadoop-aws"],
+        "tests": counts,
+        "abilities": abilities_here(),
+    }
+    RECORDS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", "utf-8")
+
+
+def render() -> str:
+    """Return the recorded versions as a Markdown table."""
+    known = json.loads(RECORDS.read_text("utf-8"))
+    head = [f"Spark {version}" for version in known]
+    lines = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
+
+    def row(title: str, cells: list[str]) -> None:
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+
+    row("pyspark that was tried", [each["pyspark"] for each in known.values()])
+    row("Delta's jar", [each["delta-spark"] if _has_jars(each) else "none" for each in known.values()])
+    row("hadoop-aws", [each["hadoop-aws"] for each in known.values()])
+    row("tests that passed, and were skipped", [_counted(each["tests"]) for each in known.values()])
+    for ability in ABILITIES:
+        cells = ["yes" if each["abilities"][ability.name] else f"no: {ability.without}" for each in known.values()]
+        row(ability.name, cells)
+    return "\n".join(lines) + "\n"
+
+
+def _has_jars(version: dict[str, dict[str, bool]]) -> bool:
+    return version["abilities"][KAFKA_AND_DELTA.name]
+
+
+def _counted(tests: dict[str, int]) -> str:
+    failed = tests["failures"] + tests["errors"]
+    passed = f"{tests['tests'] - failed - tests['skipped']:,}, {tests['skipped']:,}"
+    return f"{passed}, {failed} failed" if failed else passed
+
+
+if __name__ == "__main__":
+    record(Path(sys.argv[1]))
