@@ -68,7 +68,7 @@ class TieredStreamDataSource(datasource.DataSource):
         if options.filter_pushdown and not hasattr(datasource.DataSourceReader, "pushFilters"):
             raise ConfigurationError(
                 f"{FILTER_PUSHDOWN.name}=true: this Spark ({pyspark.__version__}) passes no filters to Python "
-                "sources, as versions from 4.1 on do. Remove the option, or limit the query by startingOffsets and endingOffsets"
+                "sources; 4.1 and newer do. Remove the option, or limit the query by startingOffsets and endingOffsets"
             )
         return PruningBatchReader(options) if options.filter_pushdown else BatchReader(options)
 

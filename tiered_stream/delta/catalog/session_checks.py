@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
@@ -16,7 +17,8 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.spark.session import is_connect
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES
 
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+_SPARK = ".".join(pyspark.__version__.split(".")[:2])
+DELTA_PACKAGE = f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0"
 HADOOP_AWS, HADOOP_AZURE = "org.apache.hadoop:hadoop-aws", "org.apache.hadoop:hadoop-azure"
 GCS_CONNECTOR = "com.google.cloud.bigdataoss:gcs-connector:4.0.4"
 GS_IMPL = "spark.hadoop.fs.gs.impl=com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
