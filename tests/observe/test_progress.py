@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from tiered_stream.model import TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics
-from tiered_stream.observe.progress import describe_batch, finished_batch
+from tiered_stream.observe.progress import describe_batch, finished_batch, source_offsets
 
 MIB = 1 << 20
 
@@ -60,6 +61,11 @@ def test_a_line_tells_rows_rate_bytes_by_origin_and_lag() -> None:
 def test_offsets_may_also_be_json_in_a_string() -> None:
     offsets = json.dumps({"t": {"0": 3}}), json.dumps({"t": {"0": 5}})
     assert describe_batch(finished_batch(progress(source(*offsets)), ReadMetrics())).endswith("lag 2 offsets")
+
+
+def test_offsets_may_also_be_the_text_of_a_dictionary_as_older_versions_of_pyspark_give_them() -> None:
+    assert source_offsets("{'t': {'0': 71}}") == source_offsets('{"t":{"0":71}}') == {TopicPartition("t", 0): 71}
+    assert source_offsets("None") is source_offsets("null") is source_offsets(None) is None
 
 
 def test_the_lags_of_several_sources_are_added_up() -> None:

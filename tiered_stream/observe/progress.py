@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from ast import literal_eval
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -132,9 +133,13 @@ def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
 def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:
     """Return the offsets that a source reports in Spark's progress, by partition; None: the source reports no offsets.
 
+    In `lastProgress`, pyspark 4.0 and 4.1 give the text of a Python dictionary in place of JSON.
+
     Raises:
-        ValueError: the text is not offset JSON.
+        ValueError: the text is neither offset JSON nor such a dictionary.
     """
-    if not text or text == "null":
+    if not text or text in ("null", "None"):
         return None
-    return offsets_from_dict(orjson.loads(text) if isinstance(text, str) else text)
+    if isinstance(text, str):
+        text = literal_eval(text) if text.startswith("{'") else orjson.loads(text)
+    return offsets_from_dict(text)

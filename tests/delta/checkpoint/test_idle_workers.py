@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, everything, landed, options
 from tests.delta.quiet_fetcher import IDLE_SECONDS, SILENT_SECONDS, QuietFetcher
+from tests.stack.jars import SPARK
 from tests.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.checkpoint.idle_workers import (
@@ -19,6 +20,7 @@ from tiered_stream.delta.checkpoint.idle_workers import (
 )
 
 LIMITED = {IDLE_LIMIT: str(IDLE_SECONDS), KILL_IDLE: "true"}
+pytestmark = pytest.mark.skipif(SPARK == "4.0", reason="Spark 4.0 kills no Python workers")
 QUIET = {"kafka.remote.storage.fetcher.class": f"{QuietFetcher.__module__}.{QuietFetcher.__name__}"}
 
 

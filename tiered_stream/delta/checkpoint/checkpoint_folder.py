@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any, cast
 
+from py4j.java_gateway import JavaPackage
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, java_exception
@@ -90,7 +91,10 @@ class CheckpointFolder:
 
     @cached_property
     def _files(self) -> Any:
-        managers = self._java.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+        streaming = self._java.org.apache.spark.sql.execution.streaming
+        managers = streaming.checkpointing.CheckpointFileManager
+        if isinstance(managers, JavaPackage):
+            managers = streaming.CheckpointFileManager  # where Spark 4.0 has it
         return managers.create(self._path, self._configuration)
 
     def _child(self, name: str) -> Any:
