@@ -140,6 +140,6 @@ def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition,
     """
     if not text or text in ("null", "None"):
         return None
-    if isinstance(text, str):
-        text = literal_eval(text) if text.startswith("{'") else orjson.loads(text)
-    return offsets_from_dict(text)
+    if not isinstance(text, str):
+        return offsets_from_dict(text)
+    return offsets_from_dict(literal_eval(text) if text.startswith("{'") else orjson.loads(text))
