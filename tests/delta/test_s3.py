@@ -130,10 +130,10 @@ def planned(
 
 
 def test_what_tasks_cannot_do_is_left_to_spark_and_said(spark: SparkSession, lake: VersityGateway) -> None:
-    landing = planned(spark, lake, "left-to-spark", {}, requester_pays_enabled="true")
+    landing = planned(spark, lake, "left-to-spark", {}, object_content_encoding="gzip")
     assert landing.lane is Lane.SPARK
     assert (
-        landing.reason == "fs.s3a.requester.pays.enabled is set, which tasks that write files themselves do not follow"
+        landing.reason == "fs.s3a.object.content.encoding is set, which tasks that write files themselves do not follow"
     )
 
 
