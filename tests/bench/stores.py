@@ -24,10 +24,9 @@ from tests.stack.fake_gcs import FakeGcs, key_without_token, why_no_fake_gcs
 from tiered_stream import scan
 from tiered_stream.options.parsing import StorageOptions, parse_options
 from tiered_stream.storage.open_store import open_service
-from tiered_stream.storage.s3 import S3Bucket
 
 if TYPE_CHECKING:
-    from obstore.store import AzureStore, GCSStore, S3Store
+    from tiered_stream.storage.cloud_store import Client
 
 OURS, BARE = "tiered_stream.scan", "bare GETs"
 _BUCKET = "tier"
@@ -78,10 +77,8 @@ def _receive(client: Any, storage: StorageOptions, sizes: Mapping[str, int]) -> 
         assert sum(pool.map(received, wanted)) == sum(sizes.values())
 
 
-def _client(storage: StorageOptions) -> AzureStore | GCSStore | S3Store:
-    uri = urlsplit(storage.uri or "")
-    service = S3Bucket(storage, uri.netloc) if uri.scheme == "s3" else open_service(storage)
-    return service.connect(60)
+def _client(storage: StorageOptions) -> Client:
+    return open_service(storage).connect(60)
 
 
 def _in_azurite(rig: Rig, shape: Shape, ending: ExitStack) -> Mapping[str, str]:

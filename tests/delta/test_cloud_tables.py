@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import ODD, everything, in_order, options
+from tests.delta.archive import LONG, ODD, everything, in_order, options
 from tests.delta.clouds import Cloud, keys
 from tests.delta.committing import QUERY, offsets, planned, table, written
-from tiered_stream import land
+from tiered_stream import land, replay, verify
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.landing.land import plan_landing
@@ -95,3 +95,34 @@ def test_the_spark_lane_says_which_connector_is_missing(spark: SparkSession, tmp
     says = "Write abfss://" if cloud.scheme == "az" else "gcs-connector"
     with pytest.raises(ConfigurationError, match=f"out of Spark's reach: .*{says}"):
         land(spark, options=options(given=cloud.settings()), table=place, checkpoint=str(tmp_path), lane="spark")
+
+
+FIRST_MS = 1_700_000_000_000
+"""Time of the first record of `LONG`, whose records are a millisecond apart."""
+
+
+def test_a_replay_lands_what_lies_between_its_times_once(
+    spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
+) -> None:
+    files, checkpoint = cloud.files(bucket, "bronze/orders"), str(tmp_path / "checkpoint")
+    given = options(LONG, cloud.settings())
+    times = {"from_time": str(FIRST_MS + 5_000), "to_time": str(FIRST_MS + 9_000)}
+    report = replay(spark, options=given, into=files.uri, checkpoint=checkpoint, **times)
+    assert (report.records, report.finished_before) == (4_000, False)
+    assert in_order(table(files).to_pyarrow_table()).equals(everything(LONG).slice(5_000, 4_000))
+    again = replay(spark, options=given, into=files.uri, checkpoint=checkpoint, **times)
+    assert (again.records, again.finished_before) == (0, True)
+    with pytest.raises(
+        ConfigurationError, match="out of Spark's reach, and Spark reads it for a comparison: the session"
+    ):
+        verify(spark, options=given, table=files.uri)
+
+
+def test_a_replay_whose_checkpoint_is_gone_is_refused(
+    spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
+) -> None:
+    files, given = cloud.files(bucket, "bronze/orders"), options(LONG, cloud.settings())
+    times = {"from_time": str(FIRST_MS), "to_time": str(FIRST_MS + 1_000), "name": "mended"}
+    replay(spark, options=given, into=files.uri, checkpoint=str(tmp_path / "first"), **times)
+    with pytest.raises(ConfigurationError, match="has records of a replay named mended already"):
+        replay(spark, options=given, into=files.uri, checkpoint=str(tmp_path / "second"), **times)

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, PLAIN, everything, in_order, options
 from tests.golden import golden
+from tests.stack.customer_keys import KEY, CustomerKeyHandler
+from tests.stack.http_front import HttpFront
 from tests.stack.processes import free_ports
 from tests.stack.s3_client import REGION, s3a_settings
 from tests.stack.spark import configured
@@ -88,6 +90,27 @@ def test_table_and_segments_are_in_buckets_of_one_name_on_two_servers(
         assert secret not in plan
 
 
+@pytest.mark.parametrize("commit", ["spark", "deltalake"])
+def test_a_table_whose_objects_have_a_key_of_ones_own_is_landed_and_read(
+    spark: SparkSession, tmp_path: Path, lake: VersityGateway, commit: str
+) -> None:
+    bucket = f"own-key-{commit}"
+    lake.client().create_bucket(Bucket=bucket)
+    (port,) = free_ports(1)
+    front = HttpFront(port, lake.port, CustomerKeyHandler)
+    front.start()
+    encryption = {"encryption_algorithm": "SSE-C", "encryption_key": KEY, "endpoint": f"http://127.0.0.1:{port}"}
+    table, given = f"s3a://{bucket}/orders", options(given={"ingest.commit": commit})
+    with configured(spark, s3a(lake, bucket, **encryption)):
+        landing = plan_landing(spark, options=given, table=table, checkpoint=str(tmp_path / "checkpoint"))
+        query = landing.start()
+        query.awaitTermination()
+        assert spark.read.format("delta").load(table).count() == everything(ODD).num_rows
+    assert landing.lane is Lane.DIRECT
+    assert KEY not in query._jsq.explainInternal(True)
+    front.stop()
+
+
 @pytest.mark.parametrize("lane", ["auto", "direct", "spark"])
 @pytest.mark.parametrize(
     ("wrong", "said"),
@@ -130,10 +153,10 @@ def planned(
 
 
 def test_what_tasks_cannot_do_is_left_to_spark_and_said(spark: SparkSession, lake: VersityGateway) -> None:
-    landing = planned(spark, lake, "left-to-spark", {}, requester_pays_enabled="true")
+    landing = planned(spark, lake, "left-to-spark", {}, object_content_encoding="gzip")
     assert landing.lane is Lane.SPARK
     assert (
-        landing.reason == "fs.s3a.requester.pays.enabled is set, which tasks that write files themselves do not follow"
+        landing.reason == "fs.s3a.object.content.encoding is set, which tasks that write files themselves do not follow"
     )
 
 

@@ -122,8 +122,8 @@ def test_sparks_own_file_is_read_unless_another_is_named(tmp_path: Path, monkeyp
 
 
 def test_what_tasks_do_not_follow_is_looked_for_among_all_that_the_files_say(tmp_path: Path) -> None:
-    (tmp_path / "a.conf").write_text("spark.hadoop.fs.s3a.bucket.lake.requester.pays.enabled true\n")
+    (tmp_path / "a.conf").write_text("spark.hadoop.fs.s3a.bucket.lake.http.signer.enabled true\n")
     conf = read_spark_conf(tmp_path / "a.conf", None)
     s3a_settings(conf.hadoop_settings(), "other").check_supported()
-    with pytest.raises(NotForTasksError, match="requester"):
+    with pytest.raises(NotForTasksError, match="http.signer"):
         s3a_settings(conf.hadoop_settings(), "lake").check_supported()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import logging
 import re
 import traceback
@@ -13,7 +14,9 @@ from tests.storage.scripted_http import ScriptedHttp, answer, error, part
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageObjectNotFoundError
 from tiered_stream.limits import DEFAULT_LIMITS
 from tiered_stream.model import ByteRange
-from tiered_stream.storage.open_store import open_store
+from tiered_stream.options.parsing import parse_storage_options
+from tiered_stream.storage.open_store import open_service, open_store
+from tiered_stream.storage.s3_client import special_url
 
 if TYPE_CHECKING:
     from tests.stack.s3proxy import S3Proxy
@@ -85,6 +88,8 @@ def test_neither_credentials_nor_signatures_are_logged_when_everything_is(caplog
         ({"uri": "s3://"}, "'' is not the name of a bucket"),
         ({"uri": "s3://a b"}, "'a b' is not the name of a bucket"),
         ({"uri": "s3://tier--euw1-az1--x-s3"}, "is a directory bucket"),
+        ({"uri": "s3://arn:aws:s3::123456789012:accesspoint/mine.mrap"}, "is not the ARN of an access point in one"),
+        ({"uri": "s3://arn:aws:s3-object-lambda:eu-west-1:123456789012:accesspoint/a"}, "is not the ARN of an access"),
         ({"secret_access_key": None}, "go together"),
         ({"s3_endpoint_url": "nonsense"}, "no S3 client"),
     ],
@@ -99,6 +104,54 @@ def test_the_requester_pays_if_an_option_says_so(pays: bool) -> None:
     with ScriptedHttp([part(b"data")]) as server:
         S3.store(server.url, s3_requester_pays=pays).get("key", ByteRange(0, 4))
         assert (b"x-amz-request-payer: requester" in server.requests[0].lower()) is pays
+
+
+KEY = base64.b64encode(b"k" * 32).decode()
+ACCESS_POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/reader"
+
+
+def test_the_key_of_the_objects_goes_with_each_request_and_with_no_url() -> None:
+    with ScriptedHttp([part(b"data")]) as server:
+        store = S3.store(server.url, s3_customer_key=KEY)
+        store.get("key", ByteRange(0, 4))
+        headers = server.requests[0].lower()
+        assert f"x-amz-server-side-encryption-customer-key: {KEY}".lower().encode() in headers
+        assert b"x-amz-server-side-encryption-customer-algorithm: aes256" in headers
+        assert store.signed_url("key", 60) is None
+
+
+@pytest.mark.parametrize("key", ["k", base64.b64encode(b"short").decode()])
+def test_a_key_of_another_length_is_refused_without_the_key(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="s3.customer.key: .*must be 32 bytes in base64") as caught:
+        parse_storage_options({"remote.storage.uri": "s3://bucket", "remote.storage.s3.customer.key": key})
+    assert f"'{key}'" not in str(caught.value)
+
+
+AWS = {"s3_endpoint_url": None, "s3_path_style": False, "s3_region": "us-west-2"}
+
+
+@pytest.mark.parametrize(
+    "bucket,given,variable,endpoint",
+    [
+        ("lake", {}, "AWS_USE_FIPS_ENDPOINT", "lake.s3-fips.us-west-2"),
+        ("lake", {"s3_fips": True}, "", "lake.s3-fips.us-west-2"),
+        ("lake", {}, "AWS_USE_DUALSTACK_ENDPOINT", "lake.s3.dualstack.us-west-2"),
+        (ACCESS_POINT, {}, "", "reader-123456789012.s3-accesspoint.eu-west-1"),
+        (ACCESS_POINT, {}, "AWS_USE_FIPS_ENDPOINT", "reader-123456789012.s3-accesspoint-fips.eu-west-1"),
+        ("lake", {"s3_access_point": ACCESS_POINT}, "", "reader-123456789012.s3-accesspoint.eu-west-1"),
+        ("reader-abc123-s3alias", {}, "", "reader-abc123-s3alias.s3"),
+    ],
+)
+def test_requests_go_where_awss_rules_say(
+    monkeypatch: pytest.MonkeyPatch, bucket: str, given: dict[str, object], variable: str, endpoint: str
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, "true")
+    options = S3.options("", **AWS, **given, uri=f"s3://{bucket}/p")
+    service = open_service(options)
+    assert service.endpoint == f"https://{endpoint}.amazonaws.com"
+    assert open_store(options).describe("key") == f"s3://{bucket}/p/key"
+    assert special_url(options, bucket) == (service.endpoint if variable or given else None)
 
 
 def test_the_region_that_a_service_names_is_used_from_then_on() -> None:

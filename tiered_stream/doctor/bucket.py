@@ -38,15 +38,13 @@ _NO_CREDENTIALS = (
 class Bucket:
     """Bucket to check: its name, the prefix of the keys to look at, and the settings for access (`access`).
 
-    `option` is the prefix of these settings' names, such as `remote.storage.`, for advice. If `anonymous` is True,
-    requests are not signed.
+    `option` is the prefix of these settings' names, such as `remote.storage.`, for advice.
     """
 
     name: str
     prefix: str
     access: S3Access
     option: str
-    anonymous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +66,10 @@ class BucketResponse:
     keys: tuple[str, ...] = ()
 
 
-def s3_config(access: S3Access, *, anonymous: bool) -> Config:
-    """Return boto3's configuration for the doctor: short timeouts and no retries.
-
-    If `anonymous` is True, requests are not signed.
-    """
+def s3_config(access: S3Access) -> Config:
+    """Return boto3's configuration for the doctor: short timeouts and no retries."""
     return Config(
-        signature_version=UNSIGNED if anonymous else "s3v4",
+        signature_version=UNSIGNED if access.anonymous else "s3v4",
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": 1},
@@ -87,12 +82,12 @@ def s3_config(access: S3Access, *, anonymous: bool) -> Config:
 def check_credentials(bucket: Bucket) -> Result[bool]:
     """Check that there are credentials for the bucket, and describe where they come from. The result's value is True.
 
-    If `bucket.anonymous` is True, no credentials are needed, and the check succeeds.
+    If `bucket.access.anonymous` is True, no credentials are needed, and the check succeeds.
 
     Raises:
         FaultError: there are no credentials.
     """
-    if bucket.anonymous:
+    if bucket.access.anonymous:
         return Result(True, "none: requests are not signed, as the settings say")
     fix = f"set {bucket.option}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
     try:
@@ -113,7 +108,7 @@ def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
     access, option = bucket.access, bucket.option
     with muted(*LOGGERS_WITH_SECRETS):
         try:
-            client = s3_client(access, s3_config(access, anonymous=bucket.anonymous))
+            client = s3_client(access, s3_config(access))
         except (aws.BotoCoreError, ValueError) as error:
             raise FaultError(f"no S3 client can be made: {error}", f"correct {option}s3.*") from None
         endpoint = client.meta.endpoint_url

@@ -172,9 +172,8 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
         listed = list_folder(TableFiles(uri, storage, files.day_column))
         return listed.value, listed.description, listed.fix
     # Access settings may come from Spark's settings, so the advice names both prefixes.
-    bucket = Bucket(
-        parts.netloc, parts.path.strip("/"), storage, "spark.hadoop.fs.s3a or ingest.storage.", storage.anonymous
-    )
+    name = storage.s3_access_point or parts.netloc
+    bucket = Bucket(name, parts.path.strip("/"), storage, "spark.hadoop.fs.s3a or ingest.storage.")
     check_credentials(bucket)
     answer = list_one_key(bucket).value
     result = check_listing(bucket, answer)
@@ -251,20 +250,21 @@ def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
         FaultError: a request is refused; or the second put succeeds, and `ingest.commit` is `deltalake`.
     """
     parts, storage = urlsplit(files.uri), files.storage
+    bucket = storage.s3_access_point or parts.netloc
     key = "/".join(filter(None, (parts.path.strip("/"), name)))
     object_settings: Any = storage.put_object_arguments()
     acl = ", s3:PutObjectAcl" if storage.acl else ""
     grant = f"grant s3:PutObject{acl} and s3:DeleteObject on arn:aws:s3:::{parts.netloc}/*"
     with (
         muted(*LOGGERS_WITH_SECRETS),
-        closing(s3_client(storage, s3_config(storage, anonymous=storage.anonymous))) as client,
+        closing(s3_client(storage, s3_config(storage))) as client,
     ):
         try:
-            client.put_object(Bucket=parts.netloc, Key=key, Body=b"", **object_settings)
+            client.put_object(Bucket=bucket, Key=key, Body=b"", **object_settings)
             try:
-                conditional = _refuses_second(client, parts.netloc, key)
+                conditional = _refuses_second(client, bucket, key)
             finally:
-                client.delete_object(Bucket=parts.netloc, Key=key)
+                client.delete_object(Bucket=bucket, Key=key)
         except aws.ClientError as error:
             code = error.response["Error"].get("Code", "")
             raise FaultError(f"s3://{parts.netloc}/{key}: {error.operation_name} is refused ({code})", grant) from None

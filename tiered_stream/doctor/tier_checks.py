@@ -16,7 +16,7 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, bucket_and_path
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.segment_places import misplacement
@@ -73,7 +73,7 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import bucket as of_bucket
 
-    bucket = of_bucket.Bucket(parts.netloc, parts.path.strip("/"), options.storage, _OPTION)
+    bucket = of_bucket.Bucket(*bucket_and_path(options.storage.uri or ""), options.storage, _OPTION)
     examination.check("storage credentials", lambda _: of_bucket.check_credentials(bucket), fetcher)
     answer = examination.check("storage endpoint", lambda _: of_bucket.list_one_key(bucket), fetcher)
     examination.check("clock", of_bucket.check_clock, answer)
@@ -213,7 +213,7 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
     if refused and "encryption.key.pairs" in str(first):
         return FaultError(str(first), "name the private key of that key pair: rsm.config.encryption.key.pairs.*")
     if refused:
-        bucket = urlsplit(storage.uri or "").netloc
+        bucket, _ = bucket_and_path(storage.uri or "")
         grant_list = (
             ""
             if listable

@@ -58,6 +58,11 @@ class S3Access:
     access_key_id: str | None = of(remote.ACCESS_KEY_ID)
     secret_access_key: str | None = of(remote.SECRET_ACCESS_KEY)
     session_token: str | None = of(remote.SESSION_TOKEN)
+    s3_requester_pays: bool = of(remote.S3_REQUESTER_PAYS)
+    s3_customer_key: str | None = of(remote.S3_CUSTOMER_KEY)
+    s3_access_point: str | None = of(remote.S3_ACCESS_POINT)
+    s3_fips: bool = of(remote.S3_FIPS)
+    anonymous: bool = of(remote.S3_ANONYMOUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,6 @@ class StorageOptions(StoreAccess):
 
     uri: str | None = of(remote.STORAGE_URI)
     """URI of a bucket, of a container or of a folder, with a prefix; None: no storage is configured."""
-    s3_requester_pays: bool = of(remote.S3_REQUESTER_PAYS)
     layout: choices.StorageLayout = choices.StorageLayout.LOCAL
     connect_timeout_ms: int = of(spark.CONNECT_TIMEOUT_MS)
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
@@ -194,7 +198,8 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     options = _parsed(given, streaming)
     queries = Queries.STREAMING if streaming else Queries.BATCH
     given.warn(queries, honoured=_ENDS if streaming and given.read(spark.BOUNDED_STREAMING) else ())
-    _warn_of_plugin(options.storage, given)
+    if options.storage.layout is choices.StorageLayout.AIVEN:
+        warn_of_unknown_properties(options.storage.rsm_config, given.plugin_prefix)
     return options
 
 
@@ -259,7 +264,8 @@ def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
     given = GivenOptions(raw)
     given.check_names()
     storage = _storage(given)
-    _warn_of_plugin(storage, given)
+    if storage.layout is choices.StorageLayout.AIVEN:
+        warn_of_unknown_properties(storage.rsm_config, given.plugin_prefix)
     return storage
 
 
@@ -447,11 +453,6 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
         given = given.with_defaults({remote.STORAGE_URI.name.lower(): uri})
     limits = Limits(**{name: given.read(option) for name, option in LIMIT_OPTIONS.items()})
     return StorageOptions(layout=layout, rsm_config=rsm_config, limits=limits, **read_fields(StorageOptions, given))
-
-
-def _warn_of_plugin(storage: StorageOptions, given: GivenOptions) -> None:
-    if storage.layout is choices.StorageLayout.AIVEN:
-        warn_of_unknown_properties(storage.rsm_config, given.plugin_prefix)
 
 
 def _check_storage_suffices(locator: choices.LocatorName, storage: StorageOptions, given: GivenOptions) -> None:

@@ -84,7 +84,8 @@ STORAGE_URI = optional(
     "remote.storage.uri",
     types.storage_uri,
     "Place of the segments: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` (or "
-    "`abfss://container@account.dfs.core.windows.net/prefix`), `file:///folder`.",
+    "`abfss://container@account.dfs.core.windows.net/prefix`), `file:///folder`. An access point of S3 is named by its "
+    "ARN in place of the bucket, or by its alias.",
 )
 LAYOUT = optional(
     "remote.storage.layout", types.choice(StorageLayout),
@@ -100,6 +101,21 @@ S3_REQUESTER_PAYS = option(
     "remote.storage.s3.requester.pays.enabled", types.boolean, "false",
     "Pay for the requests to a bucket whose owner asks readers for that. Not for signed URLs.",
 )  # fmt: skip
+S3_CUSTOMER_KEY = optional(
+    "remote.storage.s3.customer.key", types.aes_256_key,
+    "Key of 256 bits, in base64, with which the objects are encrypted (SSE-C). Signed URLs are not made with it.",
+    secret=True,
+)  # fmt: skip
+S3_ACCESS_POINT = optional(
+    "remote.storage.s3.access.point", str, "ARN of the bucket's access point, as the session has it for S3A.",
+    internal=True,
+)  # fmt: skip
+S3_FIPS: Option[bool] = Option(
+    "remote.storage.s3.fips", types.boolean, False, "false", "Use AWS's FIPS endpoints.", internal=True
+)
+S3_ANONYMOUS: Option[bool] = Option(
+    "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
+)
 ACCESS_KEY_ID = optional(
     "remote.storage.aws.access.key.id", types.text,
     "Access key of AWS; by default, credentials come from the environment, the profile or the instance.", secret=True,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -340,6 +341,17 @@ def bootstrap_servers(value: str) -> str:
         except ValueError as error:
             raise ValueError(f"has {server!r}, which {error}") from None
     return ",".join(servers)
+
+
+def aes_256_key(value: str) -> str:
+    """Check a key of 256 bits in base64, and return it without blanks around it."""
+    try:
+        is_key = len(b64decode(value.strip(), validate=True)) == 32
+    except ValueError:
+        is_key = False
+    if not is_key:
+        raise ValueError("must be 32 bytes in base64")
+    return value.strip()
 
 
 def http_url(value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -11,8 +11,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.session_checks import check_delta
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, limited
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.commit.committer import find_table
+from tiered_stream.delta.commit.transaction import DeltaTransaction
 from tiered_stream.delta.landing.land import Landing, check_settings, plan_landing
+from tiered_stream.delta.landing.suitability import resolve_storage
 from tiered_stream.delta.requirements.lane import check_fit
 from tiered_stream.delta.schema.row_schema import fit_to_table, plan_topics, record_columns, shared_columns, time_zone
 from tiered_stream.delta.settings.ingest_settings import source_options, table_files
@@ -105,7 +107,11 @@ class DeltaTarget(Target):
         if plan.arguments.replace:
             self._check_replaced(plan, parsed.include_headers)
         address = find_address(self.spark, self.place)
-        transaction = None if address.uri is None else DeltaSparkTable(self.spark, address).find()
+        transaction = None
+        if address.uri is not None:
+            storage, _ = resolve_storage(self.spark, address.uri, self.user_settings)
+            files = replace(table_files(self.user_settings), uri=address.uri, storage=storage)
+            transaction = find_table(self.spark, address, files)
         if transaction is not None:
             self._check_table(transaction, plan, parsed.include_headers)
 
@@ -154,7 +160,7 @@ class DeltaTarget(Target):
                 f"{missing[0]} as kafka_{missing[0]}), or replay without --replace"
             )
 
-    def _check_table(self, table: DeltaSparkTransaction, plan: ReplayPlan, include_headers: bool) -> None:
+    def _check_table(self, table: DeltaTransaction, plan: ReplayPlan, include_headers: bool) -> None:
         description = table.state.description
         day_column = table_files(self.user_settings).day_column
         rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()

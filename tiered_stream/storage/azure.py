@@ -8,14 +8,14 @@ from obstore.store import AzureStore
 
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, azure_place
-from tiered_stream.storage.cloud_upload import UploadService
+from tiered_stream.storage.cloud_store import Service
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, RetryConfig
 
 
-class AzureContainer(UploadService):
-    """One container as a service of `cloud_store` and `cloud_upload`."""
+class AzureContainer(Service):
+    """One container as a service of `cloud_store`."""
 
     bucket_kind, missing_code = "container", "ContainerNotFound"
     endpoint_option = "azure.endpoint.url"

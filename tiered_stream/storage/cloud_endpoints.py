@@ -1,4 +1,4 @@
-"""Names, endpoints and credentials of buckets and containers in Google's and Azure's storage, from options. No I/O.
+"""Names, endpoints and credentials of buckets and containers in object stores, from options. No I/O.
 
 Endpoints and credentials are returned as settings of the Rust crate `object_store`, on which obstore and deltalake are
 built.
@@ -16,6 +16,9 @@ from tiered_stream.options.parsing import StorageOptions, StoreAccess
 S3_SCHEMES = ("s3", "s3a")
 GOOGLE_SCHEME = "gs"
 AZURE_SCHEMES = ("az", "abfs", "abfss", "wasb", "wasbs")
+_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
+_ACCESS_POINT = re.compile(r"arn:aws(?:-[a-z-]+)?:s3:(?P<region>[a-z0-9-]+):\d{12}:accesspoint[:/][a-z0-9-]{3,50}")
+_EXPRESS = "--x-s3"
 _GOOGLE = "https://storage.googleapis.com"
 _NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
 """Service account that sends no credentials; with `skip_signature`, `object_store` would still look for some."""
@@ -41,7 +44,7 @@ class StoreUse:
 SEGMENTS = StoreUse("option remote.storage.uri", "remote.storage.", "Storage Blob Data Reader", "Storage Object Viewer")
 TABLES = StoreUse(
     "setting ingest.table", "ingest.storage.", "Storage Blob Data Contributor", "Storage Object User",
-    " or in the settings of Spark's session (fs.azure.*, fs.gs.*)",
+    " or in the settings of Spark's session (fs.s3a.*, fs.azure.*, fs.gs.*)",
 )  # fmt: skip
 
 
@@ -103,6 +106,45 @@ def azure_place(options: StorageOptions, use: StoreUse = SEGMENTS) -> AzurePlace
         container, account, endpoint.rstrip("/"), options, options.azure_account_key or parts.get("AccountKey"),
         token.removeprefix("?") if token else None,
     )  # fmt: skip
+
+
+def bucket_and_path(uri: str) -> tuple[str, str]:
+    """Return the bucket or container in a URI, and the path in it without slashes at its ends.
+
+    The ARN of an access point in S3 is in place of the bucket, and has a slash or a colon before the point's name.
+    """
+    parts = urlsplit(uri)
+    bucket, path = parts.netloc, parts.path.strip("/")
+    if parts.scheme in S3_SCHEMES and bucket.endswith(":accesspoint"):
+        name, _, path = path.partition("/")
+        bucket = f"{bucket}/{name}"
+    return bucket, path
+
+
+def check_bucket(name: str, place: str) -> None:
+    """Check the name of a bucket, or the ARN of an access point. `place` is the setting that has it, for the error.
+
+    Raises:
+        ConfigurationError: the name is malformed, or its kind of bucket or access point cannot be read.
+    """
+    if name.endswith(_EXPRESS):
+        kind = "is a directory bucket (S3 Express One Zone), which cannot be read: name a general purpose bucket"
+    elif name.startswith("arn:") and not access_point_region(name):
+        kind = (
+            "is not the ARN of an access point in one region. ARNs of others (multi-region, Object Lambda, Outposts) "
+            "cannot be read: name the bucket, or an access point as arn:aws:s3:REGION:ACCOUNT:accesspoint/NAME"
+        )
+    elif not name.startswith("arn:") and not _BUCKET.fullmatch(name):
+        kind = "is not the name of a bucket"
+    else:
+        return
+    raise ConfigurationError(f"{place}: {name!r} {kind}")
+
+
+def access_point_region(name: str) -> str | None:
+    """Return the region in the ARN of an access point; None: `name` is not such an ARN."""
+    match = _ACCESS_POINT.fullmatch(name)
+    return match["region"] if match else None
 
 
 def container_and_host(uri: str) -> tuple[str, str]:

@@ -146,13 +146,27 @@ class Service(ABC):
         """Name of the bucket or container in messages, such as `gs://bucket`."""
         self.timeouts = RequestTimeouts.of(options)
 
+    can_sign: bool = True
+    """True if a signed URL alone is enough to read an object."""
+
     @abstractmethod
-    def connect(self, seconds: float) -> Client:
-        """Return a new client whose attempts take at most `seconds` each, without sending a request.
+    def open(self, client: ClientConfig, retries: int) -> Client:
+        """Return a new client with these options, without sending a request.
+
+        Args:
+            client: obstore's options of the client.
+            retries: number of times that the client repeats a failed attempt.
 
         Raises:
             StorageAccessError: there are no credentials.
         """
+
+    def connect(self, seconds: float) -> Client:
+        """Return a new client whose attempts take at most `seconds` each, without sending a request.
+
+        Raises: the errors of `open`.
+        """
+        return self.open(self.client_options(seconds), retries=0)
 
     def client_options(self, seconds: float) -> ClientConfig:
         """Return the options of a client whose attempts take at most `seconds` each."""
@@ -316,6 +330,8 @@ class CloudStore(ObjectStore):
         return f"{self._service.uri}/{self._root}{key}"
 
     def signed_url(self, key: str, seconds: int) -> str | None:
+        if not self._service.can_sign:
+            return None
         lifetime = timedelta(seconds=seconds)
         return self._send(key, lambda client: obstore.sign(client, "GET", self._root + key, lifetime))  # type: ignore[call-overload, no-any-return]
 

@@ -1,4 +1,4 @@
-"""Uploads of whole objects to Google Cloud Storage or Azure Blob Storage, by means of obstore.
+"""Uploads of whole objects to an object store, by means of obstore.
 
 Each object is uploaded by one PUT, so that no part of an object remains if an upload fails. obstore repeats an attempt
 that may pass. A process that has uploaded must not fork, because obstore's threads do not survive a fork.
@@ -6,7 +6,6 @@ that may pass. A process that has uploaded must not fork, because obstore's thre
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import obstore
@@ -19,45 +18,8 @@ from tiered_stream.storage.object_store import ATTEMPTS
 if TYPE_CHECKING:
     from mmap import mmap
 
-    from obstore.store import AzureStore, ClientConfig, GCSStore
-
 ATTEMPT_SECONDS = 900
 """Time limit of one attempt of an upload, in seconds."""
-
-
-class UploadService(Service):
-    """Service that can also open clients for uploads."""
-
-    @abstractmethod
-    def open(self, client: ClientConfig, retries: int) -> AzureStore | GCSStore:
-        """Return a new client with these options, without sending a request.
-
-        Args:
-            client: obstore's options of the client.
-            retries: number of times that the client repeats a failed attempt.
-
-        Raises:
-            StorageAccessError: there are no credentials.
-        """
-
-    def connect(self, seconds: float) -> AzureStore | GCSStore:
-        return self.open(self.client_options(seconds), retries=0)
-
-    def connect_to_upload(self, seconds: float, attempts: int) -> AzureStore | GCSStore:
-        """Return a new client for uploads, without sending a request.
-
-        It has no read timeout, because that would count from the start of an upload.
-
-        Args:
-            seconds: time limit of each attempt.
-            attempts: maximum number of attempts, which the client itself makes.
-
-        Raises:
-            StorageAccessError: there are no credentials.
-        """
-        options = self.client_options(seconds)
-        del options["read_timeout"]
-        return self.open(options, retries=attempts - 1)
 
 
 class CloudUploader:
@@ -66,10 +28,12 @@ class CloudUploader:
     Methods raise StorageError if a request fails. The text of the error has neither credentials nor signatures.
     """
 
-    def __init__(self, service: UploadService) -> None:
+    def __init__(self, service: Service) -> None:
         """Raise StorageAccessError if there are no credentials."""
         self._service = service
-        self._client = service.connect_to_upload(ATTEMPT_SECONDS, ATTEMPTS)
+        client = service.client_options(ATTEMPT_SECONDS)
+        del client["read_timeout"]  # it would count from the start of an upload
+        self._client = service.open(client, ATTEMPTS - 1)
 
     def put(self, key: str, data: bytes | mmap) -> None:
         """Upload an object, which replaces an object of the same key."""

@@ -10,14 +10,14 @@ from obstore.store import GCSStore
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, google_config, google_endpoint
-from tiered_stream.storage.cloud_upload import UploadService
+from tiered_stream.storage.cloud_store import Service
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, GCSConfig, RetryConfig
 
 
-class GoogleBucket(UploadService):
-    """One bucket as a service of `cloud_store` and `cloud_upload`."""
+class GoogleBucket(Service):
+    """One bucket as a service of `cloud_store`."""
 
     endpoint_option = "gcs.endpoint.url"
 

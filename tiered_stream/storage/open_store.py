@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, SEGMENTS, StoreUse
+from tiered_stream.storage.cloud_endpoints import (
+    AZURE_SCHEMES,
+    GOOGLE_SCHEME,
+    S3_SCHEMES,
+    SEGMENTS,
+    StoreUse,
+    bucket_and_path,
+)
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
-    from tiered_stream.storage.cloud_upload import UploadService
+    from tiered_stream.storage.cloud_store import Service
 
 
 def open_store(options: StorageOptions, use: StoreUse = SEGMENTS) -> ObjectStore:
-    """Open a new store for `options.uri`. `use` has words for the errors of a store in Google's or Azure's storage.
+    """Open a new store for `options.uri`. `use` has words for the errors of a store in an object store.
 
     Raises:
         ConfigurationError: `options.uri` is missing or malformed, or its scheme is unknown.
@@ -35,7 +42,7 @@ def open_store(options: StorageOptions, use: StoreUse = SEGMENTS) -> ObjectStore
             raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
         return FileStore(Path(folder))
     if uri.scheme in (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES):
-        return _open_cloud_store(options, uri, use)
+        return _open_cloud_store(options, use)
     raise ConfigurationError(
         f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix and file:///folder are. For "
@@ -43,35 +50,35 @@ def open_store(options: StorageOptions, use: StoreUse = SEGMENTS) -> ObjectStore
     )
 
 
-def _open_cloud_store(options: StorageOptions, uri: SplitResult, use: StoreUse) -> ObjectStore:
+def _open_cloud_store(options: StorageOptions, use: StoreUse) -> ObjectStore:
     """Open a store in a bucket or container.
 
     Raises: the errors of `open_store`.
     """
     # Imported here, because obstore and boto3 take long to import, and other stores do not need them.
-    from tiered_stream.storage.cloud_store import CloudStore, Service
+    from tiered_stream.storage.cloud_store import CloudStore
 
-    if uri.scheme in S3_SCHEMES:
-        from tiered_stream.storage.s3 import S3Bucket
-
-        service: Service = S3Bucket(options, uri.netloc)
-    else:
-        service = open_service(options, use)
-    path = uri.path.strip("/")
-    return CloudStore(service, f"{path}/" if path else "")
+    _, path = bucket_and_path(options.uri or "")
+    return CloudStore(open_service(options, use), f"{path}/" if path else "")
 
 
-def open_service(options: StorageOptions, use: StoreUse = SEGMENTS) -> UploadService:
-    """Return the service of the bucket or container that `options.uri` names, in Google's or Azure's storage.
+def open_service(options: StorageOptions, use: StoreUse = SEGMENTS) -> Service:
+    """Return the service of the bucket or container that `options.uri` names.
 
     Raises:
-        ConfigurationError: the URI names no storage account of Azure's, or the connection string is malformed.
+        ConfigurationError: the name of the bucket or the endpoint is malformed, or the URI names no storage account of
+            Azure's.
     """
-    uri = urlsplit(options.uri or "")
-    if uri.scheme == GOOGLE_SCHEME:
+    bucket, _ = bucket_and_path(options.uri or "")
+    scheme = urlsplit(options.uri or "").scheme
+    if scheme in S3_SCHEMES:
+        from tiered_stream.storage.s3 import S3Bucket
+
+        return S3Bucket(options, bucket, use)
+    if scheme == GOOGLE_SCHEME:
         from tiered_stream.storage.gcs import GoogleBucket
 
-        return GoogleBucket(options, uri.netloc, use)
+        return GoogleBucket(options, bucket, use)
     from tiered_stream.storage.azure import AzureContainer
 
     return AzureContainer(options, use)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import re
+from typing import TYPE_CHECKING
 
 from obstore.store import S3Store
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, check_bucket
 from tiered_stream.storage.cloud_store import Failure, Service
-from tiered_stream.storage.s3_client import CREDENTIALS_HINT, S3Session
+from tiered_stream.storage.s3_client import S3Session, credentials_hint
 
-_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
-_EXPRESS = "--x-s3"
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config
+
 _ELSEWHERE = (301, 307, 400, 403)
 """HTTP statuses that S3 may return if the request was sent to another region than the bucket's region."""
 
 
 class S3Bucket(Service):
-    """Implementation of `cloud_store.Service` for one bucket."""
+    """One bucket, or an access point of one, as a service of `cloud_store`."""
 
     endpoint_option = "s3.endpoint.url"
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
@@ -27,40 +29,41 @@ class S3Bucket(Service):
         "InvalidAccessKeyId", "InvalidToken", "RequestTimeTooSkewed", "SignatureDoesNotMatch",
     ))  # fmt: skip
 
-    def __init__(self, options: StorageOptions, bucket: str) -> None:
+    def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
         """Read the bucket's endpoint, region and credentials from the options and from AWS's configuration.
 
         Raises:
             ConfigurationError: the bucket's name, the endpoint or the configured credentials are malformed.
         """
-        if not _BUCKET.fullmatch(bucket):
-            raise ConfigurationError(f"remote.storage.uri: {bucket!r} is not the name of a bucket")
+        check_bucket(bucket, use.place)
         if (options.access_key_id is None) != (options.secret_access_key is None):
             raise ConfigurationError(
-                "remote.storage.aws.access.key.id and remote.storage.aws.secret.access.key go together: one is missing"
+                f"{use.prefix}aws.access.key.id and {use.prefix}aws.secret.access.key go together: one is missing"
             )
-        if bucket.endswith(_EXPRESS):
-            raise ConfigurationError(
-                f"remote.storage.uri: {bucket!r} is a directory bucket (S3 Express One Zone), which cannot be read: "
-                "name a general purpose bucket"
-            )
-        self._requester_pays = options.s3_requester_pays
-        self._session = S3Session(options, bucket)
-        super().__init__(options, "s3", bucket, self._session.bucket_url)
+        self._options = options
+        self._session = S3Session(options, bucket, credentials_hint(use))
+        self.can_sign = options.s3_customer_key is None  # a reader of the URL would have to send the key
+        super().__init__(options, "s3", bucket, self._session.bucket_url, use)
 
-    def connect(self, seconds: float) -> S3Store:
-        client = self.client_options(seconds)
-        if (bundle := self._session.ca_bundle()) is not None:
+    def open(self, client: ClientConfig, retries: int) -> S3Store:
+        options, session = self._options, self._session
+        if (bundle := session.ca_bundle()) is not None:
             client["root_certificate"] = bundle
+        config: S3Config = {
+            "endpoint": self.endpoint,
+            "virtual_hosted_style_request": True,  # the URL is the bucket's own, whichever style it has
+            "region": session.region,
+            "request_payer": options.s3_requester_pays,
+            "skip_signature": options.anonymous,
+        }
+        if options.s3_customer_key is not None:
+            config |= {"server_side_encryption": "sse-c", "sse_customer_key_base64": options.s3_customer_key}
         return S3Store(
             self.bucket,
-            endpoint=self.endpoint,
-            virtual_hosted_style_request=True,  # the URL is the bucket's own, whichever style it has
-            region=self._session.region,
-            request_payer=self._requester_pays,
+            config=config,
             client_options=client,
-            retry_config={"max_retries": 0},
-            credential_provider=self._session.credentials(),
+            retry_config={"max_retries": retries},
+            credential_provider=None if options.anonymous else session.credentials(),
         )
 
     def learns_from(self, failure: Failure) -> bool:
@@ -69,5 +72,6 @@ class S3Bucket(Service):
         return learned
 
     def access_hint(self, *, listing: bool) -> str:
-        grant = f"to list it, grant s3:ListBucket on arn:aws:s3:::{self.bucket}; otherwise " if listing else ""
-        return grant + CREDENTIALS_HINT
+        resource = self.bucket if self.bucket.startswith("arn:") else f"arn:aws:s3:::{self.bucket}"
+        grant = f"to list it, grant s3:ListBucket on {resource}; otherwise " if listing else ""
+        return grant + credentials_hint(self.use)

@@ -23,6 +23,7 @@ from botocore.config import Config
 from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.process.logs import muted
+from tiered_stream.storage.cloud_endpoints import StoreUse, access_point_region
 
 if TYPE_CHECKING:
     from botocore.config import _S3Dict
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
 
 LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
 """Loggers whose debug lines hold signatures, tokens and signed URLs; code that uses boto3 mutes them."""
-CREDENTIALS_HINT = (
-    "check remote.storage.aws.access.key.id, remote.storage.aws.secret.access.key and "
-    "remote.storage.aws.session.token, or where they are not given the AWS credential chain (environment, profile, "
-    "instance or pod role)"
-)
 _USER_AGENT = f"tiered_stream Botocore/{botocore.__version__}"
 _FALLBACK_REGION = "us-east-1"
 _ANY_KEY = "key"
@@ -48,26 +44,57 @@ botocore renews credentials that would expire sooner before it returns them.
 """
 
 
+def credentials_hint(use: StoreUse) -> str:
+    """Return advice for missing or refused credentials."""
+    return (
+        f"check {use.prefix}aws.access.key.id, {use.prefix}aws.secret.access.key and {use.prefix}aws.session.token"
+        f"{use.otherwise}, or where they are not given the AWS credential chain (environment, profile, instance or pod "
+        "role)"
+    )
+
+
+def special_url(access: S3Access, bucket: str) -> str | None:
+    """Return the URL of a bucket at AWS if it is not the plain one; otherwise None.
+
+    It is another one with an access point, and if FIPS or dual-stack endpoints are set in `access` or for AWS's clients
+    (`AWS_USE_FIPS_ENDPOINT`, `AWS_USE_DUALSTACK_ENDPOINT`).
+
+    Raises: the errors of `S3Session`.
+    """
+    if access.s3_endpoint_url is not None:
+        return None
+    session = _session(access)
+    if access.s3_access_point or _uses_fips(access, session) or session.get_config_variable("use_dualstack_endpoint"):
+        return S3Session(access, bucket).bucket_url
+    return None
+
+
 class S3Session:
     """Credentials, region and URL of one bucket, from a botocore session of its own.
 
     `region` and `bucket_url` are the region and the URL to use now.
     """
 
-    def __init__(self, access: S3Access, bucket: str) -> None:
+    def __init__(self, access: S3Access, bucket: str, hint: str = "") -> None:
         """Determine the bucket's region and URL from the options and AWS's configuration.
+
+        Args:
+            bucket: name of the bucket, or ARN of an access point. `access.s3_access_point` takes precedence.
+            hint: advice for errors about credentials.
 
         Raises:
             ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
         """
         self._access = access
-        self._bucket = bucket
+        self._bucket = access.s3_access_point or bucket
+        self._hint = hint
         try:
             with muted(*LOGGERS_WITH_SECRETS):
                 self._session = _session(access)
                 # One for all clients, because boto3 registers its handlers with the botocore session each time.
                 self._clients = boto3.session.Session(botocore_session=self._session)
-                self.region: str = access.s3_region or self._session.get_config_variable("region") or _FALLBACK_REGION
+                configured = access.s3_region or self._session.get_config_variable("region") or _FALLBACK_REGION
+                self.region: str = access_point_region(self._bucket) or configured
                 self.bucket_url = self._find_url()
         except (aws.BotoCoreError, ValueError) as error:
             raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
@@ -80,7 +107,10 @@ class S3Session:
         return url.removesuffix(f"/{_ANY_KEY}")
 
     def _style(self) -> _S3Dict:
-        return {"addressing_style": "path" if self._access.s3_path_style else "auto"}
+        if self._access.s3_path_style:
+            return {"addressing_style": "path"}
+        # With `auto`, botocore makes the URL of the FIPS endpoint of us-east-1, whatever the bucket's region is.
+        return {"addressing_style": "virtual" if _uses_fips(self._access, self._session) else "auto"}
 
     def follow_region(self, named: str) -> bool:
         """Use the bucket's region from now on, if it differs from the region in use; return whether it differs.
@@ -120,10 +150,10 @@ class S3Session:
                 credentials: Credentials | None = self._session.get_credentials()
         except (aws.BotoCoreError, aws.ClientError) as error:
             raise StorageAccessError(
-                f"no credentials for s3://{self._bucket}: {type(error).__name__}; {CREDENTIALS_HINT}"
+                f"no credentials for s3://{self._bucket}: {type(error).__name__}; {self._hint}"
             ) from error
         if credentials is None:
-            raise StorageAccessError(f"no credentials for s3://{self._bucket}: {CREDENTIALS_HINT}")
+            raise StorageAccessError(f"no credentials for s3://{self._bucket}: {self._hint}")
 
         def valid_now() -> S3Credential:
             with muted(*LOGGERS_WITH_SECRETS):
@@ -197,8 +227,14 @@ def _session(access: S3Access) -> botocore.session.Session:
     return session
 
 
+def _uses_fips(access: S3Access, session: botocore.session.Session) -> bool:
+    """Return whether FIPS endpoints of AWS are used; a service other than AWS has none."""
+    chosen = access.s3_fips or session.get_config_variable("use_fips_endpoint")
+    return bool(chosen) and access.s3_endpoint_url is None
+
+
 def _client(session: boto3.session.Session, access: S3Access, config: Config, region: str | None) -> S3Client:
-    config = config.merge(Config(user_agent=_USER_AGENT))
+    config = config.merge(Config(user_agent=_USER_AGENT, use_fips_endpoint=access.s3_fips or None))
     return session.client("s3", endpoint_url=access.s3_endpoint_url, region_name=region, config=config)
 
 

@@ -21,7 +21,7 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.manifest import parse_manifest
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, bucket_and_path
 from tiered_stream.storage.fetcher import Misplacement
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.object_store import ObjectStore
@@ -185,15 +185,16 @@ def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterato
 
 def _path_in_bucket(storage: StorageOptions) -> str:
     """Return the path after the bucket in the settings' URI, with a slash at its end; empty if there is none."""
-    parts = urlsplit(storage.uri or "")
-    path = parts.path.strip("/") if parts.scheme in _BUCKET_SCHEMES else ""
+    is_folder = urlsplit(storage.uri or "").scheme not in _BUCKET_SCHEMES
+    path = "" if is_folder else bucket_and_path(storage.uri or "")[1]
     return f"{path}/" if path else ""
 
 
 def _root(storage: StorageOptions) -> str:
     """Return the URI of the whole bucket; a folder's URI is returned unchanged."""
-    parts = urlsplit(storage.uri or "")
-    return f"{parts.scheme}://{parts.netloc}" if parts.scheme in _BUCKET_SCHEMES else storage.uri or ""
+    uri = storage.uri or ""
+    scheme = urlsplit(uri).scheme
+    return f"{scheme}://{bucket_and_path(uri)[0]}" if scheme in _BUCKET_SCHEMES else uri
 
 
 def _listed_places(store: ObjectStore, root: str, limit: Limit) -> Iterator[Place]:

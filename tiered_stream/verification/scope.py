@@ -18,6 +18,8 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 from tiered_stream.delta.catalog.address import TableAddress, find_address
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta, check_table
+from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
+from tiered_stream.delta.requirements.store_access import missing_connector
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
@@ -74,12 +76,16 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
             of Kafka's without a name is not compared.
 
     Raises:
-        ConfigurationError: there is no Delta table, it lacks columns, a column has another type than the source's, or
-            the Spark session cannot read Delta tables.
+        ConfigurationError: there is no Delta table, it lacks columns, or a column has another type than the source's.
+            Or the Spark session cannot read Delta tables, or has no connector to the table's store.
         TableError: Spark cannot reach the table.
     """
     check_delta(spark)
     address = find_address(spark, table)
+    if lacking := missing_connector(address.uri or "", hadoop_settings(spark)):
+        raise ConfigurationError(
+            f"the table {table} is out of Spark's reach, and Spark reads it for a comparison: {lacking}"
+        )
     check_table(spark, address.path)
     with spark_errors(table, "read"):
         version, rows = _latest(spark, address)

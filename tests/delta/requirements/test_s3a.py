@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -11,8 +12,9 @@ from pyarrow import fs
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, NotForTasksError
 from tiered_stream.delta.requirements.s3a import Credentials, S3aSettings, find_storage
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, as_options, table_files
-from tiered_stream.delta.write.file_systems import delta_storage_options
+from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_place
 from tiered_stream.errors import ConfigurationError, TableAccessError
+from tiered_stream.storage.open_store import open_service
 
 KEYS = {"fs.s3a.access.key": "id", "fs.s3a.secret.key": "secret"}
 PROVIDER = "fs.s3a.aws.credentials.provider"
@@ -118,7 +120,13 @@ def test_keys_may_be_in_credential_files() -> None:
             {**KEYS, "fs.s3a.encryption.algorithm": "SSE-KMS", "fs.s3a.encryption.context": "e30="},
             "fs.s3a.encryption.context is set",
         ),
-        ({**KEYS, "fs.s3a.server-side-encryption-algorithm": "SSE-C"}, "fs.s3a.encryption.algorithm is SSE-C"),
+        ({**KEYS, "fs.s3a.server-side-encryption-algorithm": "SSE-C"}, "fs.s3a.encryption.key must be 32 bytes"),
+        ({**KEYS, "fs.s3a.accesspoint.required": "true"}, "fs.s3a.accesspoint.required is set, but the bucket has no"),
+        (
+            {**KEYS, "fs.s3a.bucket.lake.accesspoint.arn": "arn:aws:s3::123456789012:accesspoint/mine.mrap"},
+            "fs.s3a.bucket.lake.accesspoint.arn: 'arn:aws:s3::123456789012:accesspoint/mine.mrap' is not the ARN",
+        ),
+        ({**KEYS, "fs.s3a.endpoint.fips": "true"}, "fs.s3a.endpoint.fips is set together with fs.s3a.endpoint"),
         ({**KEYS, "fs.s3a.bucket.lake.proxy.host": "proxy"}, "fs.s3a.proxy.host is set"),
         ({**KEYS, "fs.s3a.bucket.lake.acl.default": "private"}, "fs.s3a.acl.default is private"),
         ({**KEYS, "fs.s3a.create.storage.class": "new"}, "fs.s3a.create.storage.class is new"),
@@ -137,15 +145,21 @@ def test_what_tasks_cannot_do_is_said(given: Mapping[str, str], reason: str) -> 
     assert storage.access_key_id is None
 
 
+def test_a_directory_bucket_is_left_to_spark() -> None:
+    session = S3aSettings("lake--euw1-az1--x-s3", KEYS.get, KEYS.get, {}.get)
+    why_not = find_storage({"ingest.storage.s3.region": "eu-west-1"}, session)[1]
+    assert why_not is not None and "'lake--euw1-az1--x-s3' is a directory bucket" in why_not
+
+
 def test_settings_that_ask_for_nothing_are_no_hindrance() -> None:
     given = {
-        "fs.s3a.proxy.host": "", "fs.s3a.requester.pays.enabled": "False", "fs.s3a.create.checksum.algorithm": "crc32c",
-        "fs.s3a.bucket.other.requester.pays.enabled": "true", "fs.s3a.retry.limit": "3", "fs.s3a.of.a.new.reader": "x",
+        "fs.s3a.proxy.host": "", "fs.s3a.http.signer.enabled": "False", "fs.s3a.create.checksum.algorithm": "crc32c",
+        "fs.s3a.bucket.other.http.signer.enabled": "true", "fs.s3a.retry.limit": "3", "fs.s3a.of.a.new.reader": "x",
         "fs.s3a.impl": f"{HADOOP}.S3AFileSystem",
     }  # fmt: skip
     s3a(given).check_supported()
-    with pytest.raises(NotForTasksError, match="requester.pays"):
-        s3a({"fs.s3a.requester.pays.enabled": "true"}).check_supported()
+    with pytest.raises(NotForTasksError, match="http.signer"):
+        s3a({"fs.s3a.http.signer.enabled": "true"}).check_supported()
 
 
 def test_acl_storage_class_and_encryption_go_with_the_tasks_uploads_as_s3_calls_them() -> None:
@@ -177,6 +191,53 @@ def test_encryption_by_kms_goes_with_the_uploads_and_the_commits(
     assert options["AWS_SERVER_SIDE_ENCRYPTION"] == name
     assert options.get("AWS_SSE_KMS_KEY_ID") == key.get("SSEKMSKeyId")
     assert table_files(as_options({}, TableFiles("s3://lake/table", storage))).storage == storage
+
+
+CUSTOMER_KEY = b64encode(b"k" * 32).decode()
+
+
+def test_a_key_of_ones_own_and_the_payer_go_with_all_requests() -> None:
+    given = {
+        "fs.s3a.encryption.algorithm": "SSE-C", "fs.s3a.bucket.lake.encryption.key": CUSTOMER_KEY,
+        "fs.s3a.requester.pays.enabled": "true",
+    }  # fmt: skip
+    storage, why_not = find_storage({}, s3a({**LAKE, **given}))
+    assert (why_not, storage.s3_customer_key, storage.s3_requester_pays) == (None, CUSTOMER_KEY, True)
+    assert CUSTOMER_KEY not in repr(storage)
+    assert storage.put_object_arguments() == {
+        "SSECustomerAlgorithm": "AES256", "SSECustomerKey": b"k" * 32, "RequestPayer": "requester",
+    }  # fmt: skip
+    options = delta_storage_options(storage)
+    assert (options["AWS_SERVER_SIDE_ENCRYPTION"], options["AWS_SSE_CUSTOMER_KEY_BASE64"]) == ("sse-c", CUSTOMER_KEY)
+    assert options["AWS_REQUESTER_PAYS"] == "true"
+    told = as_options({}, TableFiles("s3://lake/table", storage))
+    assert table_files(told).storage == storage
+    assert [name for name, value in told.items() if value == CUSTOMER_KEY] == ["ingest.secret.storage.s3.customer.key"]
+
+
+ACCESS_POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/writer"
+
+
+@pytest.mark.parametrize(
+    "given,url",
+    [
+        ({"fs.s3a.bucket.lake.accesspoint.arn": ACCESS_POINT}, "writer-123456789012.s3-accesspoint.eu-west-1"),
+        (
+            {"fs.s3a.bucket.lake.accesspoint.arn": ACCESS_POINT, "fs.s3a.endpoint": "http://all"},
+            "writer-123456789012.s3-accesspoint.eu-west-1",
+        ),
+        ({"fs.s3a.endpoint.fips": "true", "fs.s3a.endpoint.region": "us-west-2"}, "lake.s3-fips.us-west-2"),
+        ({"fs.s3a.accesspoint.arn": ACCESS_POINT, "fs.s3a.endpoint.region": "eu-west-1"}, None),
+    ],
+)
+def test_access_points_and_fips_endpoints_are_those_that_s3a_uses(given: Mapping[str, str], url: str | None) -> None:
+    storage, why_not = find_storage({}, s3a({**KEYS, **given}))
+    assert why_not is None
+    options = deltalake_place(TableFiles("s3://lake/table", storage))[1]
+    assert options.get("AWS_ENDPOINT_URL") == (url and f"https://{url}.amazonaws.com")
+    assert options["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] == "true"
+    assert options["AWS_REGION"] == ("us-west-2" if "fips" in str(url) else "eu-west-1")
+    assert open_service(storage.at("s3://lake/table")).endpoint == f"https://{url or 'lake.s3'}.amazonaws.com"
 
 
 def test_a_key_for_kms_without_an_algorithm_asks_for_nothing() -> None:

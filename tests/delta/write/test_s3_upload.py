@@ -10,20 +10,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tests.delta.made_batches import ORDERS, plain
+from tests.stack.customer_keys import KEY, CustomerKeyHandler
+from tests.stack.http_front import HttpFront
+from tests.stack.processes import free_ports
 from tests.stack.s3_client import REGION
 from tests.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
 from tiered_stream.delta.write import s3_upload, uploads
 from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
+from tiered_stream.delta.write.file_systems import deltalake_place, open_folder
 from tiered_stream.delta.write.s3_upload import S3Uploads
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.delta.write.upload_threads import UploadThreads
 from tiered_stream.delta.write.uploads import MEMORY_BYTES
-from tiered_stream.errors import TableError
+from tiered_stream.errors import StorageError, TableError
+from tiered_stream.model import ByteRange
+from tiered_stream.storage.open_store import open_store
 
 pytestmark = pytest.mark.stack
 BUCKET = "lake"
@@ -184,6 +192,40 @@ def test_days_are_files_in_their_folders(files: TableFiles, lake: VersityGateway
     writer.close()
     assert [file.path.partition("/")[0] for file in written] == [f"day={file.day}" for file in written]
     assert rows(files, lake, [file.path for file in written]) == 10
+
+
+@pytest.fixture
+def locked(lake: VersityGateway, files: TableFiles) -> Iterator[TableFiles]:
+    """A table's files behind a front that demands the key of each object."""
+    (port,) = free_ports(1)
+    front = HttpFront(port, lake.port, CustomerKeyHandler)
+    front.start()
+    storage = replace(files.storage, s3_endpoint_url=f"http://127.0.0.1:{port}", s3_customer_key=KEY)
+    yield replace(files, storage=storage)
+    front.stop()
+
+
+def test_files_log_and_segments_are_written_and_read_with_the_key_of_ones_own(locked: TableFiles) -> None:
+    folder = open_data_folder(locked, UploadThreads())
+    write(folder, "a", b"content")
+    folder.wait()
+    uri, options = deltalake_place(locked)
+    write_deltalake(uri, pa.table({"number": [1, 2, 3]}), storage_options=options)
+    assert DeltaTable(uri, storage_options=options).to_pyarrow_table().num_rows == 3
+    read = open_folder(locked.uri, locked.storage)
+    assert read.open_input_stream("a").read() == b"content"
+    assert read.open_input_stream(f"_delta_log/{0:020d}.json").read()
+    assert open_store(locked.storage.at(locked.uri)).get("a", ByteRange(0, 7)) == b"content"
+
+
+def test_no_object_is_given_without_the_key_of_ones_own(locked: TableFiles) -> None:
+    without = replace(locked, storage=replace(locked.storage, s3_customer_key=None))
+    folder = open_data_folder(without, UploadThreads())
+    write(folder, "a", b"content")
+    with pytest.raises(OSError, match="The key is missing"):
+        folder.wait()
+    with pytest.raises(StorageError, match="400 InvalidRequest"):
+        open_store(without.storage.at(without.uri)).get("a", ByteRange(0, 7))
 
 
 def test_objects_get_the_acl_the_class_and_the_encryption_that_the_session_asks_for(

@@ -29,7 +29,7 @@ from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableFiles,
 from tiered_stream.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tiered_stream.delta.commit.transaction import CommitTable, Lock
+    from tiered_stream.delta.commit.transaction import CommitTable, DeltaTransaction, Lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,22 @@ class Committer:
         from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
 
         return DeltalakeTable(files, lock_for_deltalake(spark, address, files))
+
+
+def find_table(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaTransaction | None:
+    """Return a transaction on the table's newest version; None: there is no table.
+
+    deltalake begins it if the session's delta-spark cannot reach the table, such as a table in a store for which the
+    session has no connector.
+
+    Raises:
+        TableError: the table cannot be reached, or its log cannot be read.
+    """
+    if _why_not_spark(spark, files) is None:
+        return DeltaSparkTable(spark, address).find()
+    from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, open_table
+
+    return DeltalakeTable(files).begin() if open_table(files) else None
 
 
 def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableFiles) -> Lock:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,8 +16,8 @@ from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, f
 from tiered_stream.delta.catalog.platforms import log_platform
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, limited, query_id_of
+from tiered_stream.delta.commit.committer import find_table
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable, check_files
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.landing.spark_lane import SparkLane
@@ -349,18 +348,16 @@ def _rows_for_spark(
 
 
 def _description(spark: SparkSession, address: TableAddress, files: ingest.TableFiles) -> TableDescription | None:
-    """Return the table's description, read by delta-spark if the session has it, and otherwise by deltalake.
+    """Return the table's description, read by delta-spark if it reaches the table, and otherwise by deltalake.
 
-    None: there is no table, or the library cannot read the table. Or the session has no delta-spark, and deltalake is
-    not installed.
+    None: there is no table, or the library cannot read the table, or deltalake is needed and not installed.
     """
-    with suppress(TableError):
-        if not is_connect(spark) and has_delta_spark(spark):
-            transaction = DeltaSparkTable(spark, address).find()
-            return transaction.state.description if transaction else None
-        if find_spec("deltalake") is not None:
+    with suppress(TableError, ImportError):
+        if is_connect(spark):
             from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
             table = open_table(files)
             return describe(table) if table else None
+        transaction = find_table(spark, address, files)
+        return transaction.state.description if transaction else None
     return None

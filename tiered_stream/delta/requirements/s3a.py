@@ -28,6 +28,8 @@ from tiered_stream.delta.requirements.s3a_requirements import (
 )
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
+from tiered_stream.options.types import aes_256_key
+from tiered_stream.storage.cloud_endpoints import access_point_region, check_bucket
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access.key", "secret.key", "session.token"
 PROVIDERS = "aws.credentials.provider"
@@ -113,7 +115,8 @@ class S3aSettings:
     def endpoint_url(self) -> str | None:
         """Return the URL of the bucket's endpoint; None: no endpoint is set, or a public one of AWS is set."""
         text = self.text("endpoint") or ""
-        if not text or text.endswith(_CENTRAL_ENDPOINT) or self._region_in_host(_REGIONAL_HOST):
+        is_aws = not text or text.endswith(_CENTRAL_ENDPOINT) or self._region_in_host(_REGIONAL_HOST)
+        if is_aws or self.access_point():  # S3A reaches an access point at AWS, whatever the endpoint is
             return None
         scheme = "http" if (self.text("connection.ssl.enabled") or "").lower() == "false" else "https"
         return (text if "://" in text else f"{scheme}://{text}").rstrip("/")
@@ -121,9 +124,11 @@ class S3aSettings:
     def region(self) -> str | None:
         """Return the region from the setting `endpoint.region`, or else from the endpoint's host.
 
-        For an endpoint whose host has no region, the result is `us-east-2`. None: nothing names a region, or the
-        setting is empty or `sdk`.
+        The region of an access point is in its ARN. For an endpoint whose host has no region, the result is
+        `us-east-2`. None: nothing names a region, or the setting is empty or `sdk`.
         """
+        if access_point := self.access_point():
+            return access_point_region(access_point)
         region = self.text("endpoint.region")
         if region is not None:
             return None if region in ("", "sdk") else region
@@ -134,6 +139,53 @@ class S3aSettings:
         text = self.text("endpoint") or ""
         match = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
         return match.group(1) if match else None
+
+    def access_point(self) -> str | None:
+        """Return the ARN of the access point by which S3A reaches the bucket; None: it is reached by its name.
+
+        As in S3A, only the setting of this bucket counts.
+        """
+        return (self.get(f"{_BUCKET_PREFIX}{self.bucket}.{hadoop.ACCESS_POINT}") or "").strip() or None
+
+    def is_on(self, name: str) -> bool:
+        """Return whether the S3A setting `name` is `true`."""
+        return (self.text(name) or "").lower() == "true"
+
+    def check_address(self) -> None:
+        """Check that tasks can address the bucket as S3A does.
+
+        Raises:
+            NotForTasksError: an access point is missing, tasks do not reach this kind of bucket or access point, or
+                FIPS is to be used at an endpoint of one's own.
+        """
+        access_point = self.access_point()
+        if access_point is None and self.is_on(hadoop.ACCESS_POINT_REQUIRED):
+            raise NotForTasksError(
+                f"{_PREFIX}{hadoop.ACCESS_POINT_REQUIRED} is set, but the bucket has no access point"
+            )
+        place = f"{_BUCKET_PREFIX}{self.bucket}.{hadoop.ACCESS_POINT}" if access_point else "the table's bucket"
+        try:
+            check_bucket(access_point or self.bucket, place)
+        except ConfigurationError as error:
+            raise NotForTasksError(str(error)) from None
+        if self.is_on(hadoop.FIPS) and self.endpoint_url():
+            raise NotForTasksError(f"{_PREFIX}{hadoop.FIPS} is set together with {_PREFIX}endpoint")
+
+    def customer_key(self) -> str | None:
+        """Return the key for SSE-C in base64; None: another encryption, or none, is set.
+
+        Raises:
+            NotForTasksError: SSE-C is set without a key of 256 bits in base64.
+        """
+        if (self._algorithm() or "").lower() != hadoop.CUSTOMER_KEYS:
+            return None
+        try:
+            return aes_256_key(next(filter(None, map(self.secret, hadoop.ENCRYPTION_KEY)), ""))
+        except ValueError as error:
+            raise NotForTasksError(f"{_PREFIX}{hadoop.ENCRYPTION_KEY[0]} {error}") from None
+
+    def _algorithm(self) -> str | None:
+        return next(filter(None, map(self.text, hadoop.ENCRYPTION)), None)
 
     def acl(self) -> str | None:
         """Return S3's name of the canned ACL for new objects; None: not set.
@@ -155,14 +207,14 @@ class S3aSettings:
     def encryption(self) -> tuple[str | None, str | None]:
         """Return S3's name of the server-side encryption for new objects, and the id of KMS's key for it.
 
-        Both are None if no encryption is set. The key is also None for an encryption without KMS. For KMS it is None if
-        no key is set: S3 then uses its own key of the account.
+        Both are None if no encryption, or SSE-C, is set. The key is also None for an encryption without KMS. For KMS it
+        is None if no key is set: S3 then uses its own key of the account.
 
         Raises:
-            NotForTasksError: another encryption is set, such as one with keys of the client, or KMS has a context.
+            NotForTasksError: another encryption is set, such as encryption by the client, or KMS has a context.
         """
-        algorithm = next(filter(None, map(self.text, hadoop.ENCRYPTION)), None)
-        if algorithm is None:
+        algorithm = self._algorithm()
+        if algorithm is None or algorithm.lower() == hadoop.CUSTOMER_KEYS:
             return None, None
         name = hadoop.ALGORITHMS.get(algorithm.lower())
         if name is None:
@@ -277,12 +329,13 @@ def find_storage(
     """
     own = table_storage(settings)
     _check_same_store(own, session)
-    path_style = (session.text("path.style.access") or "").lower() == "true"
-    storage, why_not = replace(own, s3_path_style=own.s3_path_style or path_style), None
+    path_style = own.s3_path_style or session.is_on("path.style.access")
+    storage, why_not = replace(own, s3_path_style=path_style), None
     if own.s3_endpoint_url is None:
         storage = replace(storage, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
     try:
         session.check_supported()
+        session.check_address()
         encryption, kms_key = session.encryption()
         storage = replace(
             storage,
@@ -290,6 +343,10 @@ def find_storage(
             storage_class=session.storage_class() or own.storage_class,
             encryption=encryption or own.encryption,
             kms_key=kms_key or own.kms_key,
+            s3_customer_key=own.s3_customer_key or session.customer_key(),
+            s3_access_point=session.access_point(),
+            s3_fips=session.is_on(hadoop.FIPS),
+            s3_requester_pays=own.s3_requester_pays or session.is_on(hadoop.REQUESTER_PAYS),
         )
         if own.access_key_id is None and not own.anonymous:
             storage = replace(storage, **asdict(session.credentials()))

@@ -17,6 +17,10 @@ ENCRYPTION = ("encryption.algorithm", "server-side-encryption-algorithm")
 """Name of the encryption setting, and its older name."""
 ENCRYPTION_KEY = ("encryption.key", "server-side-encryption.key")
 """Name of the setting of KMS's key, and its older name."""
+CUSTOMER_KEYS = "sse-c"
+"""Value of the encryption setting, in lower case, by which each request has the key of the objects."""
+ACCESS_POINT, ACCESS_POINT_REQUIRED, FIPS = "accesspoint.arn", "accesspoint.required", "endpoint.fips"
+REQUESTER_PAYS = "requester.pays.enabled"
 ENCRYPTION_CONTEXT = "encryption.context"
 CANNED_ACLS = {
     "Private": "private", "PublicRead": "public-read", "PublicReadWrite": "public-read-write",
@@ -56,15 +60,22 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(
         Handling.HONOURED,
         *ENCRYPTION,
-        note="`AES256`, `SSE-S3`, and `SSE-KMS` and `DSSE-KMS` with their key. Others (keys of one's own, encryption "
-        "by the client) and an `encryption.context` for KMS lead to the Spark lane.",
+        note="`AES256`, `SSE-S3`, `SSE-C`, and `SSE-KMS` and `DSSE-KMS` with their key. Encryption by the client and "
+        "an `encryption.context` for KMS lead to the Spark lane.",
     ),
     *_entries(
+        Handling.HONOURED, ACCESS_POINT,
+        note="As a setting of one bucket, which alone counts in S3A. ARNs of multi-region and Outposts access points "
+        "lead to the Spark lane.",
+    ),
+    *_entries(Handling.HONOURED, ACCESS_POINT_REQUIRED, note="Without an access point, the Spark lane is taken."),
+    *_entries(Handling.HONOURED, FIPS, note="At AWS. With an `endpoint` of one's own, the Spark lane is taken."),
+    *_entries(Handling.HONOURED, REQUESTER_PAYS),
+    *_entries(
         Handling.SPARK_LANE,
-        "access.grants.enabled", "accesspoint.arn", "accesspoint.required", "audit.execution.interceptors",
-        "audit.request.handlers", "client.s3.custom.headers*", "create.header*", "custom.signers",
-        "delegation.token.binding", "endpoint.fips", "http.signer.enabled", "object.content.encoding", "proxy.host",
-        "requester.pays.enabled", "signing-algorithm",
+        "access.grants.enabled", "audit.execution.interceptors", "audit.request.handlers",
+        "client.s3.custom.headers*", "create.header*", "custom.signers", "delegation.token.binding",
+        "http.signer.enabled", "object.content.encoding", "proxy.host", "signing-algorithm",
     ),
     *_entries(
         Handling.SPARK_LANE, "create.checksum.algorithm", note="Other than `CRC32C`, by which tasks upload.",

@@ -6,6 +6,7 @@ The driver passes the settings to the executors as options of the source (`as_op
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -136,10 +137,6 @@ TRANSACTION: Option[tuple[str, int | None]] = Option(
 )  # fmt: skip
 ONLY_TABLE = optional("ingest.only.table", str, "The key of the one table that is to be written.", internal=True)
 _TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
-_ANONYMOUS: Option[bool] = Option(
-    "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
-)
-
 _ACL, _STORAGE_CLASS, _ENCRYPTION, _KMS_KEY = (
     optional(f"remote.storage.s3.{name}", str, "As the session has it for S3A.", internal=True)
     for name in ("acl", "storage.class", "encryption", "kms.key")
@@ -154,19 +151,22 @@ class TableStorage(StoreAccess):
     `acl`, `storage_class`, `encryption` and `kms_key` are S3's values, which are sent with each new object.
     """
 
-    anonymous: bool = of(_ANONYMOUS)
     acl: str | None = of(_ACL)
     storage_class: str | None = of(_STORAGE_CLASS)
     encryption: str | None = of(_ENCRYPTION)
     kms_key: str | None = of(_KMS_KEY)
 
-    def put_object_arguments(self) -> dict[str, str]:
-        """Return ACL, storage class and encryption as arguments of boto3's `put_object`; None values are left out."""
+    def put_object_arguments(self) -> dict[str, str | bytes]:
+        """Return ACL, storage class, encryption and payer as arguments of boto3's `put_object`, without None values."""
+        key = self.s3_customer_key
         arguments = {
             "ACL": self.acl,
             "StorageClass": self.storage_class,
             "ServerSideEncryption": self.encryption,
             "SSEKMSKeyId": self.kms_key,
+            "SSECustomerAlgorithm": "AES256" if key else None,
+            "SSECustomerKey": b64decode(key) if key else None,
+            "RequestPayer": "requester" if self.s3_requester_pays else None,
         }
         return {name: value for name, value in arguments.items() if value}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
@@ -39,7 +38,14 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
     if parts.scheme in AZURE_SCHEMES:
         place = azure_place(files.storage.at(files.uri), TABLES)
         return f"az://{place.container}{parts.path}", _allowing_http(place.config(), "endpoint")
-    return files.uri, delta_storage_options(files.storage)
+    options = delta_storage_options(files.storage)
+    if files.storage.s3_endpoint_url is None and parts.scheme == "s3":
+        # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.
+        from tiered_stream.storage.s3_client import special_url
+
+        if url := special_url(files.storage, parts.netloc):
+            options |= {"AWS_ENDPOINT_URL": url, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}
+    return files.uri, options
 
 
 def _allowing_http(config: dict[str, str], endpoint: str) -> dict[str, str]:
@@ -52,7 +58,7 @@ def delta_storage_options(storage: TableStorage) -> dict[str, str]:
 
     If `storage` has no credentials and is not `anonymous`, AWS's default chain finds credentials.
     """
-    endpoint = storage.s3_endpoint_url
+    endpoint, key = storage.s3_endpoint_url, storage.s3_customer_key
     options = {
         "AWS_ACCESS_KEY_ID": storage.access_key_id,
         "AWS_SECRET_ACCESS_KEY": storage.secret_access_key,
@@ -62,8 +68,10 @@ def delta_storage_options(storage: TableStorage) -> dict[str, str]:
         "AWS_ALLOW_HTTP": "true" if endpoint and endpoint.startswith("http:") else None,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": None if storage.s3_path_style else "true",
         "AWS_SKIP_SIGNATURE": "true" if storage.anonymous else None,
-        "AWS_SERVER_SIDE_ENCRYPTION": storage.encryption,
+        "AWS_SERVER_SIDE_ENCRYPTION": "sse-c" if key else storage.encryption,
         "AWS_SSE_KMS_KEY_ID": storage.kms_key,
+        "AWS_SSE_CUSTOMER_KEY_BASE64": key,
+        "AWS_REQUESTER_PAYS": "true" if storage.s3_requester_pays else None,
     }
     return {name: value for name, value in options.items() if value is not None}
 
@@ -160,20 +168,6 @@ def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return fs.SubTreeFileSystem(unquote(parts.path), fs.LocalFileSystem())
-    if parts.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES):
-        from tiered_stream.delta.write.object_folder import open_object_folder
+    from tiered_stream.delta.write.object_folder import open_object_folder
 
-        return open_object_folder(storage.at(uri))
-    return fs.SubTreeFileSystem(f"{parts.netloc}/{parts.path.strip('/')}", _s3(storage))
-
-
-def _s3(storage: TableStorage) -> fs.FileSystem:
-    arguments: dict[str, Any] = {"region": region_of(storage), "anonymous": storage.anonymous}
-    if storage.access_key_id:
-        arguments |= {"access_key": storage.access_key_id, "secret_key": storage.secret_access_key}
-        arguments |= {"session_token": storage.session_token}
-    if storage.s3_endpoint_url:
-        endpoint = urlsplit(storage.s3_endpoint_url)
-        arguments |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
-        arguments |= {"force_virtual_addressing": not storage.s3_path_style}
-    return fs.S3FileSystem(**arguments)
+    return open_object_folder(storage.at(uri))

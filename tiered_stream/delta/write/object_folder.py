@@ -1,4 +1,4 @@
-"""Folder in Azure's or Google's storage as a read-only file system of pyarrow, by means of this package's own store."""
+"""Folder in an object store as a read-only file system of pyarrow, by means of this package's own store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def open_object_folder(options: StorageOptions) -> fs.FileSystem:
     """Return a read-only file system of pyarrow whose root is the folder `options.uri`.
 
     Raises:
-        ConfigurationError: the URI names no storage account of Azure's, or the connection string is malformed.
+        ConfigurationError: the URI or the settings for access are malformed.
     """
     return fs.PyFileSystem(_ObjectFolder(open_store(options, TABLES)))
 

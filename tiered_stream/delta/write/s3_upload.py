@@ -39,7 +39,7 @@ class S3Uploads(Uploads):
     def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
         parts, storage = urlsplit(files.uri), files.storage
         super().__init__(parts.path, threads)
-        self._bucket = parts.netloc
+        self._bucket = storage.s3_access_point or parts.netloc
         self._client = _clients.get(storage, lambda: _make_client(storage))
         self._object_arguments: Any = storage.put_object_arguments()
 

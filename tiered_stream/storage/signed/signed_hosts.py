@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, azure_place
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, azure_place, bucket_and_path
 
 _MAX_URL = 16 << 10
 # Userinfo, fragments, blanks and backslashes are not allowed: two URL parsers could read them differently.
@@ -168,7 +168,7 @@ def signed_hosts(options: StorageOptions) -> SignedHosts:
         ConfigurationError: the URI is Azure's, and no account is named, or the connection string is malformed.
     """
     uri, listed = urlsplit(options.uri or ""), tuple(_origin_of(url) for url in options.signed_hosts)
-    bucket, endpoint = uri.netloc, options.s3_endpoint_url
+    (bucket, _), endpoint = bucket_and_path(options.uri or ""), options.s3_endpoint_url
     if uri.scheme in AZURE_SCHEMES:
         return SignedHosts((*listed, _origin_of(azure_place(options).endpoint)))
     if uri.scheme == GOOGLE_SCHEME:
