@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,6 +13,7 @@ from typing import Self
 from tests.stack.processes import ServiceProcess, free_ports
 
 PORTS = 20
+INSTALLED = (sys.executable, "-c", "from tiered_stream.cli import app; app()", "gateway")
 
 
 class RunningGateway:
@@ -20,10 +21,12 @@ class RunningGateway:
 
     Args:
         settings: what the settings file has beside ports and host: `kafka.*`, `remote.storage.*`, `gateway.*`.
+        program: the command before `--config`; by default the command-line tool of this environment.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str], program: Sequence[str] = INSTALLED) -> None:
         self.folder = folder
+        self._program = program
         bootstrap, self.monitor_port = free_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{bootstrap}"
         (self.broker_port,) = free_ports(1)
@@ -45,8 +48,7 @@ class RunningGateway:
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "gateway.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
-        command = [sys.executable, "-c", "from tiered_stream.cli import app; app()", "gateway", "--config", str(file)]
-        self.process = ServiceProcess("gateway", command, self.log_file)
+        self.process = ServiceProcess("gateway", [*self._program, "--config", str(file)], self.log_file)
         self.process.start(lambda: self.health()[0] == 200)
 
     @property

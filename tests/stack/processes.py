@@ -113,6 +113,11 @@ class ServiceProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def status(self) -> int | None:
+        """The exit status of a process that was stopped, negative for a signal that ended it."""
+        return None if self._process is None else self._process.returncode
+
     def start(self, ready: Callable[[], bool], timeout: float = LONG) -> None:
         """Start it and wait until `ready()`.
 
