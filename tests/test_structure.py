@@ -28,7 +28,7 @@ PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
     {"errors", "process", "pythons.forks", "pythons.fork_client", "pythons.forked_python"},
-    {"limits", "timed_http", "spark.session"},
+    {"extras", "limits", "timed_http", "spark.session"},
     {"model"},
     {"records"},
     {"formats"},
