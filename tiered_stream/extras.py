@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from tiered_stream.errors import ConfigurationError
 
 _EXTRAS = {
     "pyspark": ("pyspark", "spark"),
     "py4j": ("py4j", "spark"),
+    "pandas": ("pandas", "spark"),
     "delta": ("delta-spark", "delta"),
     "deltalake": ("deltalake", "delta"),
     "google": ("protobuf", "formats"),
@@ -35,8 +37,25 @@ def naming_extras(user: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRAS:
             raise
-        package, extra = _EXTRAS[error.name]
-        raise ConfigurationError(
-            f"{user} needs the package {package}, which is not installed: pip install 'tiered-stream[{extra}]'"
-            f"{_OTHER_WAYS.get(extra, '')}"
-        ) from error
+        raise _missing(error.name, user) from error
+
+
+def check_installed(module: str, user: str) -> None:
+    """Check that a module of an extra is installed, without an import of the module.
+
+    Args:
+        user: what needs the module, for the error.
+
+    Raises:
+        ConfigurationError: the module is not installed.
+    """
+    if find_spec(module) is None:
+        raise _missing(module, user)
+
+
+def _missing(module: str, user: str) -> ConfigurationError:
+    package, extra = _EXTRAS[module]
+    return ConfigurationError(
+        f"{user} needs the package {package}, which is not installed: pip install 'tiered-stream[{extra}]'"
+        f"{_OTHER_WAYS.get(extra, '')}"
+    )
