@@ -102,10 +102,10 @@ def copy_python(environment: Path) -> Path:
     return launcher
 
 
-def copy_packages(wheel: Path, site: Path) -> None:
-    """Copy the installed dependencies of the package, and unpack the wheel."""
+def copy_packages(wheel: Path, site: Path, extras: tuple[str, ...] = EXTRAS) -> None:
+    """Copy the installed dependencies of the package with its `extras`, and unpack the wheel."""
     (built,) = distributions(path=[str(wheel)])
-    for each in needed(built, EXTRAS, set()):
+    for each in needed(built, extras, set()):
         for file in each.files or ():
             source = Path(str(file.locate()))
             if is_used(file) and source.is_file():

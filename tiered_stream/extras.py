@@ -27,7 +27,7 @@ def naming_extras(user: str) -> Iterator[None]:
     """Replace the error for a missing package of an extra, raised in the block, by an error that names the extra.
 
     Args:
-        user: what needs the package, for the error, such as "this command".
+        user: user of the package, for the error, such as "this command".
 
     Raises:
         ConfigurationError: a package is missing that an extra installs.
@@ -44,7 +44,7 @@ def check_installed(module: str, user: str) -> None:
     """Check that a module of an extra is installed, without an import of the module.
 
     Args:
-        user: what needs the module, for the error.
+        user: user of the module, for the error.
 
     Raises:
         ConfigurationError: the module is not installed.

@@ -20,10 +20,12 @@ class RunningGateway:
 
     Args:
         settings: what the settings file has beside ports and host: `kafka.*`, `remote.storage.*`, `gateway.*`.
+        python: the Python that runs it.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str], python: str = sys.executable) -> None:
         self.folder = folder
+        self._python = python
         bootstrap, self.monitor_port = free_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{bootstrap}"
         (self.broker_port,) = free_ports(1)
@@ -45,7 +47,7 @@ class RunningGateway:
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "gateway.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
-        command = [sys.executable, "-c", "from tiered_stream.cli import app; app()", "gateway", "--config", str(file)]
+        command = [self._python, "-c", "from tiered_stream.cli import app; app()", "gateway", "--config", str(file)]
         self.process = ServiceProcess("gateway", command, self.log_file)
         self.process.start(lambda: self.health()[0] == 200)
 
