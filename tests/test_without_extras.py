@@ -114,6 +114,20 @@ def test_a_function_for_spark_names_itself_and_the_extra(name: str) -> None:
     assert "pip install 'tiered-stream[spark]'" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("program", "user"),
+    [
+        ("delta.redrive.redrive_run as m; m.redrive(None, {}, 't', m.DeadLetterFilter(None, None, None))", "a redrive"),
+        ("delta.landing.spark_rows as m; m.classify_records(None, {}, None, None)", "a typed table in the Spark lane"),
+    ],
+    ids=["redrive", "typed table"],
+)
+def test_where_spark_needs_pandas_the_extra_is_named(program: str, user: str) -> None:
+    done = run_without(("pandas",), f"import tiered_stream.{program}")
+    assert f"ConfigurationError: {user} needs the package pandas" in done.stderr
+    assert "pip install 'tiered-stream[spark]'" in done.stderr
+
+
 def test_an_encrypted_segment_names_the_extra_that_decrypts_it() -> None:
     done = run_without(("Crypto",), COMMAND, "cat", *given(archive_options(ENCRYPTED)))
     assert (done.returncode, done.stdout) == (2, "")
