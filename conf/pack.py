@@ -26,8 +26,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("tiered_stream", "pyspark_tiered_stream.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
-EXTRAS = ("delta", "formats", "kafka-sink", "otel")
-OF_SPARK = {"pyspark", "py4j"}
+EXTRAS = ("spark", "delta", "formats", "kafka-sink", "otel", "aiven")
+OF_SPARK = {"pyspark", "py4j"}  # the extra spark then adds pandas, for a driver that runs in the environment
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 UNUSED_MODULES = ("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "config-*", "_tkinter*")
@@ -102,10 +102,10 @@ def copy_python(environment: Path) -> Path:
     return launcher
 
 
-def copy_packages(wheel: Path, site: Path) -> None:
-    """Copy the installed dependencies of the package, and unpack the wheel."""
+def copy_packages(wheel: Path, site: Path, extras: tuple[str, ...] = EXTRAS) -> None:
+    """Copy the installed dependencies of the package with its `extras`, and unpack the wheel."""
     (built,) = distributions(path=[str(wheel)])
-    for each in needed(built, EXTRAS, set()):
+    for each in needed(built, extras, set()):
         for file in each.files or ():
             source = Path(str(file.locate()))
             if is_used(file) and source.is_file():

@@ -4,7 +4,7 @@
 set -eu
 
 oldest=11
-newest=13
+newest=14
 found=
 without_venv=
 

@@ -28,7 +28,7 @@ PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
     {"errors", "process", "pythons.forks", "pythons.fork_client", "pythons.forked_python"},
-    {"limits", "timed_http", "spark.session"},
+    {"extras", "limits", "timed_http", "spark.session"},
     {"model"},
     {"records"},
     {"formats"},
@@ -172,6 +172,7 @@ def test_each_library_is_imported_in_its_place() -> None:
     assert users_of("obstore") == {f"storage/{name}.py" for name in obstore_users}
     assert users_of("opentelemetry") == {"observe/open_telemetry.py"}
     spark_users = {"spark", "observe", "delta", "verification", "replay", "ingest", "cli", "worker_daemon", "pythons"}
+    spark_users |= {"doctor"}  # for its version
     assert {package(path) for path in users_of("pyspark")} <= spark_users
     assert {package(path) for path in users_of("deltalake")} <= {"delta"}
     assert {package(path) for path in users_of("confluent_kafka")} <= {"replay"}

@@ -30,7 +30,10 @@ _DEFINED_IN = {
 def __getattr__(name: str) -> Any:
     # Imports are lazy, because a task that only reads needs neither Spark's streaming API nor Arrow's Parquet writer.
     if name in _DEFINED_IN:
-        return getattr(importlib.import_module(_DEFINED_IN[name]), name)
+        from tiered_stream.extras import naming_extras
+
+        with naming_extras(f"tiered_stream.{name}"):
+            return getattr(importlib.import_module(_DEFINED_IN[name]), name)
     if name == "replay":
         return importlib.import_module("tiered_stream.replay")  # the module itself is callable
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,8 +21,8 @@ from tests.stack.spark import DELTA, ROOT, spark_environment
 from tests.stack.versitygw import VersityGateway
 from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream.delta.catalog.session_checks import CATALOG, DELTA_PACKAGE, EXTENSION, HADOOP_AWS
-from tiered_stream.delta.landing.land import check_settings
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE
+from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.ingest.ingest_plan import plan_ingests
 from tiered_stream.options.properties_files import read_settings
 

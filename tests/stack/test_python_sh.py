@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_launcher_that_does_not_run_is_passed_over(path: Path) -> None:
-    for minor in (11, 12, 13):
+    for minor in (11, 12, 13, 14):
         program(path / f"python3.{minor}", "echo 'no such version is set' >&2; exit 127")
     program(path / "python3", f'exec "{sys.executable}" "$@"')
     assert os.path.samefile(found(path).stdout.strip(), sys.executable)
@@ -47,4 +47,4 @@ def test_a_python_without_venv_is_told_by_one_line(path: Path) -> None:
 
 def test_no_python_is_told_by_one_line(path: Path) -> None:
     done = found(path)
-    assert done.returncode == 1 and "No Python 3.11 to 3.13 on the PATH" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 1 and "No Python 3.11 to 3.14 on the PATH" in done.stderr and done.stderr.count("\n") == 1

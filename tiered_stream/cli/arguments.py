@@ -14,6 +14,7 @@ import typer
 
 from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.extras import naming_extras
 from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings
 
@@ -124,10 +125,11 @@ def exit_codes(*refused: type[TieredStreamError]) -> Iterator[None]:
     """Catch this package's errors in the block, print them on standard error, and end the command with an exit code.
 
     The exit code is REFUSED (2) for ConfigurationError and for the error classes `refused`, FAILED (1) for other errors
-    of this package, and STOPPED (130) for Ctrl-C.
+    of this package, and STOPPED (130) for Ctrl-C. If a package of an extra is missing, the code is REFUSED, too.
     """
     try:
-        yield
+        with naming_extras("this command"):
+            yield
     except TieredStreamError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(REFUSED if isinstance(error, (ConfigurationError, *refused)) else FAILED) from None

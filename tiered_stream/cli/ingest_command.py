@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import Assignments, SparkArguments, with_grouped_arguments
+from tiered_stream.cli.arguments import Assignments, SparkArguments, exit_codes, with_grouped_arguments
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import command_settings
@@ -35,9 +35,10 @@ def ingest(
 
     Outside of spark-submit the command starts a local Spark.
     """
-    # Imported late, because other commands need no Spark.
-    from tiered_stream.delta.catalog.session_builder import session_builder
-    from tiered_stream.ingest.ingest_run import console, run
+    with exit_codes():
+        # Imported late, because other commands need no Spark.
+        from tiered_stream.delta.catalog.session_builder import session_builder
+        from tiered_stream.ingest.ingest_run import console, run
 
     try:
         given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}

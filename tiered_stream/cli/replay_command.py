@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli.arguments import PriceArguments, SettingsArguments, SparkArguments, with_grouped_arguments
+from tiered_stream.cli.arguments import (
+    PriceArguments,
+    SettingsArguments,
+    SparkArguments,
+    exit_codes,
+    with_grouped_arguments,
+)
 from tiered_stream.cli.replay_arguments import ReplayCommand
 
 EXIT_CODES = """\
@@ -22,7 +28,8 @@ def replay(
     If the command is stopped, the same command continues the replay. A partition is read from its first offset with a
     timestamp at or after --from, up to its first offset with a timestamp at or after --to (Kafka: offsetsForTimes).
     """
-    # Imported late, because other commands do not need Spark.
-    from tiered_stream.cli.spark_commands import run_replay
+    with exit_codes():
+        # Imported late, because other commands do not need Spark.
+        from tiered_stream.cli.spark_commands import run_replay
 
     raise typer.Exit(run_replay(command, settings, prices, spark))

@@ -27,8 +27,7 @@ from tiered_stream.cli.arguments import (
 from tiered_stream.cli.replay_arguments import ReplayCommand
 from tiered_stream.delta.catalog.session_builder import session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
-from tiered_stream.delta.schema.routing import TOPIC
-from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, JOB_SETTINGS, LANE, TABLE, job_settings
+from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, JOB_SETTINGS, LANE, TABLE, TOPIC, job_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console

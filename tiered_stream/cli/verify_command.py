@@ -46,8 +46,9 @@ def verify(
             if table is not None:
                 raise ConfigurationError("--storage compares no table: take --table or --storage away")
             raise typer.Exit(_storage(settings.source_options(), json=json))
-    # Imported late, because other commands do not need Spark.
-    from tiered_stream.cli.spark_commands import run_verify
+    with exit_codes():
+        # Imported late, because other commands do not need Spark.
+        from tiered_stream.cli.spark_commands import run_verify
 
     raise typer.Exit(run_verify(settings, table, spark, json=json))
 

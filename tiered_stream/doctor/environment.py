@@ -8,8 +8,9 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,17 +18,17 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.delta.landing.land import check_settings
-from tiered_stream.delta.schema.routing import TOPIC
 from tiered_stream.delta.settings.ingest_settings import (
     CHECKPOINT,
     JOB_SETTINGS,
     LANE,
     TABLE,
+    TOPIC,
     check_names,
     job_settings,
     source_options,
 )
+from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.doctor.finding import Examination, FaultError, Known, Result, collected_warnings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import spark_options as spark
@@ -108,17 +109,24 @@ def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None],
 def _check_packages(lands: bool) -> Result[bool]:
     """Check the versions of Python and of the packages that this package's metadata requires.
 
-    If `lands` is True, the requirements of the extra `delta` are checked, too.
+    If `lands` is True, the requirements of the extras `spark` and `delta` are checked, too. Otherwise, pyspark is
+    checked only if it is installed.
 
     Raises:
         FaultError: a package is missing, or a version does not fit.
     """
+    if lands and not has_pyspark():
+        raise FaultError(
+            "pyspark is missing",
+            "pip install 'tiered-stream[spark,delta]', or run the doctor with the Python of your platform's Spark",
+        )
     python = platform.python_version()
     try:
         metadata = importlib.metadata.metadata(_DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         return Result(True, f"Python {python}; {_DISTRIBUTION} was not installed by pip, what it needs is not known")
-    wrong = list(_wrong_packages(metadata.get_all("Requires-Dist") or [], "delta" if lands else ""))
+    extras = ("", "spark", "delta") if lands else ("", "spark") if has_pyspark() else ("",)
+    wrong = list(_wrong_packages(metadata.get_all("Requires-Dist") or [], extras))
     needed = metadata["Requires-Python"]
     if not SpecifierSet(needed).contains(python):
         raise FaultError(f"this is Python {python}; {needed} is needed", f"run it with Python {needed}")
@@ -127,25 +135,39 @@ def _check_packages(lands: bool) -> Result[bool]:
         description = ", ".join(f"{requirement.name} {installed or 'is missing'}" for requirement, installed in wrong)
         raise FaultError(description, f"pip install {names}")
     shown = ("pyspark", "delta-spark", "deltalake") if lands else ("pyspark",)
-    return Result(
-        True, ", ".join((f"Python {python}", *(f"{name} {importlib.metadata.version(name)}" for name in shown)))
-    )
+    versions = (f"{name} {_version(name) or 'is not installed'}" for name in shown)
+    return Result(True, ", ".join((f"Python {python}", *versions)))
 
 
-def _wrong_packages(requires: list[str], extra: str) -> Iterator[tuple[Requirement, str | None]]:
+def has_pyspark() -> bool:
+    """Return whether this Python has pyspark, as an installed package or from a Spark distribution."""
+    return find_spec("pyspark") is not None
+
+
+def _version(package: str) -> str | None:
+    """Return the installed version of a package; None: it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        if package != "pyspark" or not has_pyspark():
+            return None
+    # A Spark distribution on PYTHONPATH has no metadata of a package.
+    from pyspark.version import __version__
+
+    return __version__
+
+
+def _wrong_packages(requires: list[str], extras: Sequence[str]) -> Iterator[tuple[Requirement, str | None]]:
     """Yield each requirement that is not met, with the installed version; None: the package is not installed.
 
     Args:
         requires: texts of requirements, as in a package's metadata (`Requires-Dist`).
-        extra: name of the extra whose requirements are checked, too; empty: no extra.
+        extras: names of the extras whose requirements are checked; the empty name is for requirements of no extra.
     """
     for requirement in map(Requirement, requires):
-        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
             continue
-        try:
-            installed = importlib.metadata.version(requirement.name)
-        except importlib.metadata.PackageNotFoundError:
-            installed = None
+        installed = _version(requirement.name)
         if installed is None or not requirement.specifier.contains(installed, prereleases=True):
             requirement.marker = None
             yield requirement, installed

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tiered_stream.doctor.cluster_checks import check_cluster
-from tiered_stream.doctor.environment import SETTINGS, check_environment
+from tiered_stream.doctor.environment import SETTINGS, check_environment, has_pyspark
 from tiered_stream.doctor.finding import Examination, Finding, Status
 from tiered_stream.doctor.platform_check import check_platform
 from tiered_stream.doctor.spark_conf import SparkConf
-from tiered_stream.doctor.table_checks import check_table
 from tiered_stream.doctor.tier_checks import check_tier
 
 WELL, FAILED, REFUSED = 0, 1, 2
@@ -32,7 +31,13 @@ def examine(
     cluster = check_cluster(examination, job)
     try:
         check_tier(examination, job, cluster)
-        check_table(examination, job, cluster, spark, write=write)
+        if has_pyspark():
+            # Imported late, because these checks need pyspark.
+            from tiered_stream.doctor.table_checks import check_table
+
+            check_table(examination, job, cluster, spark, write=write)
+        else:
+            examination.skip("table", "pyspark is not installed")
     finally:
         if cluster.source.value is not None:
             cluster.source.value.close()

@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
 from tiered_stream.options.properties_files import parse_assignments, read_spark_properties
+
+if TYPE_CHECKING:
+    from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
 
 _HADOOP = "spark.hadoop."
 _LIBRARIES = {
@@ -46,6 +49,9 @@ class SparkConf:
 
     def hadoop_settings(self) -> HadoopSettings:
         """Return the Hadoop settings in Spark's `spark.hadoop.*`; credential files are not read."""
+        # Imported late, because the module needs pyspark.
+        from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
+
         return HadoopSettings(
             self.hadoop,
             self.hadoop,

@@ -199,6 +199,8 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
         for kind in (errors.StorageObjectNotFoundError, errors.StorageAccessError)
     )
     first = next(iter(failures.values()))
+    if isinstance(first, errors.ConfigurationError):
+        return FaultError(str(first), "install the package, or correct the setting, that the message names")
     if isinstance(first, errors.StorageBucketNotFoundError):
         return FaultError(str(first), "correct remote.storage.uri, or make the bucket or folder readable here")
     if misplaced := _misplaced(storage, missing, failures, fetched):

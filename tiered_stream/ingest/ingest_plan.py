@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
-from tiered_stream.delta.schema.routing import TOPIC
 from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import without
 from tiered_stream.options.given import GivenOptions

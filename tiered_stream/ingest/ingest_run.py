@@ -14,8 +14,9 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.java_errors import own_error
-from tiered_stream.delta.landing.land import check_settings, plan_query
+from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_OTLP, METRICS_PROMETHEUS, job_settings
+from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
 from tiered_stream.observe.metrics import ReadMetrics, describe

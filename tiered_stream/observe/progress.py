@@ -7,15 +7,17 @@ from ast import literal_eval
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, describe
 from tiered_stream.observe.offset_lag import describe_lag, offset_lag
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 
 @dataclass(frozen=True, slots=True)

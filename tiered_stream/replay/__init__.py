@@ -9,10 +9,13 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from tiered_stream.extras import naming_extras
+
 
 class _CallablePackage(ModuleType):
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        from tiered_stream.replay.run_replay import replay
+        with naming_extras("tiered_stream.replay"):
+            from tiered_stream.replay.run_replay import replay
 
         return replay(*arguments, **named)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from tiered_stream.delta.checkpoint.query_tables import Folder, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.schema.routing import TOPIC
+from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 

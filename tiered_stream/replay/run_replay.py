@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.landing.land import check_all_columns
 from tiered_stream.delta.settings.ingest_settings import settings_of_topics, source_options
+from tiered_stream.delta.settings.query_settings import check_all_columns
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.metrics import ReadMetrics

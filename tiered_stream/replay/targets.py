@@ -13,11 +13,12 @@ from tiered_stream.delta.catalog.session_checks import check_delta
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, limited
 from tiered_stream.delta.commit.committer import find_table
 from tiered_stream.delta.commit.transaction import DeltaTransaction
-from tiered_stream.delta.landing.land import Landing, check_settings, plan_landing
+from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.landing.suitability import resolve_storage
 from tiered_stream.delta.requirements.lane import check_fit
 from tiered_stream.delta.schema.row_schema import fit_to_table, plan_topics, record_columns, shared_columns, time_zone
 from tiered_stream.delta.settings.ingest_settings import source_options, table_files
+from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import without

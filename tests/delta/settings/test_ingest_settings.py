@@ -5,7 +5,6 @@ from unittest.mock import ANY
 
 import pytest
 
-from tiered_stream.delta.landing.land import check_settings
 from tiered_stream.delta.settings.ingest_settings import (
     ROUTE,
     TableFiles,
@@ -18,6 +17,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     table_properties,
     topic_overrides,
 )
+from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_place
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.given import GivenOptions

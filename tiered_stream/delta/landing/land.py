@@ -33,12 +33,12 @@ from tiered_stream.delta.requirements.lane import Lane, TableDescription, column
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, time_zone
 from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers, row_settings
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.spark.session import is_connect, register_source
 from tiered_stream.spark.source import report_address, with_report_address
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LANE_SET = "it was asked for"
-LANES = ("auto", *(lane.value for lane in Lane))
 
 
 def land(
@@ -232,31 +231,6 @@ class TopicsLanding:
 
         rows = self.run.read(self.spark, SOURCE, options)
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
-
-
-def check_settings(options: Mapping[str, str], lane: str) -> Options:
-    """Check all settings that can be checked without Spark and without the table; return the source's parsed options.
-
-    `options` are the query's settings, and `lane` is the lane that the user has chosen.
-
-    Raises:
-        ConfigurationError: a setting is missing, unknown or malformed.
-    """
-    if lane not in LANES:
-        raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
-    ingest.check_names(options)
-    parsed = parse_options(ingest.source_options(options), streaming=True)
-    check_all_columns(parsed)
-    ingest.table_files(options)
-    row_settings(options)
-    GivenOptions(options).read(ingest.COMMIT)
-    return parsed
-
-
-def check_all_columns(options: Options) -> None:
-    """Raise ConfigurationError if the option `columns` is set, because the tables get whole records."""
-    if options.columns is not None:
-        raise ConfigurationError("option columns is for queries of your own: take it away, all columns are written")
 
 
 def plan_landing(

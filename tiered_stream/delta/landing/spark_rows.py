@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.schema.row_schema import arrow_schema, spark_columns
 from tiered_stream.delta.write.waiting_rows import day_dates
 from tiered_stream.errors import TableError
+from tiered_stream.extras import check_installed
 from tiered_stream.formats.columns.conform import conform
 from tiered_stream.formats.row_decoder import DecodedRows, RowDecoder
 from tiered_stream.formats.rows.kafka_columns import table_columns
@@ -39,7 +40,11 @@ def classify_records(
     the columns of a dead letter, of which `target`, `query` and `batch` are not set yet. `row_formats` are row formats
     by topic; '' stands for all other topics. `records` must have the column `headers` if a row format or the dead
     letters need headers.
+
+    Raises:
+        ConfigurationError: the package pandas is missing, which Spark needs to plan a query with `mapInArrow`.
     """
+    check_installed("pandas", "a typed table in the Spark lane")
     schema = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
     return records.mapInArrow(_classifier(row_formats, day_column, arrow_schema(schema)), schema)
 

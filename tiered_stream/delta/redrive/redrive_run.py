@@ -39,6 +39,7 @@ from tiered_stream.delta.schema.row_schema import fit_to_table, written_columns
 from tiered_stream.delta.settings.ingest_settings import table_files
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.extras import check_installed
 from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
@@ -90,9 +91,10 @@ def redrive(
         dry_run: if true, no table is changed, and the report says what a redrive would do.
 
     Raises:
-        ConfigurationError: a setting is wrong, or a table does not fit.
+        ConfigurationError: a setting is wrong, a table does not fit, or the package pandas is missing.
         TableError: a table cannot be reached, or refuses the rows. Dead letters for other tables are redriven first.
     """
+    check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
     name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
     if name is None:

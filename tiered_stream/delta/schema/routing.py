@@ -14,7 +14,14 @@ import orjson
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.schema.row_schema import registered, resolved, spark_columns, written_columns
-from tiered_stream.delta.settings.ingest_settings import ROUTES, TableFiles, as_options, table_files, with_overrides
+from tiered_stream.delta.settings.ingest_settings import (
+    ROUTES,
+    TOPIC,
+    TableFiles,
+    as_options,
+    table_files,
+    with_overrides,
+)
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, SCHEMA_EVOLUTION, registry_properties
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_choices import Evolution
@@ -22,8 +29,6 @@ from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat,
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 
-TOPIC = "{topic}"
-"""Placeholder for the topic in a table's path or name."""
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 

@@ -27,6 +27,8 @@ from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
 
+TOPIC = "{topic}"
+"""Placeholder for the topic in a table's path or name."""
 TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "Approximate size of a data file.")
 COMPRESSION = option(
     "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "Compression of data files."

@@ -1,6 +1,4 @@
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.extras import naming_extras
 
-try:
+with naming_extras("the format protobuf"):
     from google.protobuf import descriptor_pb2  # noqa: F401
-except ImportError as error:
-    raise ConfigurationError("the format protobuf needs the package protobuf: pip install 'protobuf>=7,<8'") from error

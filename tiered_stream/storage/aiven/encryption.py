@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from Crypto.Cipher import PKCS1_OAEP
-from Crypto.Hash import SHA3_512
-from Crypto.PublicKey import RSA
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageAccessError
+from tiered_stream.extras import naming_extras
 from tiered_stream.storage.aiven.manifest import SegmentEncryption
 
 _IV_BYTES = 12
@@ -63,6 +61,7 @@ class KeyRing:
         Raises:
             StorageAccessError: the ring does not have the private key of the segment's key pair.
             CorruptDataError: the segment's data key cannot be decrypted.
+            ConfigurationError: the package pycryptodome is missing.
         """
         private_key = self._private_keys.get(encryption.key_pair_id)
         if private_key is None:
@@ -72,6 +71,8 @@ class KeyRing:
             )
         try:
             return ChunkCipher(unwrap(encryption.encrypted_data_key, private_key), encryption.aad)
+        except ConfigurationError:
+            raise
         except ValueError as error:
             raise CorruptDataError(
                 f"{name}: its data key does not decrypt with the private key of {encryption.key_pair_id!r}: "
@@ -117,7 +118,14 @@ def unwrap(encrypted: bytes, private_key: RSAPrivateKey) -> bytes:
 
     Raises:
         ValueError: decryption failed; the message is the same for all reasons, so that an attacker learns nothing.
+        ConfigurationError: the package pycryptodome is missing.
     """
+    with naming_extras("an encrypted segment"):
+        # Imported late, because only encrypted segments need it.
+        from Crypto.Cipher import PKCS1_OAEP
+        from Crypto.Hash import SHA3_512
+        from Crypto.PublicKey import RSA
+
     numbers = private_key.private_numbers()
     public = numbers.public_numbers
     key = RSA.construct((public.n, public.e, numbers.d, numbers.p, numbers.q), consistency_check=False)
