@@ -43,7 +43,9 @@ def json_topic(random: Random, name: str, count: int) -> MadeTopic:
     """By Spark's JSON of a type."""
     kind = make_kind(random)
     values = [document(random, kind) for _ in range(count)]
-    return MadeTopic(name, {"format": "json", "schema": from_arrow_type(kind).json()}, (*values, None))
+    return MadeTopic(
+        name, {"format": "json", "schema": from_arrow_type(kind, prefer_timestamp_ntz=True).json()}, (*values, None)
+    )
 
 
 def avro_topic(random: Random, name: str, count: int) -> MadeTopic:

@@ -30,7 +30,7 @@ STRICTER = re.compile(
 
 def rows_of_spark(spark: SparkSession, kind: pa.StructType, documents: list[bytes]) -> tuple[list[Any], list[bool]]:
     """Spark's rows, and whether it calls them corrupt."""
-    schema = from_arrow_type(kind)
+    schema = from_arrow_type(kind, prefer_timestamp_ntz=True)
     assert isinstance(schema, StructType)
     values = pa.table({"at": pa.array(range(len(documents)), pa.int32()), "value": pa.array(documents, pa.binary())})
     parsed = from_json(col("value").cast("string"), schema.add(CORRUPT, StringType())).alias("row")

@@ -43,9 +43,9 @@ PUSHED_FILTERS = Ability(
     "the option is refused",
 )
 SEVERAL_BATCHES = Ability(
-    "a plain stream with `availableNow` and a limit reads all in several micro-batches",
+    "a plain stream with `availableNow` reads all that is there, in as many micro-batches as its limits ask for",
     HAS_READ_LIMITS,
-    "one micro-batch within the limit a run; `land` and the jobs read all",
+    "a run is one micro-batch, a repeated one counts; `land` and the jobs read all",
 )
 LAST_COMMIT = Ability(
     "a run with `availableNow` commits the end of its last micro-batch to `kafka.consumer.commit.groupid`",

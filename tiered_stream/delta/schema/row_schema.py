@@ -257,7 +257,7 @@ def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
     Hidden columns, which are not written to the table, are left out.
     """
     bare = pa.schema([(column.name, column.type) for column in table_columns(schema)])
-    return with_day(from_arrow_schema(bare), day_column)
+    return with_day(from_arrow_schema(bare, prefer_timestamp_ntz=True), day_column)
 
 
 def with_day(columns: StructType, day_column: str | None) -> StructType:
