@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.spark import abilities
 from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
 from tiered_stream.delta.requirements.writer_requirements import render_writer_requirements
 from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
@@ -36,6 +37,7 @@ def tables() -> dict[tuple[str, str], str]:
         ("guides/table-requirements.md", "writer requirements"): render_writer_requirements(),
         ("guides/gateway.md", "gateway options"): render_table(GATEWAY_OPTIONS),
         ("metrics.md", "gateway metrics"): _gateway_metrics(),
+        ("compatibility.md", "versions of Spark"): abilities.render(),
     }
 
 
