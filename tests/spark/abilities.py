@@ -1,17 +1,14 @@
-"""Abilities that only some versions of Spark have. `python -m tests.spark.abilities XML` records them after a run.
+"""Abilities that only some versions of Spark have. `python -m tests.spark.abilities` records those of the one here.
 
 A test that needs an ability is skipped where Spark lacks it. `make test-spark` runs the tests with another Spark, and
-then records that Spark's abilities and the counts of its tests, from which the table in docs/compatibility.md is made.
+then records that Spark's abilities, from which the table in docs/compatibility.md is made.
 """
 
 from __future__ import annotations
 
 import json
-import platform
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pyspark
 import pytest
@@ -70,19 +67,14 @@ def abilities_here() -> dict[str, bool]:
     return {ability.name: ability.present for ability in ABILITIES}
 
 
-def record(junit: Path) -> None:
-    """Record the abilities of the installed Spark and the counts in the JUnit report `junit`."""
-    suite = ElementTree.parse(junit).getroot().find("testsuite")
-    assert suite is not None
-    counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
+def record() -> None:
+    """Record the abilities of the installed Spark, and the versions of the jars that tests take with it."""
     known = json.loads(RECORDS.read_text("utf-8")) if RECORDS.exists() else {}
     jars = {jar.artifact: jar.version for jar in pinned_jars(["delta", "s3a"])}
     known[SPARK] = {
         "pyspark": pyspark.__version__,
-        "python": platform.python_version(),
         "delta-spark": jars["delta-spark"],
         "hadoop-aws": jars["hadoop-aws"],
-        "tests": counts,
         "abilities": abilities_here(),
     }
     RECORDS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", "utf-8")
@@ -100,7 +92,6 @@ def render() -> str:
     row("pyspark that was tried", [each["pyspark"] for each in known.values()])
     row("Delta's jar", [each["delta-spark"] if _has_jars(each) else "none" for each in known.values()])
     row("hadoop-aws", [each["hadoop-aws"] for each in known.values()])
-    row("tests that passed, and were skipped", [_counted(each["tests"]) for each in known.values()])
     for ability in ABILITIES:
         cells = ["yes" if each["abilities"][ability.name] else f"no: {ability.without}" for each in known.values()]
         row(ability.name, cells)
@@ -111,11 +102,5 @@ def _has_jars(version: dict[str, dict[str, bool]]) -> bool:
     return version["abilities"][KAFKA_AND_DELTA.name]
 
 
-def _counted(tests: dict[str, int]) -> str:
-    failed = tests["failures"] + tests["errors"]
-    passed = f"{tests['tests'] - failed - tests['skipped']:,}, {tests['skipped']:,}"
-    return f"{passed}, {failed} failed" if failed else passed
-
-
 if __name__ == "__main__":
-    record(Path(sys.argv[1]))
+    record()

@@ -26,10 +26,10 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
 from tests.archives import PLAIN, archive_options
+from tiered_stream.delta.schema.row_schema import arrow_schema
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.plan.pruning import EVERY, Numbers, Pruning
 from tiered_stream.spark.pushdown import pruning_of
@@ -170,7 +170,7 @@ def test_a_users_schema_may_name_columns_with_their_types(columns: list[StructFi
     schema = StructType(columns)
     made = TieredStreamDataSource(CaseInsensitiveDict(archive_options(PLAIN, {"subscribe": "s32-txn"}))).reader(schema)
     batches = [batch for partition in made.partitions() for batch in made.read(partition)]
-    assert all(batch.schema == to_arrow_schema(schema, timezone="UTC") for batch in batches)
+    assert all(batch.schema == arrow_schema(schema) for batch in batches)
     assert sum(batch.num_rows for batch in batches) == sum(1 for _ in rows(reader(), reader().partitions()))
 
 

@@ -9,7 +9,17 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.reading import end_offsets, located_ends, options, records, run_in_memory, stream, tier_segments
+from tests.reading import (
+    end_offsets,
+    located_ends,
+    options,
+    records,
+    run_available_now,
+    run_in_memory,
+    stream,
+    tier_segments,
+)
+from tests.spark.abilities import SEVERAL_BATCHES
 from tests.stack.processes import wait_until
 from tests.stack.produce import RawProducer, produce_batch
 from tests.stack.tiered_stack import TieredStack
@@ -37,6 +47,7 @@ def offsets_in(spark: SparkSession, table: str) -> list[tuple[int, int]]:
     return sorted((row[0], row[1]) for row in spark.table(table).select("partition", "offset").collect())
 
 
+@SEVERAL_BATCHES.needed
 def test_a_limit_below_a_segment_cuts_inside_it(
     stack: TieredStack, spark: SparkSession, segments: str, name: str
 ) -> None:
@@ -45,6 +56,19 @@ def test_a_limit_below_a_segment_cuts_inside_it(
     assert [end_offsets(each)[0] for each in progress] == [200, 300, 500, 600, 800, 900, 1100, 1201]
 
 
+def test_runs_with_a_limit_land_every_record_once_however_many_batches_spark_gives_a_run(
+    stack: TieredStack, spark: SparkSession, segments: str, tmp_path: Path
+) -> None:
+    limited = stream(spark, options(stack, segments, {"maxOffsetsPerTrigger": "400"}))
+    batches: list[int] = []
+    while new := run_available_now(limited, tmp_path / "table", tmp_path / "checkpoint"):
+        batches += [progress.numInputRows for progress in new]
+    assert sum(batches) == 1201 and max(batches) <= 400
+    landed = spark.read.format("delta").load(str(tmp_path / "table")).select("offset").collect()
+    assert sorted(row.offset for row in landed) == list(range(1201))
+
+
+@SEVERAL_BATCHES.needed
 @pytest.mark.contract("1.8 where a share ends")
 def test_a_limit_above_a_segment_lets_batches_end_with_segments(
     stack: TieredStack, spark: SparkSession, segments: str, name: str
@@ -56,6 +80,7 @@ def test_a_limit_above_a_segment_lets_batches_end_with_segments(
     assert set(ends) <= set(located_ends(stack, segments, last))
 
 
+@SEVERAL_BATCHES.needed
 @pytest.mark.contract("1.2 maxOffsetsPerTrigger", "1.8 shares", "2.30")
 def test_a_limit_is_shared_in_proportion_to_what_is_left(
     stack: TieredStack, spark: SparkSession, topic: str, name: str
@@ -110,6 +135,7 @@ def test_a_topic_that_is_made_again_during_the_query_is_data_loss(
     assert offsets_in(spark, name) == [(0, offset) for offset in range(10)]
 
 
+@SEVERAL_BATCHES.needed
 def test_a_bounded_stream_ends_with_available_now_and_idles_at_its_end_with_another_trigger(
     stack: TieredStack, spark: SparkSession, segments: str, name: str
 ) -> None:
@@ -127,6 +153,7 @@ def test_a_bounded_stream_ends_with_available_now_and_idles_at_its_end_with_anot
         query.stop()
 
 
+@SEVERAL_BATCHES.needed
 def test_a_limit_in_bytes_lets_batches_end_with_the_segments_that_fit(
     stack: TieredStack, spark: SparkSession, segments: str, name: str
 ) -> None:

@@ -17,7 +17,8 @@ from tiered_stream.observe.offset_lag import describe_lag, offset_lag
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +119,11 @@ def as_json(batch: MicroBatch) -> bytes:
 def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
     """Return the lag in offsets by partition, added up over all sources that report their end and latest offsets.
 
-    The result is None if no source reports them.
+    The result is None if no source reports them. Before Spark 4.2, a Python source cannot report its latest offset, and
+    Spark's progress repeats the end of the micro-batch there.
     """
+    if not hasattr(DataSourceStreamReader, "reportLatestOffset"):
+        return None
     reported = [
         (end, latest)
         for source in progress.sources
