@@ -17,8 +17,7 @@ from tiered_stream.observe.offset_lag import describe_lag, offset_lag
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,8 @@ def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
     The result is None if no source reports them. Before Spark 4.2, a Python source cannot report its latest offset, and
     Spark's progress repeats the end of the micro-batch there.
     """
+    from pyspark.sql.datasource import DataSourceStreamReader  # late, because commands without Spark import this module
+
     if not hasattr(DataSourceStreamReader, "reportLatestOffset"):
         return None
     reported = [
