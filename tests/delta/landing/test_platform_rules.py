@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import options
-from tiered_stream.delta.catalog import platforms
+from tiered_stream.delta.catalog import session_platform
 from tiered_stream.delta.catalog.platforms import Platform
 from tiered_stream.delta.commit import committer
 from tiered_stream.delta.landing import spark_lane, suitability
@@ -32,7 +32,7 @@ KEYS = {
 
 def put(monkeypatch: pytest.MonkeyPatch, platform: Platform) -> None:
     """Put the session on a platform."""
-    for module in (committer, suitability, platforms):
+    for module in (committer, suitability, session_platform):
         monkeypatch.setattr(module, "platform_of", lambda _: platform)
 
 

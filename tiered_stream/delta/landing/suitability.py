@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.catalog.platforms import platform_of
+from tiered_stream.delta.catalog.session_platform import platform_of
 from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation, why_no_committer
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
