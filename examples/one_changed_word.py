@@ -1,7 +1,8 @@
 """Read a topic with Spark straight from tiered storage, and write its rows with Spark's own Delta sink.
 
-A query that reads with Spark's `kafka` source needs one changed word and the last three options. Run the program in a
-clone, with `OPTIONS` as they stand here, or with the options in a job's settings file and another folder for the table:
+A query that reads with Spark's `kafka` source needs one changed word and the options from `remote.` on. Run
+the program in a clone, with `OPTIONS` as they stand here, or with the options in a job's settings file. The last
+argument is the folder that gets the table `orders` and its checkpoint:
 
     spark-submit --properties-file conf/spark-defaults.conf examples/one_changed_word.py
     spark-submit --properties-file spark.conf examples/one_changed_word.py orders.properties s3a://lake/own
