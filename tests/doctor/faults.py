@@ -175,7 +175,7 @@ FAULTS: dict[str, Fault] = {
     "another region": Fault(_other_region, "bucket", "eu-west-1", "remote.storage.s3.region=us-east-1", "warning", 0),
     "a wrong prefix": Fault(
         lambda site, _: Planted({"remote.storage.uri": f"s3://{site.stack.bucket}/backup"}), "segment objects",
-        "no segment is where the settings say", "set remote.storage.layout=local and remote.storage.uri=s3://",
+        "no segment is where the settings say", "set remote.storage.uri=s3://",
     ),
     "a wrong layout": Fault(
         _settings(remote_storage_layout="aiven"), "segment objects", "no segment is where the settings say",

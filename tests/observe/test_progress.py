@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from tests.spark.abilities import REPORTED_LAG
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.progress import describe_batch, finished_batch, source_offsets
@@ -47,6 +48,7 @@ def progress(*sources: dict[str, Any]) -> StreamingQueryProgress:
     )
 
 
+@REPORTED_LAG.needed
 def test_a_line_tells_rows_rate_bytes_by_origin_and_lag() -> None:
     metrics = ReadMetrics(remote_fetch_bytes=1536 * MIB, broker_fetch_bytes=MIB // 2)
     batch = finished_batch(
@@ -58,6 +60,7 @@ def test_a_line_tells_rows_rate_bytes_by_origin_and_lag() -> None:
     )
 
 
+@REPORTED_LAG.needed
 def test_offsets_may_also_be_json_in_a_string() -> None:
     offsets = json.dumps({"t": {"0": 3}}), json.dumps({"t": {"0": 5}})
     assert describe_batch(finished_batch(progress(source(*offsets)), ReadMetrics())).endswith("lag 2 offsets")
@@ -68,6 +71,7 @@ def test_offsets_may_also_be_the_text_of_a_dictionary_as_older_versions_of_pyspa
     assert source_offsets("None") is source_offsets("null") is source_offsets(None) is None
 
 
+@REPORTED_LAG.needed
 def test_the_lags_of_several_sources_are_added_up() -> None:
     sources = source({"t": {"0": 3}}, {"t": {"0": 5}}), source({"u": {"0": 0}}, {"u": {"0": 1}}), source({"v": {}})
     assert describe_batch(finished_batch(progress(*sources), ReadMetrics())).endswith("lag 3 offsets (2 in t-0)")
