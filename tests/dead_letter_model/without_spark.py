@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from py4j.java_gateway import JavaPackage
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -51,6 +52,13 @@ class LocalFolder:
         Path(self.folder, name).unlink(missing_ok=True)
 
 
+class _NoClasses:
+    """A JVM in which every name is a package, as py4j answers for a class that is not there."""
+
+    def __getattr__(self, name: str) -> JavaPackage:
+        return JavaPackage(name, None)
+
+
 class Session:
     """As much of a SparkSession as the direct lane asks for."""
 
@@ -69,6 +77,7 @@ class Session:
         conf = SimpleNamespace(getAllConfs=lambda: nothing, pythonUDFWorkerKillOnIdleTimeout=lambda: False)
         state = SimpleNamespace(conf=lambda: conf, newHadoopConf=lambda: SimpleNamespace(get=lambda _: None))
         self._jsparkSession = SimpleNamespace(sessionState=lambda: state)
+        self._jvm, self.version = _NoClasses(), "4.2.0"
 
     @property
     def read(self) -> _Reader:
