@@ -34,6 +34,7 @@ from tiered_stream.options.types import Queries
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges
 from tiered_stream.records.row_hash import HASHED
+from tiered_stream.spark.session import is_connect
 from tiered_stream.spark.source import spark_schema
 
 NO_END = 2**63 - 1
@@ -82,7 +83,7 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
     """
     check_delta(spark)
     address = find_address(spark, table)
-    if lacking := missing_connector(address.uri or "", hadoop_settings(spark)):
+    if not is_connect(spark) and (lacking := missing_connector(address.uri or "", hadoop_settings(spark))):
         raise ConfigurationError(
             f"the table {table} is out of Spark's reach, and Spark reads it for a comparison: {lacking}"
         )
