@@ -276,6 +276,7 @@ def test_the_log_start_moved_before_a_second_read(
         assert found(spark, named) == rows(range(6, ROWS), range(ROWS))
 
 
+@pytest.mark.contract("1.6 range beyond the last stable offset")
 def test_a_transaction_is_open_at_a_second_read(
     stack: TieredStack, spark: SparkSession, query: Query, topic: str
 ) -> None:
@@ -286,6 +287,7 @@ def test_a_transaction_is_open_at_a_second_read(
         assert found(spark, query.given) == rows(range(ROWS), range(ROWS))
         with pytest.raises(PySparkException, match=rf"OpenTransactionError.*up to 15 of {topic}-0"):
             found(spark, into_it)
+        assert found(spark, {**into_it, "failOnDataLoss": "false"}) == rows(range(ROWS), range(ROWS))
         producer.commit()
     assert found(spark, into_it) == rows(range(ROWS + 5), range(ROWS))
 

@@ -206,7 +206,8 @@ class OffsetOutOfRangeError(BrokerError):
 class OpenTransactionError(TieredStreamError):
     """Records that should be read belong to a transaction that is neither committed nor aborted yet.
 
-    Fix: Wait until the transaction ends, or set `kafka.isolation.level=read_uncommitted`.
+    Fix: Wait until the transaction ends, or set `kafka.isolation.level=read_uncommitted`. A batch query with
+    `failOnDataLoss=false` reads up to the transaction's first offset.
     """
 
     retriable = True

@@ -163,6 +163,10 @@ _LOSS = (
     Row("1.6 pattern that finds others", "is data loss, else goes on with them"),
     Row("1.6 range below the log start", "is data loss, else read from the log start"),
     Row("1.6 range beyond the log end", "is data loss, else read to the log end"),
+    Row(
+        "1.6 range beyond the last stable offset",
+        "fails a batch query; if records may be lost, it reads to the last stable offset",
+    ),
     Row("1.6 gap in the log", "is no loss after compaction, markers and aborted transactions"),
     Row("1.6 log start that moves during the read", "is data loss, else passed over"),
     Row("1.6 no progress for the poll timeout", "fails whatever `failOnDataLoss` says"),

@@ -55,12 +55,9 @@ def difference(kafka: Outcome, ours: Outcome) -> str | None:
     return None
 
 
-def on_purpose(ours: Outcome) -> bool:
-    """Whether ours refuses what Spark's source reads with a loss: an end beyond the start of an open transaction.
-
-    Spark's source fails too, unless `failOnDataLoss` is false.
-    """
-    return "OpenTransactionError" in (ours.error or "")
+def on_purpose(kafka: Outcome, ours: Outcome) -> bool:
+    """Whether both fail at an end beyond the start of an open transaction: ours at once and by a name of its own."""
+    return kafka.error is not None and "OpenTransactionError" in (ours.error or "")
 
 
 def read(spark: SparkSession, source: str, options: Mapping[str, str]) -> Outcome:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.broker.certificates import CertificateAuthority
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.gateway.gateway_program import warn_of_plaintext
+from tiered_stream.gateway.gateway_program import name_signed_host, warn_of_plaintext
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.options.properties_files import read_settings
 
@@ -123,3 +123,43 @@ def test_who_signs_on_a_plaintext_listener_is_warned(caplog: pytest.LogCaptureFi
     assert record.levelno == logging.WARNING
     assert "gateway.listener.security.protocol=PLAINTEXT: a person who reads a signed URL" in record.message
     assert "900 seconds" in record.message
+
+
+@pytest.mark.parametrize(
+    ("storage", "hosts"),
+    [
+        (
+            {"remote.storage.s3.endpoint.url": "http://minio:9000"},
+            "http://minio:9000,http://*.minio:9000",
+        ),
+        (
+            {"remote.storage.s3.endpoint.url": "https://s3/", "remote.storage.s3.path.style.access.enabled": "true"},
+            "https://s3",
+        ),
+        (
+            {
+                "remote.storage.uri": "az://tier",
+                "remote.storage.azure.account.name": "dev",
+                "remote.storage.azure.endpoint.url": "http://azurite:10000/dev",
+            },
+            "http://azurite:10000",
+        ),
+    ],
+)
+def test_the_gateway_says_at_its_start_which_hosts_readers_have_to_list(
+    storage: dict[str, str], hosts: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tiered_stream")
+    name_signed_host(GatewaySettings.parse({**GIVEN, **storage}))
+    (record,) = caplog.records
+    assert record.message.endswith(f"need remote.signed.location.hosts={hosts}")
+
+
+def test_readers_need_to_list_no_host_of_a_cloud_s_own_and_none_where_nothing_is_signed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "tiered_stream")
+    name_signed_host(GatewaySettings.parse(GIVEN))
+    other = {"remote.storage.s3.endpoint.url": "http://minio:9000", "gateway.signed.location.lifetime.seconds": "0"}
+    name_signed_host(GatewaySettings.parse({**GIVEN, **other}))
+    assert not caplog.records

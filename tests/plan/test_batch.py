@@ -81,14 +81,28 @@ def test_a_topic_that_is_not_the_one_it_is_pinned_to_is_data_loss() -> None:
     assert len(plan(reader, **{"remote.topic.id": present})) == 2
 
 
-@pytest.mark.parametrize("policy", ["true", "false"])
-def test_an_end_in_an_open_transaction_is_never_cut(policy: str) -> None:
+@pytest.mark.contract("1.6 range beyond the last stable offset")
+def test_an_end_in_an_open_transaction_is_an_error_where_nothing_may_be_left_out() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 100, high_watermark=200)]})
-    given = {"failOnDataLoss": policy}
     with pytest.raises(OpenTransactionError, match="up to 150 of t-0 .* from offset 100 on"):
-        plan(reader, **given, startingOffsets='{"t":{"0":120}}', endingOffsets='{"t":{"0":150}}')
-    assert plan(reader, **given, startingOffsets='{"t":{"0":120}}') == []
-    assert [each.offsets for each in plan(reader, **given)] == [OffsetRange(0, 100)]
+        plan(reader, startingOffsets='{"t":{"0":120}}', endingOffsets='{"t":{"0":150}}')
+    assert plan(reader, startingOffsets='{"t":{"0":120}}') == []
+    assert [each.offsets for each in plan(reader)] == [OffsetRange(0, 100)]
+
+
+@pytest.mark.contract("1.6 range beyond the last stable offset")
+def test_an_end_in_an_open_transaction_is_cut_with_a_warning_where_offsets_may_be_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As by Spark's source (found by `make differential`)."""
+    reader = InMemoryOffsets({"t": [Log(0, 100, high_watermark=200), Log(0, 50)]})
+    given = {"failOnDataLoss": "false"}
+    splits = plan(reader, **given, endingOffsets='{"t":{"0":150,"1":50}}')
+    assert [each.offsets for each in splits] == [OffsetRange(0, 100), OffsetRange(0, 50)]
+    (warning,) = caplog.messages
+    assert "offsets up to 150 of t-0" in warning and "open from offset 100 on" in warning
+    splits = plan(reader, **given, startingOffsets='{"t":{"0":120,"1":50}}', endingOffsets='{"t":{"0":150,"1":50}}')
+    assert splits == []
 
 
 def test_an_end_beyond_the_high_watermark_is_data_loss_also_in_an_open_transaction() -> None:

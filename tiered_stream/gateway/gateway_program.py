@@ -7,11 +7,13 @@ import logging
 import signal
 import sys
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from tiered_stream.gateway.gateway_settings import LISTENER_PROTOCOL, SIGNED_SECONDS, GatewaySettings
 from tiered_stream.gateway.server import Gateway
 from tiered_stream.gateway.sockets.open_files import connections_allowed
 from tiered_stream.observe.health_and_metrics import Monitor
+from tiered_stream.options.remote_options import SIGNED_HOSTS
 from tiered_stream.process.heap_and_gc import collect_old_rarely
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ async def _serve(settings: GatewaySettings) -> None:
         lambda: gateway.unhealthy_reason, gateway.reasons,
     )  # fmt: skip
     warn_of_plaintext(settings)
+    name_signed_host(settings)
     log.info("clients bootstrap from %s:%d", settings.advertised_host, gateway.bootstrap_port)
     try:
         await ended.wait()
@@ -58,6 +61,21 @@ async def _serve(settings: GatewaySettings) -> None:
         await gateway.stop()
     finally:
         monitor.close()
+
+
+def name_signed_host(settings: GatewaySettings) -> None:
+    """Log the service that signed URLs lead to, if readers without storage settings have to list it."""
+    storage = settings.storage
+    endpoint = storage.s3_endpoint_url or storage.gcs_endpoint_url or storage.azure_endpoint_url
+    if not endpoint or not settings.signed_location_seconds:
+        return
+    scheme, host = urlsplit(endpoint)[:2]
+    in_subdomains = storage.s3_endpoint_url and not storage.s3_path_style
+    hosts = f"{scheme}://{host}" + (f",{scheme}://*.{host}" if in_subdomains else "")
+    log.info(
+        "signed URLs lead to %s; readers without this storage in their settings need %s=%s",
+        host, SIGNED_HOSTS.name, hosts,
+    )  # fmt: skip
 
 
 def warn_of_plaintext(settings: GatewaySettings) -> None:

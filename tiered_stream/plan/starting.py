@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtT
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import OffsetLookup, check_decided
 from tiered_stream.plan.partitions import within_log
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,8 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
     Raises:
         ConfigurationError: `initial_offsets` raises it, or a start lies beyond its end.
         DataLossError: a range reaches beyond its log, and `failOnDataLoss` is true.
-        OpenTransactionError: an end lies beyond the first offset of an open transaction.
+        OpenTransactionError: an end lies beyond the first offset of an open transaction, and `failOnDataLoss` is true.
+            Otherwise the range ends there, with a warning, as with Spark's `kafka` source.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
 
@@ -113,10 +117,32 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
         log_ends = {**latest, **{partition: starts[partition] for partition in lookup.undecided(latest, starts)}}
         ranges = _ranges(starts, _bound(ends, earliest, log_ends))
         range_ends = {partition: offsets.end for partition, offsets in ranges.items() if len(offsets)}
-        check_decided(lookup.undecided(latest, range_ends), range_ends)
+        undecided = lookup.undecided(latest, range_ends)
+        if options.fail_on_data_loss:
+            check_decided(undecided, range_ends)
+        else:
+            ranges |= _decided(ranges, undecided)
         return within_log(ranges, earliest, log_ends, DataLossPolicy(options.fail_on_data_loss))
 
     return lookup.retrying(request)
+
+
+def _decided(
+    ranges: Mapping[TopicPartition, OffsetRange], undecided: PartitionOffsets
+) -> dict[TopicPartition, OffsetRange]:
+    """Return the ranges of the partitions in `undecided`, which end at the last stable offsets there; warn of each."""
+    for partition, stable_offset in sorted(undecided.items()):
+        logger.warning(
+            "offsets up to %d of %s were requested, but a transaction is open from offset %d on (last stable offset). "
+            "failOnDataLoss is false, so the query reads up to there. Read the rest when the transaction has ended.",
+            ranges[partition].end,
+            partition,
+            stable_offset,
+        )
+    return {
+        partition: OffsetRange(ranges[partition].start, max(ranges[partition].start, stable_offset))
+        for partition, stable_offset in undecided.items()
+    }
 
 
 def _positions(
