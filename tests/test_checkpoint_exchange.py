@@ -95,8 +95,11 @@ def test_a_checkpoint_is_taken_over_and_given_back_while_records_and_transaction
 
     with arrivals:
         for turn, source in enumerate(IN_TURN):
+            wanted = _last(checkpoint / "commits") + 2
             query = start(source)
-            _wait_for_batch(query, checkpoint, _last(checkpoint / "commits") + 2)
+            if _ends_by_fault_of_spark(query, checkpoint, wanted):
+                query = start(source)
+            _wait_for_batch(query, checkpoint, wanted)
             query.stop()
             if turn in (2, 3):
                 plan_in_vain(source)
@@ -114,8 +117,22 @@ def _refuse(rows: DataFrame, batch_id: int) -> None:
     raise RuntimeError("the sink refuses")
 
 
-def _wait_for_batch(query: StreamingQuery, checkpoint: Path, batch: int) -> None:
+def _ends_by_fault_of_spark(query: StreamingQuery, checkpoint: Path, batch: int) -> bool:
+    """Wait, and return whether Spark 4.1's own `kafka` source ended after a micro-batch that it found planned.
+
+    It then asks for the progress of a micro-batch that it did not plan (`KafkaMicroBatchStream.metrics`), and fails
+    once, after the rows were written.
+    """
+    _wait(query, checkpoint, batch)
+    return "scala.Option.get()" in str(query.exception())
+
+
+def _wait(query: StreamingQuery, checkpoint: Path, batch: int) -> None:
     wait_until(lambda: _last(checkpoint / "commits") >= batch or not query.isActive, f"batch {batch}", pause=0.05)
+
+
+def _wait_for_batch(query: StreamingQuery, checkpoint: Path, batch: int) -> None:
+    _wait(query, checkpoint, batch)
     if error := query.exception():
         raise error
 
