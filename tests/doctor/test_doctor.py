@@ -175,7 +175,7 @@ def test_people_get_a_line_for_each_check_and_its_mend_below(where: Site) -> Non
     ended = CliRunner().invoke(app, ["doctor", *options])
     lines = ended.output.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("✗ topics: "))
-    assert lines[at + 1].strip() == "mend: create the topic, or correct subscribe, assign or subscribePattern"
+    assert lines[at + 1].strip() == "fix: create the topic, or correct subscribe, assign or subscribePattern"
     assert lines[-1].endswith("skipped")
     assert ended.exit_code == 1
     assert where.stack.secret_key not in ended.output

@@ -131,6 +131,17 @@ def test_a_program_that_ends_without_close_reports_its_last_micro_batch(tmp_path
     assert sum(line["rows"] for line in lines if line.get("event") == "micro-batch") == everything(LONG).num_rows
 
 
+def test_a_stream_that_was_loaded_before_is_named_in_a_warning(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = spark.readStream.format("tiered_stream").options(**options(LONG)).load()
+    with report_queries(spark):
+        writer = rows.writeStream.format("noop").queryName("early").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+    assert [line for line in caplog.messages if "query early is not reported" in line and "before load()" in line]
+    assert "early:" not in capfd.readouterr().err
+
+
 def test_an_address_that_is_taken_costs_no_query(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -65,4 +65,4 @@ def _print(console: Console, finding: Finding) -> None:
         sign = _PLAIN_SIGNS[sign]
     console.print(Text.assemble((f"{sign} ", style), (finding.check, "bold"), f": {finding.found}"))
     if finding.mend:
-        console.print(Text.assemble(("  mend: ", style), finding.mend))
+        console.print(Text.assemble(("  fix: ", style), finding.mend))

@@ -112,7 +112,9 @@ def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: 
         table = table or _job_setting(job, TABLE)
         if table is None:
             raise ConfigurationError("say by --table what to verify: a path, or a name in the catalog")
+        console.print("verify: starting Spark", markup=False)
         with spark_session("verify", spark_arguments) as spark:
+            console.print(f"verify: reading {table} and its topics, each once", markup=False)
             report = verify(spark, options=without(job, JOB_SETTINGS), table=table)
     except KeyboardInterrupt:
         console.print("stopped; nothing is known of the table yet")

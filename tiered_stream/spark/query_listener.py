@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol, TextIO
 
 from pyspark.sql.streaming import listener
 
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, finished_batch
+from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, finished_batch, source_offsets
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class QueryListener(listener.StreamingQueryListener):
         self._receiver = receiver
         self._reporters = reporters
         self._ours: set[str] = set()
+        self._loaded_before: set[str] = set()
 
     def onQueryStarted(self, event: listener.QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing: no micro-batch has ended yet."""
@@ -77,6 +79,7 @@ class QueryListener(listener.StreamingQueryListener):
         if counted != ReadMetrics():
             self._ours.add(query_id)
         if query_id not in self._ours:
+            self._warn_if_loaded_before(progress)
             return
         try:
             batch = finished_batch(progress, counted)
@@ -85,8 +88,30 @@ class QueryListener(listener.StreamingQueryListener):
         except Exception as error:  # noqa: BLE001 - a terminal that is gone, a progress of another Spark
             log.warning("micro-batch %d of %s is not reported: %r", progress.batchId, query_id, error)
 
+    def _warn_if_loaded_before(self, progress: listener.StreamingQueryProgress) -> None:
+        """Warn once of a query that reads rows by this package's source and sends no counters."""
+        reads = progress.numInputRows and any(map(_is_ours, progress.sources))
+        if reads and str(progress.id) not in self._loaded_before:
+            self._loaded_before.add(str(progress.id))
+            log.warning(
+                "query %s is not reported: its stream was loaded before report_queries was called. Call report_queries "
+                "before load()",
+                progress.name or progress.id,
+            )
+
     def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Report the query's end to the reporters, so that they no longer show its figures."""
         self._ours.discard(str(event.id))
+        self._loaded_before.discard(str(event.id))
         for reporter in self._reporters:
             reporter.ended(str(event.id))
+
+
+def _is_ours(source: listener.SourceProgress) -> bool:
+    """Return whether a source is written in Python and has offsets by topic and partition.
+
+    Spark describes a Python source by the name of Spark's own class, not by the source's name.
+    """
+    with suppress(ValueError, AttributeError):  # offsets of another source
+        return "PythonMicroBatchStream" in source.description and source_offsets(source.endOffset) is not None
+    return False

@@ -55,7 +55,9 @@ class QueryReports(AbstractContextManager["QueryReports"]):
 def report_queries(
     spark: SparkSession, *, lines: str = "text", prometheus: str | None = None, otlp: str | None = None
 ) -> QueryReports:
-    """Report every micro-batch of the streaming queries that this session starts from now on, whatever their sink.
+    """Report every micro-batch of the streaming queries that this session loads and starts from now on, with any sink.
+
+    A stream that was loaded before does not send its counters here. The log warns of its query.
 
     Args:
         lines: `text` or `json` prints a line on standard error for each micro-batch with rows; `none` prints no lines.

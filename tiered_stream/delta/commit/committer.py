@@ -129,7 +129,7 @@ def choose_committer(spark: SparkSession, setting: str, files: TableFiles, descr
     if why_not_spark:
         return Committer(ingest.COMMIT_BY_DELTALAKE, why_not_spark)
     if not _is_local(files):
-        return Committer(ingest.COMMIT_BY_SPARK, "so do the other queries of the session")
+        return Committer(ingest.COMMIT_BY_SPARK, "as the session's other queries do")
     if names := _requirements_for_spark(description):
         return Committer(ingest.COMMIT_BY_SPARK, f"the table has {names}")
     for requirement in requirements_of_session(settings_in_list(spark)):
