@@ -77,8 +77,9 @@ def _described(report: ExportReport) -> str:
     if report.finished_before:
         return "The export has finished before, and nothing was done. --overwrite starts it again"
     rate = report.records / report.seconds if report.seconds else 0.0
+    files = f"{len(report.files):,} files" if len(report.files) != 1 else "1 file"
     text = (
-        f"{report.records:,} records in {len(report.files):,} files of {report.size / (1 << 20):,.1f} MiB, "
+        f"{report.records:,} records in {files} of {report.size / (1 << 20):,.1f} MiB, "
         f"{rate:,.0f} records/s, {describe(report.metrics)}"
     )
     if report.undecodable:

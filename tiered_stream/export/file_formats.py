@@ -5,6 +5,7 @@ A format has two parts: `prepare`, which many threads may run at once, and a wri
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -64,13 +65,13 @@ class FileFormat:
         return rows
 
     def open(self, file: BinaryIO, schema: pa.Schema, group_bytes: int) -> RowWriter:
-        """Return a writer of prepared rows to the empty `file`, which `close` does not close.
+        """Return a writer of prepared rows to the empty `file`. Its `close` leaves `file` open.
 
         Args:
             schema: columns of the rows before they are prepared.
             group_bytes: size in memory of the rows that become one row group of Parquet.
         """
-        sink = pa.PythonFile(file, "w")
+        sink = pa.PythonFile(os.fdopen(os.dup(file.fileno()), "wb"), "w")  # pyarrow closes it
         if self.compression:
             sink = pa.CompressedOutputStream(sink, self.compression)
         match self.kind:
@@ -97,9 +98,7 @@ class RowWriter(ABC):
 
     def close(self) -> None:
         """Write the end of the file."""
-        self._sink.flush()
-        if isinstance(self._sink, pa.CompressedOutputStream):
-            self._sink.close()
+        self._sink.close()
 
 
 class _Lines(RowWriter):

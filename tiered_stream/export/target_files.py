@@ -13,7 +13,7 @@ from uuid import UUID
 
 import orjson
 
-from tiered_stream.errors import ConfigurationError, CorruptDataError, ExportError
+from tiered_stream.errors import ConfigurationError, CorruptDataError, ExportError, TieredStreamError
 from tiered_stream.export.export_plan import ExportPlan
 from tiered_stream.model import TopicPartition, uuid_from_text, uuid_to_text
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
@@ -48,6 +48,8 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise
+    except TieredStreamError:  # one of them is an OSError, too
+        raise
     except OSError as error:
         raise ExportError(f"{path} cannot be written: {error}") from error
 
