@@ -155,12 +155,7 @@ def test_a_dry_run_leaves_to_the_job_what_its_query_has_not_landed(
     metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
     (tmp_path / "checkpoint" / "offsets" / "0").write_text(f"v1\n{metadata}\n{ends}")
     (tmp_path / "checkpoint" / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
-    own = [
-        "--option",
-        f"ingest.checkpointLocation={tmp_path}/checkpoint",
-        "--option",
-        f"ingest.table={tmp_path}/{{topic}}",
-    ]
+    own = {"ingest.checkpointLocation": f"{tmp_path}/checkpoint", "ingest.table": f"{tmp_path}/{{topic}}"}
     words = ["--from", "0", "--into", f"{tmp_path}/table", "--settings", settings_file(tmp_path, own)]
     result = CliRunner().invoke(app, ["replay", "--dry-run", "--json", *words])
     assert result.exit_code == 0, result.output

@@ -37,6 +37,9 @@ from tiered_stream.replay.targets import PARQUET
 from tiered_stream.replay.targets import TOPIC as KAFKA
 from tiered_stream.replay.times import parse_range
 
+_ANY_TOPIC = "0any0topic0"
+"""Text in place of `{topic}` while a path becomes a URI, which would escape the braces."""
+
 
 def why_spark(settings: Mapping[str, str], into: str, checkpoint: str | None, *, replace: bool) -> str | None:
     """Return why a dry run needs a Spark session; None: it needs none.
@@ -132,5 +135,5 @@ def _own_checkpoint(settings: Mapping[str, str], into: str) -> str | None:
     job = job_settings(settings)
     if CHECKPOINT not in job or TABLE not in job:
         return None
-    pattern = re.escape(_uri(job[TABLE]).rstrip("/")).replace(re.escape(TOPIC), "[^/]+")
+    pattern = re.escape(_uri(job[TABLE].replace(TOPIC, _ANY_TOPIC)).rstrip("/")).replace(_ANY_TOPIC, "[^/]+")
     return job[CHECKPOINT] if re.fullmatch(pattern, _uri(into).rstrip("/")) else None
