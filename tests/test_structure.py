@@ -42,6 +42,7 @@ LAYERS = (
     {"delta", "gateway", "spark.reporting"},
     {"inspection", "verification", "worker_daemon"},
     {"replay", "doctor", "ingest", "pythons"},
+    {"export"},
     {"cli"},
     {"__main__"},
 )

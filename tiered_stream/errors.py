@@ -238,6 +238,15 @@ class ReplayStoppedError(TieredStreamError):
     retriable = True
 
 
+class ExportError(TieredStreamError):
+    """A file or a folder of an export cannot be written or read.
+
+    Fix: Read the reason in the message, such as a full disk or missing rights. Start the same command again.
+    """
+
+    retriable = True
+
+
 class TableError(TieredStreamError):
     """A Delta table cannot be opened, written or committed to. The message names the table.
 

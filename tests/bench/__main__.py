@@ -1,8 +1,8 @@
 """`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
-them, and F, I, J, L, O, P, S, T, W, scan, store, verify, decode, live. `SCALE=0.1` takes a tenth of the records,
-`RUNS=5` five runs of each. `UNCHECKED=1` leaves out the checks of Arrow's Java library.
+them, and F, I, J, L, O, P, S, T, W, scan, export, store, verify, decode, live. `SCALE=0.1` takes a tenth of the
+records, `RUNS=5` five runs of each. `UNCHECKED=1` leaves out the checks of Arrow's Java library.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.console import Console
 from tests.bench import (
     aiven_tier,
     decode,
+    exporting,
     first_row,
     job_starts,
     landing,
@@ -69,6 +70,7 @@ def workloads() -> dict[str, Measure]:
         **{claim.workload: _of(typed_rows.measure, claim.workload) for claim in typed_rows.CLAIMS},
         "W": ways.measure,
         "scan": scanning.measure,
+        "export": exporting.measure,
         "store": stores.measure,
         "verify": verify.measure,
         "live": live_traffic.measure,

@@ -94,3 +94,10 @@ def test_what_is_not_tiered_comes_from_brokers_and_the_reason_is_said(stack: Tie
     assert (partition["broker_offsets"], partition["broker_reason"]) == (1, NOT_TIERED_YET)
     (partition,) = said({**options, "remote.log.locator": "none"})["partitions"]
     assert (partition["broker_offsets"], partition["broker_reason"], partition["gets"]) == (76, NO_LOCATOR, 0)
+
+
+@pytest.mark.parametrize("forced", [{}, {"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1"}])
+def test_piped_tables_have_their_full_width(forced: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**forced, "COLUMNS": "40"}.items():
+        monkeypatch.setenv(name, value)
+    assert "0 to 18,686" in run("plan", archive_options(PLAIN, {"subscribe": "s32-big"})).stdout

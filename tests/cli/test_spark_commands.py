@@ -20,7 +20,7 @@ from tests.stack.jars import jar_paths
 from tests.stack.processes import LONG as SECONDS
 from tests.stack.processes import wait_until
 from tests.stack.spark import LOCAL, ROOT, SHORT_LIVED, spark_environment
-from tiered_stream.cli import app
+from tiered_stream.cli import app, spark_commands
 
 COMMAND = [sys.executable, "-c", "from tiered_stream.cli import app; app()"]
 SLOWLY = {"maxOffsetsPerTrigger": "100"}
@@ -35,7 +35,7 @@ def settings_file(folder: Path, given: Mapping[str, str] | None = None) -> str:
     """That of an ingest job: what it says of another table, and of where to begin, is no matter."""
     file = folder / "job.properties"
     job = {"ingest.table": "elsewhere/table", "ingest.checkpointLocation": "elsewhere/checkpoint"}
-    file.write_text("".join(f"{name}={value}\n" for name, value in {**options(LONG, given), **job}.items()))
+    file.write_text("".join(f"{name}={value}\n" for name, value in {**options(LONG), **job, **(given or {})}.items()))
     return str(file)
 
 
@@ -129,6 +129,51 @@ def test_a_replay_goes_into_a_folder_and_only_a_table_is_verified(tmp_path: Path
     assert status == 0, printed
     files = (tmp_path / "folder").glob("*.parquet")
     assert sum(parquet.read_metadata(file).num_rows for file in files) == everything(LONG).num_rows
+
+
+def no_spark(*_: object) -> None:
+    raise AssertionError("Spark was started")
+
+
+@pytest.mark.parametrize("into", ["{}/table", "parquet:{}/folder", "kafka:copy"])
+def test_a_dry_run_starts_no_spark(into: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_commands, "spark_session", no_spark)
+    words = ["--from", "0", "--into", into.format(tmp_path), "--settings", settings_file(tmp_path)]
+    result = CliRunner().invoke(app, ["replay", "--dry-run", "--json", *words])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["total"]["offsets"] == 18_687
+    assert [path.name for path in tmp_path.iterdir()] == ["job.properties"]
+
+
+def test_a_dry_run_leaves_to_the_job_what_its_query_has_not_landed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_commands, "spark_session", no_spark)
+    for folder in ("offsets", "commits"):
+        (tmp_path / "checkpoint" / folder).mkdir(parents=True)
+    ends = json.dumps({LONG: {"0": 1000}})
+    metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+    (tmp_path / "checkpoint" / "offsets" / "0").write_text(f"v1\n{metadata}\n{ends}")
+    (tmp_path / "checkpoint" / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    own = {"ingest.checkpointLocation": f"{tmp_path}/checkpoint", "ingest.table": f"{tmp_path}/{{topic}}"}
+    words = ["--from", "0", "--into", f"{tmp_path}/table", "--settings", settings_file(tmp_path, own)]
+    result = CliRunner().invoke(app, ["replay", "--dry-run", "--json", *words])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["total"]["offsets"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [(["--into", "catalog_table"], "Spark's catalog"), (["--into", "a/b", "--replace"], "--replace depends on")],
+)
+def test_a_dry_run_says_why_it_starts_spark(
+    words: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_commands, "spark_session", no_spark)
+    given = ["--from", "0", "--settings", settings_file(tmp_path), *words]
+    result = CliRunner().invoke(app, ["replay", "--dry-run", *given])
+    assert isinstance(result.exception, AssertionError)
+    assert "The dry run starts Spark: " in result.stderr and reason in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ SECTIONS = {
     "noop": ("A", "B", "C", "D", "E", "F", "G", "K", "M", "N"),
     "delta": ("H", "W", "T", "O"),
     "plans": ("I", "J", "L", "P", "S"),
-    "one core": ("decode", "scan", "store", "verify"),
+    "one core": ("decode", "scan", "export", "store", "verify"),
     "live traffic": ("live",),
 }
 """By the markers of the page's tables, what the names of their workloads begin with."""

@@ -163,6 +163,7 @@ def test_a_gateway_is_looked_through_and_a_host_that_it_may_not_lead_to_is_found
     assert (status, refused.code) == ("failed", 1)
     assert "add that host to remote.signed.location.hosts" in text
     assert found(allowed, "signed locations")[0][0] == "ok"
+    assert "the first segment of each partition: " in found(allowed, "tiered segments")[0][1]
     assert allowed.code == 0
     assert found(allowed, "locator")[0][1].startswith("remote.log.locator=auto takes broker")
     assert found(allowed, "metadata topic")[0][0] == "skipped"

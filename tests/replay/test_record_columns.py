@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import tiered_stream
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
-from tiered_stream.delta.schema.row_schema import record_columns
+from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.replay.run_replay import ReplayReport, plan_replay
 from tiered_stream.replay.targets import DeltaTarget

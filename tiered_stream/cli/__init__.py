@@ -11,6 +11,7 @@ from tiered_stream.cli.arguments import INSPECTION_EXIT_CODES
 from tiered_stream.cli.cat_command import CAT_EXIT_CODES, cat
 from tiered_stream.cli.command_app import command_app
 from tiered_stream.cli.doctor_command import DOCTOR_EXIT_CODES, doctor
+from tiered_stream.cli.export_command import EXPORT_EXIT_CODES, export
 from tiered_stream.cli.gateway_command import GATEWAY_EXIT_CODES, gateway
 from tiered_stream.cli.ingest_command import INGEST_EXIT_CODES, ingest
 from tiered_stream.cli.lag_command import lag
@@ -45,6 +46,7 @@ def prepare(
 app.command()(warm)
 app.command(epilog=GATEWAY_EXIT_CODES)(gateway)
 app.command(epilog=CAT_EXIT_CODES)(cat)
+app.command(epilog=EXPORT_EXIT_CODES)(export)
 app.command(epilog=INSPECTION_EXIT_CODES)(segments)
 app.command(epilog=INSPECTION_EXIT_CODES)(plan)
 app.command(epilog=INSPECTION_EXIT_CODES)(lag)

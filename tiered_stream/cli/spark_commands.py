@@ -33,11 +33,14 @@ from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.command_settings import without
 from tiered_stream.plan.read_cost import prices_or_default
+from tiered_stream.process.cores import usable_cores
+from tiered_stream.replay.dry_run import estimate_without_spark, why_spark
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
 from tiered_stream.replay.target import Target
-from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
+from tiered_stream.replay.targets import PARQUET, DeltaTarget, target_of, with_byte_rate
+from tiered_stream.replay.targets import TOPIC as KAFKA_TARGET
 from tiered_stream.replay.times import parse_range, show_range
 from tiered_stream.verification.verify_report import render as render_verified
 from tiered_stream.verification.verify_table import verify
@@ -83,6 +86,8 @@ def run_replay(
     try:
         job, now_ms = settings.all_settings(), time.time_ns() // 1_000_000
         parse_range(command.from_time, command.to_time, now_ms)  # refuse wrong times before Spark starts
+        if command.dry_run and _dry_run_without_spark(command, job, prices, console, now_ms):
+            return 0
         with spark_session("replay", spark_arguments) as spark:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             replay = _planned(spark, command, job, now_ms)
@@ -131,14 +136,7 @@ def _failed(console: Console, error: Exception, refused: tuple[type[Exception], 
 
 
 def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str, str], now_ms: int) -> Replay:
-    into = command.into or _job_setting(settings, TABLE)
-    if into is None:
-        raise ConfigurationError(
-            "say by --into where the records are to go: a Delta table by its path or its name in the catalog, "
-            "kafka:TOPIC, or parquet:FOLDER"
-        )
-    # The lane in the settings is only for the ingest job's own table, and is not used for a target given by --into.
-    lane = command.lane or (None if command.into else _job_setting(settings, LANE)) or "auto"
+    into, lane = _into(command, settings), _lane(command, settings)
     options = with_byte_rate(spark, without(settings, JOB_SETTINGS), command.max_bytes_per_second, command.tasks)
     target = target_of(spark, into, options, lane=lane, tasks=command.tasks)
     replay = plan_replay(
@@ -174,6 +172,47 @@ def _dry_run(replay: Replay, command: ReplayCommand, prices: PriceArguments, con
     if not command.json:
         console.print("Nothing was read or written: this was a dry run", markup=False)
     return 0
+
+
+def _dry_run_without_spark(
+    command: ReplayCommand, settings: Mapping[str, str], prices: PriceArguments, console: Console, now_ms: int
+) -> bool:
+    """Run a dry run without Spark, and return True. If it needs Spark, say why on standard error, and return False."""
+    into = _into(command, settings)
+    reason = why_spark(settings, into, command.checkpoint, replace=command.replace)
+    if reason is not None:
+        open_console(stderr=True).print(f"The dry run starts Spark: {reason}", markup=False)
+        return False
+    if command.verify and into.startswith((KAFKA_TARGET, PARQUET)):
+        raise ConfigurationError(f"--verify is for a Delta table, and the target is {into}")
+    estimate = estimate_without_spark(
+        settings, into, from_time=command.from_time, to_time=command.to_time, name=command.name,
+        checkpoint=command.checkpoint, exact=command.exact, lane=_lane(command, settings),
+        tasks=command.tasks or usable_cores(), max_bytes_per_second=command.max_bytes_per_second,
+        prices=prices_or_default(prices.get_price, prices.gib_price), now_ms=now_ms,
+    )  # fmt: skip
+    show(estimate.to_json() if command.json else render(estimate))
+    if not command.json:
+        console.print(
+            f"Nothing was read or written: this was a dry run. A run first checks that {into} takes the records",
+            markup=False,
+        )
+    return True
+
+
+def _into(command: ReplayCommand, settings: Mapping[str, str]) -> str:
+    into = command.into or _job_setting(settings, TABLE)
+    if into is None:
+        raise ConfigurationError(
+            "say by --into where the records are to go: a Delta table by its path or its name in the catalog, "
+            "kafka:TOPIC, or parquet:FOLDER"
+        )
+    return into
+
+
+def _lane(command: ReplayCommand, settings: Mapping[str, str]) -> str:
+    # The lane in the settings is only for the ingest job's own table, and is not used for a target given by --into.
+    return command.lane or (None if command.into else _job_setting(settings, LANE)) or "auto"
 
 
 def _run(replay: Replay, console: Console, *, then_verify: bool) -> int:

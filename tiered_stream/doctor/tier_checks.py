@@ -30,11 +30,13 @@ _ABSENT = "no remote.storage.uri is set: segments come by signed locations, or t
 class Located:
     """Tiered segments that the locator has named for the job, grouped by partition and in offset order within it.
 
-    `signed` is one location that has a signed URL; None: no location has a signed URL.
+    `signed` is one location that has a signed URL; None: no location has a signed URL. `only_first` is True if only the
+    first segment of each partition was located.
     """
 
     segments: tuple[RemoteLogSegment, ...]
     signed: SegmentLocation | None = None
+    only_first: bool = False
 
 
 Failures = Mapping[RemoteLogSegment, errors.TieredStreamError]
@@ -115,7 +117,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
             }
             locations = [location for of_partition in locator.locate(first).values() for location in of_partition]
             signed = next((location for location in locations if location.signed_url), None)
-            located = Located(tuple(location.segment for location in locations), signed)
+            located = Located(tuple(location.segment for location in locations), signed, only_first=True)
     if warned:
         return Result(
             located, "; ".join(warned), "these partitions are read through the brokers: repair what is said of them"
@@ -123,9 +125,19 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
     if not located.segments:
         fix = "wait until a segment is rolled (segment.ms, segment.bytes) and copied; else see the brokers' logs"
         return Result(located, "nothing is tiered yet", fix)
-    size = sum(segment.size for segment in located.segments)
-    count = len({segment.topic_partition for segment in located.segments})
-    return Result(located, f"{len(located.segments):,} segments, {size:,} bytes; partitions: {count:,}{from_brokers}")
+    return Result(located, f"{_counted(located)}{from_brokers}")
+
+
+def _counted(located: Located) -> str:
+    """Return a text with the number and size of the segments, which says if only first segments are counted."""
+    size, count = sum(segment.size for segment in located.segments), len(located.segments)
+    partitions = len({segment.topic_partition for segment in located.segments})
+    if located.only_first:
+        return (
+            f"the first segment of each partition: {count:,}, {size:,} bytes; partitions: {partitions:,} "
+            "(`tiered-stream plan` counts all segments)"
+        )
+    return f"{count:,} segments, {size:,} bytes; partitions: {partitions:,}"
 
 
 def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, VisibleSegments]) -> str:
@@ -177,7 +189,8 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
     if failures:
         raise _fault(job.options.storage, failures, len(sample) - len(failures), listable=listable)
     count = f"{len(sample)} of {len(located.segments)}" if len(sample) < len(located.segments) else f"all {len(sample)}"
-    return Result(True, f"log and offset index of {count} segments are given")
+    which = "first segments" if located.only_first else "segments"
+    return Result(True, f"log and offset index of {count} {which} are given")
 
 
 def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:

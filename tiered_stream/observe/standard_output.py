@@ -35,7 +35,8 @@ def open_console(*, stderr: bool = False, soft_wrap: bool = True) -> OutputConso
     """
     replace_unknown_characters()
     console = OutputConsole(highlight=False, markup=False, soft_wrap=soft_wrap, stderr=stderr)
-    if not console.is_terminal:
+    # Not rich's `is_terminal`, which is true for a pipe, too, if FORCE_COLOR or TTY_COMPATIBLE is set.
+    if not console.file.isatty():
         console.width = _WIDE
     return console
 

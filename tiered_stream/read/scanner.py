@@ -85,6 +85,26 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
             start = end
 
 
+def read_in_threads(
+    splits: Sequence[Split],
+    read: Callable[[Split], Generator[pa.RecordBatch, None, None]],
+    *,
+    threads: int,
+    waiting_bytes: int,
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the batches that `read` yields for the splits, in the order of the splits, read by several threads.
+
+    The threads end when the generator is closed.
+
+    Args:
+        threads: number of splits that are read at the same time.
+        waiting_bytes: maximum bytes of batches that wait for the consumer; a single batch may be larger.
+
+    Raises: the errors of `read`.
+    """
+    return _ThreadedReader(splits, read, threads, waiting_bytes).batches(ordered=True)
+
+
 class _ThreadedReader:
     """Reader of splits in several threads. At most `waiting_bytes` bytes of decoded batches wait for the consumer.
 

@@ -220,7 +220,7 @@ class Replay:
         folder = self.checkpoint or self.target.default_checkpoint(self.plan.name)
         assert folder is not None
         store = ReplayStore(self.spark, folder)
-        _check_same(store.keep(self.plan), self.plan.arguments)
+        check_same(store.keep(self.plan), self.plan.arguments)
         return store
 
 
@@ -257,7 +257,7 @@ def plan_replay(
     """
     refuse_connect(spark, "a replay")
     times = parse_range(from_time, to_time, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
-    arguments = ReplayArguments(_subscription(options), from_time, to_time, target.described, exact, replace)
+    arguments = ReplayArguments(subscription(options), from_time, to_time, target.described, exact, replace)
     name = check_name(name or arguments.default_name())
     folder = checkpoint or target.default_checkpoint(name)
     store = ReplayStore(spark, folder) if folder else None
@@ -267,9 +267,9 @@ def plan_replay(
             raise ConfigurationError(
                 f"the checkpoint {folder} belongs to the replay {stored.name}: use another checkpoint"
             )
-        _check_same(stored, arguments)
+        check_same(stored, arguments)
         return _with_topic_settings(Replay(spark, stored, target, options, store, folder))
-    plan = _new_plan(options, name, arguments, times)
+    plan = new_plan(options, name, arguments, times)
     if query_checkpoint is not None:
         ranges = limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
         plan = with_fields(plan, ranges=ranges)
@@ -290,7 +290,11 @@ def _with_topic_settings(planned: Replay) -> Replay:
     return with_fields(planned, target=target, options=settings_of_topics(planned.options, topics))
 
 
-def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments, times: TimeRange) -> ReplayPlan:
+def new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments, times: TimeRange) -> ReplayPlan:
+    """Return the plan of a replay that has no checkpoint yet.
+
+    Raises: the errors of `resolve`; ConfigurationError if the option `columns` is set.
+    """
     reading = without(source_options(options), POSITIONS) | dict([arguments.reads])
     parsed = parse_options(reading, streaming=True)
     check_all_columns(parsed)
@@ -298,7 +302,12 @@ def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments,
         return ReplayPlan(name, arguments, times, *resolve(parsed, source, times, exact=arguments.exact))
 
 
-def _subscription(options: Mapping[str, str]) -> tuple[str, str]:
+def subscription(options: Mapping[str, str]) -> tuple[str, str]:
+    """Return name and value of the option that names the topics.
+
+    Raises:
+        ConfigurationError: there is no such option, or more than one.
+    """
     values = {name.lower(): value for name, value in options.items()}
     named = [(name, values[name.lower()]) for name in SUBSCRIPTION if name.lower() in values]
     if len(named) != 1:
@@ -307,7 +316,7 @@ def _subscription(options: Mapping[str, str]) -> tuple[str, str]:
     return named[0]
 
 
-def _check_same(stored: ReplayPlan, arguments: ReplayArguments) -> None:
+def check_same(stored: ReplayPlan, arguments: ReplayArguments) -> None:
     """Check that a replay is resumed with the arguments with which it was begun.
 
     Raises:

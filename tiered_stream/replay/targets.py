@@ -16,7 +16,8 @@ from tiered_stream.delta.commit.transaction import DeltaTransaction
 from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.landing.suitability import resolve_storage
 from tiered_stream.delta.requirements.lane import check_fit
-from tiered_stream.delta.schema.row_schema import fit_to_table, plan_topics, record_columns, shared_columns, time_zone
+from tiered_stream.delta.schema.row_plan import plan_topics, record_columns
+from tiered_stream.delta.schema.row_schema import fit_to_table, shared_columns, time_zone
 from tiered_stream.delta.settings.ingest_settings import source_options, table_files
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS

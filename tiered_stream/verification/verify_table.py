@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.schema.row_schema import record_columns
+from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition

@@ -12,7 +12,8 @@ import pytest
 
 from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.delta.schema.routing import Routing, routing_options
-from tiered_stream.delta.schema.row_schema import fit_to_table, plan_rows, plan_topics
+from tiered_stream.delta.schema.row_plan import plan_rows, plan_topics
+from tiered_stream.delta.schema.row_schema import fit_to_table
 from tiered_stream.delta.settings.ingest_settings import TableFiles, as_options, check_names
 from tiered_stream.delta.settings.row_settings import DeadLetterLimit, registry_properties, row_settings
 from tiered_stream.errors import ConfigurationError

@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.schema.row_schema import arrow_schema, kept_columns, spark_columns
+from tiered_stream.delta.schema.row_plan import kept_columns
+from tiered_stream.delta.schema.row_schema import arrow_schema, spark_columns
 from tiered_stream.delta.settings.ingest_settings import source_options, table_files, with_overrides
 from tiered_stream.delta.settings.part_settings import INFER
 from tiered_stream.delta.settings.row_settings import FLAT, RowSettings, row_settings

@@ -31,7 +31,8 @@ from tiered_stream.delta.landing.suitability import (
 )
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
-from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, time_zone
+from tiered_stream.delta.schema.row_plan import plan_topics
+from tiered_stream.delta.schema.row_schema import shared_columns, time_zone
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers, row_settings

@@ -32,7 +32,8 @@ from tiered_stream.delta.landing.suitability import assess_table, open_commits, 
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.requirements.new_table_properties import CREATED_WELL, new_table_properties
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
-from tiered_stream.delta.schema.row_schema import plan_rows, time_zone
+from tiered_stream.delta.schema.row_plan import plan_rows
+from tiered_stream.delta.schema.row_schema import time_zone
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 import orjson
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.schema.row_schema import registered, resolved, spark_columns, written_columns
+from tiered_stream.delta.schema.row_plan import registered, resolved
+from tiered_stream.delta.schema.row_schema import spark_columns, written_columns
 from tiered_stream.delta.settings.ingest_settings import (
     ROUTES,
     TOPIC,

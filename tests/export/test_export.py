@@ -1,0 +1,179 @@
+"""`tiered-stream export` over golden archives, with no broker and no Spark."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import Result
+
+from tests.archives import COMMITTED, PLAIN, archive_options, arrow_rows, consumed
+from tests.cli.running import run
+from tests.stack.rows import Row
+from tiered_stream import scan
+from tiered_stream.export import file_formats
+from tiered_stream.export.target_files import MANIFEST, new_file
+from tiered_stream.model import TopicPartition
+
+SMALL_SPLITS = {"remote.split.bytes": "20k"}
+
+
+def exported(into: Path | str, *arguments: str, given: Mapping[str, str] | None = None) -> Result:
+    return run("export", archive_options(PLAIN, given), "--into", str(into), *arguments)
+
+
+def expected() -> list[tuple[TopicPartition, Row]]:
+    return [(partition, row) for partition, rows in sorted(consumed(PLAIN, COMMITTED).items()) for row in rows]
+
+
+def test_parquet_and_arrow_have_the_rows_of_a_scan_in_its_order(tmp_path: Path) -> None:
+    table = scan(archive_options(PLAIN)).read_all()
+    for name in ("all.parquet", "all.arrow"):
+        ended = exported(tmp_path / name, given=SMALL_SPLITS)
+        assert ended.exit_code == 0, ended.output
+    assert pq.read_table(tmp_path / "all.parquet").equals(table)
+    with pa.ipc.open_file(tmp_path / "all.arrow") as file:
+        assert file.read_all().equals(table)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.arrow", "all.parquet"]
+
+
+def test_json_lines_have_each_record_as_json(tmp_path: Path) -> None:
+    assert exported(tmp_path / "all.jsonl").exit_code == 0
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_bytes().splitlines()]
+    assert [
+        (line["topic"], line["partition"], line["offset"], as_bytes(line["key"]), as_bytes(line["value"]))
+        for line in lines
+    ] == [(at.topic, at.partition, row.offset, row.key, row.value) for at, row in expected()]
+
+
+def as_bytes(shown: Any) -> bytes | None:
+    if isinstance(shown, dict):
+        return base64.b64decode(shown["base64"])
+    return None if shown is None else shown.encode()
+
+
+def test_csv_is_compressed_if_the_name_says_so(tmp_path: Path) -> None:
+    assert exported(tmp_path / "all.csv.gz", given={"columns": "topic,partition,offset"}).exit_code == 0
+    with gzip.open(tmp_path / "all.csv.gz", "rt", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["topic", "partition", "offset"]
+    assert rows == [[at.topic, str(at.partition), str(row.offset)] for at, row in expected()]
+
+
+def test_a_folder_has_a_file_for_each_partition(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    ended = exported(folder, given=SMALL_SPLITS)
+    assert ended.exit_code == 0, ended.output
+    for partition, rows in consumed(PLAIN, COMMITTED).items():
+        file = folder / f"{partition}.parquet"
+        found = (
+            [row for batch in pq.read_table(file).to_batches() for row in arrow_rows(batch)] if file.exists() else []
+        )
+        assert found == rows
+
+
+def test_a_stopped_export_into_a_folder_goes_on_without_the_files_that_are_complete(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    assert exported(folder).exit_code == 0
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "finished": False}))
+    files = sorted(folder.glob("*.parquet"))
+    complete, lost = files[:-1], files[-1]
+    before = lost.read_bytes()
+    lost.unlink()
+    for file in complete:
+        file.write_bytes(b"complete")
+
+    ended = exported(folder)
+    assert ended.exit_code == 0, ended.output
+    assert lost.read_bytes() == before
+    assert {file.read_bytes() for file in complete} == {b"complete"}
+    assert "has finished before" in exported(folder).output
+
+
+def test_a_folder_of_another_export_is_refused_unless_it_is_overwritten(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    assert exported(folder).exit_code == 0
+    (folder / "mine.txt").write_text("mine")
+    ended = exported(folder, "--where", "offset>=10")
+    assert ended.exit_code == 2
+    assert "where differs" in ended.output
+    assert exported(folder, "--where", "offset>=10", "--overwrite").exit_code == 0
+    assert (folder / "mine.txt").exists()
+    offsets = [offset for file in folder.glob("*.parquet") for offset in pq.read_table(file)["offset"].to_pylist()]
+    assert sorted(offsets) == sorted(row.offset for _, row in expected() if row.offset >= 10)
+
+
+def test_a_file_that_exists_and_a_folder_of_others_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "all.parquet"
+    file.write_text("mine")
+    ended = exported(file)
+    assert (ended.exit_code, file.read_text()) == (2, "mine")
+    assert "--overwrite" in ended.output
+    assert exported(tmp_path, "--overwrite").exit_code == 2
+    assert exported(file, "--overwrite").exit_code == 0
+    assert pq.read_metadata(file).num_rows == len(expected())
+
+
+def test_a_time_range_has_the_records_of_that_time_and_no_other(tmp_path: Path) -> None:
+    times = sorted(row.timestamp_ms for _, row in expected())
+    start, end = times[len(times) // 3], times[2 * len(times) // 3]
+    ended = exported(tmp_path / "day.parquet", "--from", str(start), "--to", str(end), "--exact")
+    assert ended.exit_code == 0, ended.output
+    rows = [row for batch in pq.read_table(tmp_path / "day.parquet").to_batches() for row in arrow_rows(batch)]
+    assert rows == [row for _, row in expected() if start <= row.timestamp_ms < end]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--where", "offset"), "is no condition"),
+        (("--where", "ofset=3"), "there are key, value, topic"),
+        (("--where", "offset=three"), "is no value of the column offset"),
+        (("--from", "yesterday"), "yesterday"),
+        (("--exact",), "--exact needs a time"),
+        (("--format", "xml"), "'xml' is no format of an export"),
+    ],
+)
+def test_wrong_input_is_refused_and_leaves_no_file(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    ended = exported(tmp_path / "all.parquet", *arguments)
+    assert ended.exit_code == 2
+    assert said in ended.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("into", ["s3://bucket/orders.parquet", "orders.xlsx"])
+def test_other_targets_are_refused(into: str) -> None:
+    assert exported(into).exit_code == 2
+
+
+@pytest.mark.parametrize("target", ["all.parquet", "folder/"])
+def test_ctrl_c_and_failures_leave_no_half_file(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[pa.RecordBatch] = []
+
+    def interrupted(self: object, rows: pa.RecordBatch) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(rows)
+
+    monkeypatch.setattr(file_formats._ParquetRows, "write", interrupted)
+    ended = exported(f"{tmp_path}/{target}", given=SMALL_SPLITS)
+    assert ended.exit_code == 130
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file() and path.name != MANIFEST] == []
+
+
+def test_two_exports_do_not_write_one_file(tmp_path: Path) -> None:
+    with new_file(tmp_path / "all.parquet") as file:
+        file.write(b"first")
+        ended = exported(tmp_path / "all.parquet")
+        assert ended.exit_code == 2
+        assert "another export writes" in ended.output
+    assert (tmp_path / "all.parquet").read_bytes() == b"first"

@@ -1,0 +1,48 @@
+"""Spark's schemas without Spark: the same Arrow types as by Spark's own parser."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.schema.row_schema import parse_schema
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.spark_types import parse_spark_schema
+
+DDL = (
+    "id BIGINT, name STRING, amount DECIMAL(12,2), at TIMESTAMP",
+    "id bigint NOT NULL COMMENT 'the key', `odd ``name` string, d dec, n NUMERIC(5), e DECIMAL(38, 38)",
+    "a tinyint, b byte, c smallint, d short, e int, f integer, g long, h float, i real, j double, k boolean, l binary",
+    "d DATE, t TIMESTAMP_NTZ, l TIMESTAMP_LTZ",
+    "items ARRAY<STRUCT<sku: STRING NOT NULL, count: INT, tags: ARRAY<ARRAY<STRING>>>>, by MAP<STRING, MAP<INT, DATE>>",
+    "struct<a: int, b: struct<c: string>>",
+    "a: int, b: string",
+    "comment STRING, not_null INT, `array` DATE",
+)
+
+
+@pytest.mark.stack
+def test_each_schema_has_the_types_that_spark_gives_it(spark: SparkSession) -> None:
+    for text in DDL:
+        assert parse_spark_schema(text).equals(parse_schema(text)), text
+        spoken = spark.createDataFrame([], text).schema.json()
+        assert parse_spark_schema(spoken).equals(parse_schema(spoken)), text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "id", "id BIGINT,", "id BIGINT name STRING", "a ARRAY<INT", "a MAP<INT>", "a ?", "<"]
+)
+def test_other_texts_are_no_schema(text: str) -> None:
+    with pytest.raises(ValueError, match="^(there is|the text ends|the type)"):
+        parse_spark_schema(text)
+
+
+@pytest.mark.parametrize("kind", ["VARCHAR(3)", "INTERVAL", "VARIANT", "DECIMAL(39,0)", "DECIMAL(2,3)"])
+def test_types_that_need_spark_are_refused(kind: str) -> None:
+    with pytest.raises(ConfigurationError):
+        parse_spark_schema(f"a {kind}")
+
+
+def test_deep_types_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="64 levels"):
+        parse_spark_schema(f"a {'ARRAY<' * 100}INT{'>' * 100}")

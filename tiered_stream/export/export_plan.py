@@ -1,0 +1,141 @@
+"""Plan of an export: the offsets to read of each partition, and the rows that records of each topic become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+import pyarrow as pa
+
+from tiered_stream.delta.schema.row_plan import plan_topics
+from tiered_stream.delta.settings.ingest_settings import check_names, settings_of_topics, source_options
+from tiered_stream.delta.settings.query_settings import check_all_columns
+from tiered_stream.delta.settings.row_settings import makes_rows
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.export.row_filter import Condition
+from tiered_stream.formats.rows.row_choices import Evolution
+from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.formats.spark_types import parse_spark_schema
+from tiered_stream.locate.log_source import open_log_source
+from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.options.command_settings import ENDS, STARTS, without
+from tiered_stream.options.offset_ranges import Ranges
+from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.plan.batch import batch_offsets
+from tiered_stream.plan.splits import splits_for
+from tiered_stream.records.arrow import record_schema
+from tiered_stream.replay.resolve import resolve
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """Plan of an export. `ranges` has the offsets of each partition, and `topic_ids` the topics' ids, by topic."""
+
+    options: Options = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
+    ranges: Ranges
+    topic_ids: Mapping[str, UUID]
+    rows: Mapping[str, RowFormat]
+    """Format of the rows, by topic; a topic whose records stay unchanged is left out."""
+    where: Sequence[str] = ()
+
+    def schema(self, topic: str) -> pa.Schema:
+        """Return the columns of the rows of a topic."""
+        row_format = self.rows.get(topic)
+        if row_format is None:
+            return record_schema(self.options.include_headers, self.options.columns)
+        return pa.schema([(column.name, column.type) for column in row_format.written])
+
+    def conditions(self, topic: str) -> list[Condition]:
+        """Return the conditions that the rows of a topic must meet.
+
+        Raises:
+            ConfigurationError: a condition is malformed, or does not fit the columns.
+        """
+        return [Condition.parse(text, self.schema(topic)) for text in self.where]
+
+    def shared_schema(self) -> pa.Schema:
+        """Return the columns of the rows of all topics.
+
+        Raises:
+            ConfigurationError: topics have rows with different columns.
+        """
+        topics = sorted({partition.topic for partition in self.ranges})
+        schema = self.schema(topics[0]) if topics else record_schema(self.options.include_headers, self.options.columns)
+        for topic in topics[1:]:
+            if not self.schema(topic).equals(schema):
+                raise ConfigurationError(
+                    f"the topics {topics[0]} and {topic} have different columns, which one file cannot hold: export "
+                    "them into a folder"
+                )
+        return schema
+
+    def splits(self, partitions: Mapping[TopicPartition, OffsetRange]) -> list[Split]:
+        """Return the splits of these offset ranges, sorted by partition and offset.
+
+        Raises:
+            BrokerError, StorageError: segments cannot be located.
+        """
+        with closing(open_log_source(self.options)) as source:
+            return splits_for(partitions, self.options, source.locator, self.topic_ids)
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets in the ranges, which is an upper bound of the number of records."""
+        return sum(map(len, self.ranges.values()))
+
+
+def plan_export(
+    settings: Mapping[str, str], times: TimeRange | None = None, *, exact: bool = False, where: Sequence[str] = (),
+    stored: tuple[Ranges, Mapping[str, UUID]] | None = None,
+) -> ExportPlan:  # fmt: skip
+    """Return the plan of an export; nothing is written.
+
+    Args:
+        settings: options of the source, and perhaps the settings `ingest.*` of rows.
+        times: the records of these times, in place of the starting and ending options; None: by these options.
+        exact: with `times`, all records of these times and no other. If false, a partition is read from its first
+            offset at or after the start to its first offset at or after the end.
+        where: conditions of rows.
+        stored: offset ranges and topic ids of an export that goes on; None: they are looked up.
+
+    Raises:
+        ConfigurationError: a setting or a condition is wrong.
+        TieredStreamError: the read cannot be planned.
+    """
+    check_names(settings)
+    reading = source_options(settings)
+    options = parse_options(without(reading, (*STARTS, *ENDS)) if times else reading, streaming=False)
+    ranges, topic_ids = stored or _look_up(options, times, exact=exact)
+    ranges = {partition: ranges[partition] for partition in sorted(ranges)}
+    rows = _row_formats(settings, options, sorted({partition.topic for partition in ranges}))
+    options = replace(
+        options,
+        times=times if exact else options.times,
+        include_headers=options.include_headers or any(row_format.needs_headers for row_format in rows.values()),
+        min_partitions=None,
+    )
+    plan = ExportPlan(options, settings, ranges, topic_ids, rows, where)
+    for topic in {partition.topic for partition in ranges}:
+        plan.conditions(topic)
+    return plan
+
+
+def _look_up(options: Options, times: TimeRange | None, *, exact: bool) -> tuple[Ranges, Mapping[str, UUID]]:
+    with closing(open_log_source(options)) as source:
+        return resolve(options, source, times, exact=exact) if times else batch_offsets(options, source)
+
+
+def _row_formats(settings: Mapping[str, str], options: Options, topics: Sequence[str]) -> dict[str, RowFormat]:
+    """Return the row formats of the topics whose records are decoded or renamed, by topic."""
+    formats = {}
+    for topic in topics:
+        of_topic = {**without(settings_of_topics(settings, [topic]), ["subscribe", "subscribePattern", "assign"])}
+        if makes_rows(of_topic):
+            check_all_columns(options)
+            planned = plan_topics({**of_topic, "subscribe": topic}, options.include_headers, parse=parse_spark_schema)
+            formats[topic] = replace(planned.get(topic) or planned[""], evolution=Evolution.NONE)
+    return formats

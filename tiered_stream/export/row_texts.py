@@ -1,0 +1,121 @@
+"""Texts of rows for JSON lines and CSV.
+
+Texts are made by Arrow's functions, a column at a time. Only values that these functions cannot write become Python
+objects: texts with characters that JSON escapes, bytes that are no UTF-8, fractions, and nested values.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+_ESCAPED = r"[\x00-\x1f\"\\]"
+"""Characters in a text that JSON escapes."""
+BASE64 = "base64:"
+"""Prefix in CSV of bytes that are no UTF-8."""
+
+
+def json_lines(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with one column, which has the JSON of each row and a line end.
+
+    Bytes are texts, or `{"base64": …}` if they are no UTF-8. Times are ISO 8601, and decimals are texts.
+    """
+    parts: list[Any] = []
+    for number, (name, column) in enumerate(zip(rows.schema.names, rows.columns, strict=True)):
+        parts += [f"{',' if number else '{'}{orjson.dumps(name).decode()}:", _json_values(column)]
+    return pa.record_batch({"line": pc.binary_join_element_wise(*parts, "}\n", "")})
+
+
+def csv_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with columns that CSV can hold.
+
+    Bytes are texts, or `base64:…` if they are no UTF-8. Nested values are texts with their JSON, times are ISO 8601.
+    """
+    return pa.RecordBatch.from_arrays([_csv_values(column) for column in rows.columns], names=rows.schema.names)
+
+
+def _json_values(column: pa.Array) -> pa.Array:
+    """Return the JSON of each value, which is `null` for a null."""
+    kind = column.type
+    if types.is_boolean(kind) or types.is_integer(kind):
+        texts = column.cast(pa.string())
+    elif (texts := _plain_texts(column)) is None:
+        texts = _by_value(column, _as_json)
+    elif types.is_decimal(kind) or types.is_temporal(kind) or not _has_escaped(texts):
+        texts = pc.binary_join_element_wise('"', texts, '"', "")
+    else:
+        texts = _by_value(texts, _as_json)
+    return pc.fill_null(texts, "null")
+
+
+def _csv_values(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return column
+    texts = _plain_texts(column)
+    if texts is not None:
+        return texts
+    return _by_value(column, _base64 if types.is_binary(kind) else _as_json)
+
+
+def _plain_texts(column: pa.Array) -> pa.Array | None:
+    """Return the values as texts; None: not all can be, or the type is nested or has fractions."""
+    kind = column.type
+    if types.is_timestamp(kind):
+        # Without its zone, which is always UTC, because Arrow would look the zone up in files of the system.
+        texts = pc.replace_substring(
+            column.cast(pa.timestamp(kind.unit)).cast(pa.string()), " ", "T", max_replacements=1
+        )
+        return texts if kind.tz is None else pc.binary_join_element_wise(texts, "Z", "")
+    if types.is_nested(kind) or types.is_floating(kind):
+        return None
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:  # no UTF-8
+        return None
+
+
+def _has_escaped(texts: pa.Array) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py())
+
+
+def _by_value(column: pa.Array, text_of: Callable[[Any], str]) -> pa.Array:
+    kind = column.type
+    values = (_python(value, kind) for value in column.to_pylist()) if types.is_nested(kind) else column.to_pylist()
+    return pa.array((None if value is None else text_of(value) for value in values), pa.string())
+
+
+def _python(value: Any, kind: pa.DataType) -> Any:
+    """Return a value from `to_pylist` with dictionaries in place of the lists that stand for maps."""
+    if value is None:
+        return None
+    if types.is_map(kind):
+        return {str(_shown(key)): _python(item, kind.item_type) for key, item in value}
+    if types.is_struct(kind):
+        return {field.name: _python(value[field.name], field.type) for field in kind}
+    return [_python(item, kind.value_type) for item in value] if types.is_nested(kind) else value
+
+
+def _as_json(value: Any) -> str:
+    return orjson.dumps(_shown(value), default=_shown).decode()
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _base64(value: bytes) -> str:
+    shown = _shown(value)
+    return shown if isinstance(shown, str) else BASE64 + str(shown["base64"])

@@ -1,0 +1,265 @@
+"""Function `export`, which writes records of topics into one file, or into a folder with a file for each partition."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tiered_stream.delta.settings.ingest_settings import TOPIC_PREFIX
+from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
+from tiered_stream.errors import ConfigurationError, ExportError, naming
+from tiered_stream.export.export_plan import ExportPlan, plan_export
+from tiered_stream.export.file_formats import FileFormat
+from tiered_stream.export.row_reader import RowReader
+from tiered_stream.export.target_files import ExportFolder, Manifest, new_file
+from tiered_stream.model import Split, TopicPartition
+from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.options.command_settings import POSITIONS
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.options.remote_options import COLUMNS
+from tiered_stream.options.spark_options import INCLUDE_HEADERS, ISOLATION_LEVEL
+from tiered_stream.process.cores import usable_cores
+from tiered_stream.read.scanner import read_in_threads
+
+_WAITING_BYTES, _GROUP_BYTES, _LEAST_GROUP_BYTES = 64 << 20, 64 << 20, 8 << 20
+"""Sizes in memory: rows that wait for all writers together, and rows of Parquet's row groups that are being written."""
+_REPORT_SECONDS = 10.0
+_COMPARED = {
+    name.lower()
+    for name in (*POSITIONS, *(option.name for option in (*ROW_OPTIONS, INCLUDE_HEADERS, ISOLATION_LEVEL, COLUMNS)))
+}
+"""Settings, in lower case, that decide which rows an export has. They have no secrets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportArguments:
+    """Arguments of an export.
+
+    `into` is a file or a folder, as `is_folder` says. With `overwrite`, an earlier export there is replaced.
+    """
+
+    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
+    into: Path
+    is_folder: bool
+    file_format: FileFormat
+    times: TimeRange | None = None
+    time_texts: tuple[str | None, str | None] = (None, None)
+    """The user's texts for the times, which an export that goes on must have again."""
+    exact: bool = False
+    where: Sequence[str] = ()
+    overwrite: bool = False
+    threads: int | None = None
+
+    def compared(self) -> dict[str, Any]:
+        """Return the arguments that an export must have again to go on, for JSON."""
+        given = {
+            name: value
+            for name, value in self.settings.items()
+            if name.lower() in _COMPARED or name.lower().startswith(TOPIC_PREFIX)
+        }
+        return {
+            "settings": given, "from": self.time_texts[0], "to": self.time_texts[1], "exact": self.exact,
+            "where": list(self.where), "format": self.file_format.ending,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """Report on a run: records and files that it has written, and their size in bytes.
+
+    `undecodable` records are left out, and `first_reason` is about one of them. `finished_before` is True if the export
+    had finished before, so that nothing was read.
+    """
+
+    records: int
+    files: Sequence[Path]
+    seconds: float
+    metrics: ReadMetrics
+    undecodable: int = 0
+    first_reason: str | None = None
+    finished_before: bool = False
+
+    @property
+    def size(self) -> int:
+        """Size of the files in bytes."""
+        return sum(file.stat().st_size for file in self.files)
+
+
+def target_of(into: str, ending: str | None) -> tuple[Path, bool, FileFormat]:
+    """Return the path of an export's target, whether it is a folder, and the format of its files.
+
+    A target is a folder if its text ends with a slash, or if it is a folder already, or if its name has no ending. The
+    ending of a file's name says its format, unless `ending` does. A folder has Parquet files unless `ending` is given.
+
+    Raises:
+        ConfigurationError: the target is not local, or the format is unknown.
+    """
+    if "://" in into:
+        raise ConfigurationError(
+            f"--into {into!r:.100}: an export writes local files and folders. Export there, and copy them, or replay "
+            "into parquet:… or a table"
+        )
+    path = Path(into)
+    if into.endswith("/") or path.is_dir() or not path.suffix:
+        return path, True, FileFormat.of(ending or "parquet")
+    if ending is None:
+        suffixes = path.name.split(".")[-2:]
+        ending = ".".join(suffixes) if suffixes[-1] in ("gz", "zst") else suffixes[-1]
+        with naming(f"--into {into} (end a folder with a slash; --format says the format of a file)"):
+            return path, False, FileFormat.of(ending)
+    return path, False, FileFormat.of(ending)
+
+
+def export(arguments: ExportArguments, report: Callable[[str], None]) -> ExportReport:
+    """Write the records that the arguments choose, and return a report.
+
+    A file is written from its start again after a stop. A folder goes on: partitions whose files are complete are not
+    read again, and the others are read up to the offsets of the first run.
+
+    Args:
+        report: called with lines about the progress.
+
+    Raises:
+        ConfigurationError: an argument or a setting is wrong, or the target has something else already.
+        ExportError: a file cannot be written.
+        UndecodableRecordError: a record does not decode, and `ingest.onDecodeError` is `fail`.
+        TieredStreamError: the records cannot be read.
+    """
+    if arguments.is_folder:
+        return _Run(arguments, report).into_folder()
+    if arguments.into.exists() and not arguments.overwrite:
+        raise ConfigurationError(f"{arguments.into} exists: give another file, or --overwrite")
+    return _Run(arguments, report).into_file()
+
+
+class _Run:
+    def __init__(self, arguments: ExportArguments, report: Callable[[str], None]) -> None:
+        self._arguments = arguments
+        self._report = report
+        self._threads = arguments.threads or usable_cores()
+        self._began = self._reported = time.monotonic()
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._records = 0
+
+    def into_file(self) -> ExportReport:
+        plan = self._plan()
+        schema = plan.shared_schema()
+        reader = RowReader(plan, self._arguments.file_format)
+        self._report(f"{plan.offsets:,} offsets of {len(plan.ranges)} partitions into {self._arguments.into}")
+        self._write(plan.splits(plan.ranges), self._arguments.into, schema, reader, writers=1)
+        return self._done(reader, [self._arguments.into])
+
+    def into_folder(self) -> ExportReport:
+        folder, ending = ExportFolder(self._arguments.into), self._arguments.file_format.ending
+        manifest = folder.manifest()
+        if manifest is not None and self._arguments.overwrite:
+            folder.clear(manifest)
+            manifest = None
+        if manifest is None:
+            plan = self._plan()
+            manifest = Manifest(self._arguments.compared(), plan.ranges, plan.topic_ids, ending)
+            folder.store(manifest)
+        else:
+            _check_same(manifest, self._arguments)
+            if manifest.finished:
+                return ExportReport(0, [], 0.0, ReadMetrics(), finished_before=True)
+            plan = self._plan(manifest)
+        missing = folder.missing(plan, ending)
+        reader = RowReader(plan, self._arguments.file_format)
+        self._report(f"{sum(map(len, missing.values())):,} offsets of {len(missing)} partitions into {folder.path}/")
+        files = self._write_partitions(plan, missing, folder, reader)
+        folder.store(replace(manifest, finished=True))
+        return self._done(reader, files)
+
+    def _plan(self, manifest: Manifest | None = None) -> ExportPlan:
+        given = self._arguments
+        stored = (manifest.ranges, manifest.topic_ids) if manifest else None
+        return plan_export(given.settings, given.times, exact=given.exact, where=given.where, stored=stored)
+
+    def _write_partitions(
+        self, plan: ExportPlan, missing: Mapping[TopicPartition, Any], folder: ExportFolder, reader: RowReader
+    ) -> list[Path]:
+        """Write the files of the missing partitions, several at once, and return their paths."""
+        if not missing:
+            return []
+        splits: dict[TopicPartition, list[Split]] = {partition: [] for partition in missing}
+        for split in plan.splits(missing):
+            splits[split.topic_partition].append(split)
+        writers, ending = min(self._threads, len(missing)), self._arguments.file_format.ending
+        with ThreadPoolExecutor(writers, "tiered-stream-export") as pool:
+            futures = {
+                pool.submit(self._write, own, path, plan.schema(partition.topic), reader, writers): path
+                for partition, own in splits.items()
+                for path in [folder.file_of(partition, ending)]
+            }
+            try:
+                for future in as_completed(futures):
+                    self._report(f"{futures[future]}: {future.result():,} records")
+            except BaseException:
+                self._stopped.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return sorted(futures.values())
+
+    def _write(self, splits: Sequence[Split], path: Path, schema: pa.Schema, reader: RowReader, writers: int) -> int:
+        """Write the rows of these splits into a new file; return their number."""
+        records = 0
+        threads = max(1, self._threads // writers)
+        group_bytes = max(_LEAST_GROUP_BYTES, _GROUP_BYTES // writers)
+        rows = read_in_threads(splits, reader.read, threads=threads, waiting_bytes=_WAITING_BYTES // writers)
+        with new_file(path) as file, closing(rows):
+            writer = self._arguments.file_format.open(file, schema, group_bytes)
+            for batch in rows:
+                if self._stopped.is_set():
+                    raise ExportError(f"{path} is not complete, because the export was stopped")
+                writer.write(batch)
+                records += batch.num_rows
+                self._count(batch.num_rows)
+            writer.close()
+        return records
+
+    def _count(self, records: int) -> None:
+        with self._lock:
+            self._records += records
+            now = time.monotonic()
+            if now - self._reported < _REPORT_SECONDS:
+                return
+            self._reported = now
+        self._report(f"{self._records:,} records, {self._records / (now - self._began):,.0f} records/s")
+
+    def _done(self, reader: RowReader, files: Sequence[Path]) -> ExportReport:
+        return ExportReport(
+            self._records,
+            files,
+            time.monotonic() - self._began,
+            reader.metrics,
+            reader.undecodable,
+            reader.first_reason,
+        )
+
+
+def _check_same(manifest: Manifest, arguments: ExportArguments) -> None:
+    """Check that an export goes on with the arguments with which it was begun.
+
+    Raises:
+        ConfigurationError: an argument differs; the error names it.
+    """
+    ours, theirs = arguments.compared(), manifest.arguments
+    differing = [name for name in ours if ours[name] != theirs.get(name)]
+    if differing == ["settings"]:
+        before, now = theirs["settings"], ours["settings"]
+        differing = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    if differing:
+        raise ConfigurationError(
+            f"the folder {arguments.into} has an export with other arguments: {', '.join(differing)} differs. To go on "
+            "with it give the same, or give another folder, or --overwrite"
+        )

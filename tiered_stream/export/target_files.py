@@ -1,0 +1,161 @@
+"""Files and folders of an export. A file has a temporary name until it is complete."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID
+
+import orjson
+
+from tiered_stream.errors import ConfigurationError, CorruptDataError, ExportError, TieredStreamError
+from tiered_stream.export.export_plan import ExportPlan
+from tiered_stream.model import TopicPartition, uuid_from_text, uuid_to_text
+from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
+from tiered_stream.options.offset_ranges import Ranges, ends_of, ranges_between
+
+MANIFEST = "_export.json"
+_VERSION = 1
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file with a temporary name; rename it to `path` at the end of the block.
+
+    If the block fails, the file is removed. If the process is killed, the temporary file `.NAME.part` remains, and the
+    next export of the same file overwrites it.
+
+    Raises:
+        ConfigurationError: another process writes the same file.
+        ExportError: the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("ab") as file:
+            _lock(file, path)
+            file.truncate(0)
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+    except TieredStreamError:  # one of them is an OSError, too
+        raise
+    except OSError as error:
+        raise ExportError(f"{path} cannot be written: {error}") from error
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigurationError(f"another export writes {path} now: wait for it, or write elsewhere") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Content of `_export.json` in the folder of an export: its arguments, and the offset range of each partition.
+
+    `finished` is True if all files are complete.
+    """
+
+    arguments: Mapping[str, Any]
+    ranges: Ranges
+    topic_ids: Mapping[str, UUID]
+    ending: str
+    finished: bool = False
+
+    def to_json(self) -> bytes:
+        """Return the manifest as JSON, from which `from_json` restores it."""
+        starts = {partition: offsets.start for partition, offsets in self.ranges.items()}
+        values = {
+            "version": _VERSION,
+            "arguments": self.arguments,
+            "format": self.ending,
+            "startOffsets": offsets_to_dict(starts),
+            "endOffsets": offsets_to_dict(ends_of(self.ranges)),
+            "topicIds": {topic: uuid_to_text(topic_id) for topic, topic_id in self.topic_ids.items()},
+            "finished": self.finished,
+        }
+        return orjson.dumps(values, option=orjson.OPT_INDENT_2)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Manifest:
+        """Return the manifest that `to_json` has written.
+
+        Raises:
+            CorruptDataError: the text is no manifest, or has an unknown version.
+        """
+        try:
+            parsed = orjson.loads(text)
+            if parsed["version"] != _VERSION:
+                raise CorruptDataError(
+                    f"it is an export's manifest of version {parsed['version']}; known is {_VERSION}"
+                )
+            ranges = ranges_between(offsets_from_dict(parsed["startOffsets"]), offsets_from_dict(parsed["endOffsets"]))
+            topic_ids = {topic: uuid_from_text(topic_id) for topic, topic_id in parsed["topicIds"].items()}
+            return cls(parsed["arguments"], ranges, topic_ids, parsed["format"], parsed["finished"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptDataError(f"it is no export's manifest: {error!r}") from error
+
+
+class ExportFolder:
+    """Folder of an export, with a file for each partition and a manifest. Methods raise ExportError on a failure."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def file_of(self, partition: TopicPartition, ending: str) -> Path:
+        """Return the path of a partition's file."""
+        return self.path / f"{partition}.{ending}"
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest; None: the folder is missing or empty, so no export has begun there.
+
+        Raises:
+            ConfigurationError: the folder has files, but no manifest.
+            CorruptDataError: the manifest is damaged.
+        """
+        try:
+            if (self.path / MANIFEST).exists():
+                return Manifest.from_json((self.path / MANIFEST).read_bytes())
+            found = sorted(self.path.iterdir()) if self.path.exists() else []
+        except OSError as error:
+            raise ExportError(f"{self.path} cannot be read: {error}") from error
+        if found:
+            raise ConfigurationError(
+                f"the folder {self.path} is not empty (it has {found[0].name}), and no export has begun in it: give a "
+                "new folder"
+            )
+        return None
+
+    def store(self, manifest: Manifest) -> None:
+        """Write the manifest."""
+        with new_file(self.path / MANIFEST) as file:
+            file.write(manifest.to_json())
+
+    def clear(self, manifest: Manifest) -> None:
+        """Remove the files of an export, and then its manifest; other files stay."""
+        try:
+            for partition in manifest.ranges:
+                self.file_of(partition, manifest.ending).unlink(missing_ok=True)
+            (self.path / MANIFEST).unlink(missing_ok=True)
+        except OSError as error:
+            raise ExportError(f"the files of the earlier export cannot be removed: {error}") from error
+
+    def missing(self, plan: ExportPlan, ending: str) -> Ranges:
+        """Return the offset ranges of the partitions that have no file yet."""
+        return {
+            partition: offsets
+            for partition, offsets in plan.ranges.items()
+            if len(offsets) and not self.file_of(partition, ending).exists()
+        }

@@ -1,0 +1,139 @@
+"""Dry run of a replay without a Spark session. The target's folder is read only for the plan of an earlier run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace as with_fields
+from typing import cast
+from urllib.parse import urlsplit
+
+from tiered_stream.delta.checkpoint.query_tables import Folder
+from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
+from tiered_stream.delta.settings.ingest_settings import (
+    BUCKET_SCHEMES,
+    CHECKPOINT,
+    JOB_SETTINGS,
+    TABLE,
+    TOPIC,
+    job_settings,
+    source_options,
+    table_storage,
+    topic_overrides,
+)
+from tiered_stream.delta.settings.query_settings import check_settings
+from tiered_stream.delta.write.file_systems import local_uri, uri_of
+from tiered_stream.errors import ConfigurationError, StorageError
+from tiered_stream.options.command_settings import gives, without
+from tiered_stream.options.spark_options import INCLUDE_HEADERS, MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
+from tiered_stream.plan.read_cost import Prices
+from tiered_stream.replay.estimate import Estimate, estimate
+from tiered_stream.replay.left_to_query import limit_to_landed
+from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
+from tiered_stream.replay.run_replay import check_same, new_plan, subscription
+from tiered_stream.replay.store import PLAN
+from tiered_stream.replay.target import OFFSETS_PER_TASK, checkpoint_in
+from tiered_stream.replay.targets import PARQUET
+from tiered_stream.replay.targets import TOPIC as KAFKA
+from tiered_stream.replay.times import parse_range
+
+_ANY_TOPIC = "0any0topic0"
+"""Text in place of `{topic}` while a path becomes a URI, which would escape the braces."""
+
+
+def why_spark(settings: Mapping[str, str], into: str, checkpoint: str | None, *, replace: bool) -> str | None:
+    """Return why a dry run needs a Spark session; None: it needs none.
+
+    Args:
+        into: the target, as for `target_of`.
+        checkpoint: the replay's own checkpoint; None: the target's default.
+    """
+    is_table = not into.startswith((KAFKA, PARQUET))
+    if is_table and "/" not in into:
+        return f"the table {into} is found by Spark's catalog"
+    if replace:
+        return f"--replace depends on the columns and properties of the table {into}"
+    job = job_settings(settings)
+    if is_table and CHECKPOINT in job and TABLE in job:
+        by_topic = any(TABLE in own for own in topic_overrides(settings).values())
+        if by_topic or "/" not in job[TABLE]:
+            return f"the job's own tables ({job[TABLE]}) are found by Spark's catalog"
+    folders = [checkpoint or ("" if into.startswith(KAFKA) else into.removeprefix(PARQUET)), job.get(CHECKPOINT, "")]
+    for folder in filter(None, folders):
+        if urlsplit(_uri(folder)).scheme not in ("file", *BUCKET_SCHEMES):
+            return f"{folder} is in a file system that only Spark reads"
+    return None
+
+
+def estimate_without_spark(
+    settings: Mapping[str, str], into: str, *, from_time: str, to_time: str | None, name: str | None,
+    checkpoint: str | None, exact: bool, lane: str, tasks: int, max_bytes_per_second: int | None, prices: Prices,
+    now_ms: int,
+) -> Estimate:  # fmt: skip
+    """Return the estimated cost of a replay, whose arguments are as in `replay`; `why_spark` must return None for them.
+
+    The table itself, or the target topic, is not checked.
+
+    Raises:
+        ConfigurationError: an argument or a setting is wrong, or the checkpoint belongs to another replay.
+        StorageError: the checkpoint cannot be read.
+        TieredStreamError: the replay cannot be planned.
+    """
+    options = without(settings, JOB_SETTINGS)
+    kind, place = _kind_and_place(into)
+    arguments = ReplayArguments(subscription(options), from_time, to_time, f"{kind} {place}", exact)
+    name = check_name(name or arguments.default_name())
+    folder = checkpoint or (None if kind == "topic" else checkpoint_in(place, name))
+    plan = _stored(folder, settings) if folder else None
+    if plan is not None:
+        check_same(plan, arguments)
+    else:
+        plan = new_plan(options, name, arguments, parse_range(from_time, to_time, now_ms))
+        if kind == "table" and (query := _own_checkpoint(settings, into)) is not None:
+            # Only read, although the type can write, too.
+            ranges = limit_to_landed(lambda path: cast(Folder, _open(path, settings)), query, plan.ranges)
+            plan = with_fields(plan, ranges=ranges)
+    reading = plan.stream_options(options)
+    if kind == "table":
+        check_settings(reading, lane)
+    if kind == "topic":
+        reading = {**reading, INCLUDE_HEADERS.name: "true"}
+    if not gives(reading, [MAX_OFFSETS_PER_TRIGGER.name, MAX_BYTES_PER_TRIGGER.name]):
+        reading = {**reading, MAX_OFFSETS_PER_TRIGGER.name: str(tasks * OFFSETS_PER_TASK)}
+    return estimate(plan, source_options(reading), tasks, max_bytes_per_second, prices)
+
+
+def _kind_and_place(into: str) -> tuple[str, str]:
+    for prefix, kind in ((KAFKA, "topic"), (PARQUET, "parquet")):
+        if into == prefix:
+            raise ConfigurationError(f"the target {into!r} says no more than what it is: write {prefix}NAME")
+        if into.startswith(prefix):
+            return kind, into.removeprefix(prefix)
+    return "table", into
+
+
+def _stored(folder: str, settings: Mapping[str, str]) -> ReplayPlan | None:
+    try:
+        text = _open(folder, settings).read(PLAN)
+    except OSError as error:
+        raise StorageError(
+            f"the checkpoint {folder} cannot be read without Spark: {error}. Set ingest.storage.*, as for a table"
+        ) from error
+    return None if text is None else ReplayPlan.from_json(text)
+
+
+def _open(folder: str, settings: Mapping[str, str]) -> StoredFolder:
+    return StoredFolder(folder, _uri(folder), table_storage(settings))
+
+
+def _uri(folder: str) -> str:
+    return uri_of(folder) or local_uri(folder)
+
+
+def _own_checkpoint(settings: Mapping[str, str], into: str) -> str | None:
+    """Return the ingest job's checkpoint if the job lands in the table `into`; None: it does not."""
+    job = job_settings(settings)
+    if CHECKPOINT not in job or TABLE not in job:
+        return None
+    pattern = re.escape(_uri(job[TABLE].replace(TOPIC, _ANY_TOPIC)).rstrip("/")).replace(_ANY_TOPIC, "[^/]+")
+    return job[CHECKPOINT] if re.fullmatch(pattern, _uri(into).rstrip("/")) else None
