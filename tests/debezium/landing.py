@@ -1,0 +1,129 @@
+"""The job that lands the topics, killed at random events and started again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.debezium.tables import Table
+from tests.jobs.submitted import SubmittedJob
+from tests.stack.processes import LONG, wait_until
+from tests.stack.tiered_stack import TieredStack
+
+APPEND, UPSERT = "append", "upsert"
+MODES = (APPEND, UPSERT)
+_LONGEST_WAIT = 0.4
+"""Seconds between an event and the kill, at most."""
+_SOME = 4
+"""A kill waits for one of so many events of its kind."""
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The folder of the Delta tables and the query's checkpoint."""
+
+    folder: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def table(self, table: Table) -> Path:
+        return self.folder / "tables" / table.topic
+
+    def events(self) -> dict[str, int]:
+        """Return how often each kind of event came: what the job leaves on its way through a micro-batch."""
+        tables = self.folder / "tables"
+        return {
+            "a batch is planned": _files(self.checkpoint / "offsets"),
+            "a file is written": sum(_files(each, ".parquet") for each in _folders(tables)),
+            "a table is committed": sum(_files(each / "_delta_log", ".json") for each in _folders(tables)),
+            "a batch is done": _files(self.checkpoint / "commits"),
+        }
+
+
+def _folders(parent: Path) -> list[Path]:
+    return [Path(each.path) for each in os.scandir(parent) if each.is_dir()] if parent.exists() else []
+
+
+def _files(folder: Path, suffix: str = "") -> int:
+    try:
+        return sum(each.name.endswith(suffix) and not each.name.startswith(".") for each in os.scandir(folder))
+    except FileNotFoundError:
+        return 0
+
+
+class LandingJob:
+    """Runs of `jobs/ingest_to_delta.py` by spark-submit: one query, a Delta table for each topic."""
+
+    def __init__(self, folder: Path, stack: TieredStack, tables: Sequence[Table], mode: str, seed: int) -> None:
+        self.lake = Lake(folder)
+        self._folder, self._stack, self._tables, self._mode = folder, stack, tables, mode
+        self._random = Random(seed)
+        self._runs = 0
+
+    def settings(self, trigger: str) -> dict[str, str]:
+        """Return the job's settings."""
+        shared = {
+            **self._stack.options(),
+            "subscribe": ",".join(table.topic for table in self._tables),
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(150 * len(self._tables)),
+            "ingest.table": f"{self._folder}/tables/{{topic}}",
+            "ingest.checkpointLocation": str(self.lake.checkpoint),
+            "ingest.trigger": trigger,
+            "ingest.value.format": "json",
+            "ingest.envelope": "debezium",
+            "ingest.mode": self._mode,
+        }
+        if self._mode == APPEND:
+            del shared["ingest.mode"]
+        for table in self._tables:
+            own = f"ingest.topic.{table.topic}."
+            shared[f"{own}value.schema"] = table.ddl
+            if self._mode == UPSERT:
+                # A tombstone has a key, and no row.
+                shared[f"{own}key.format"], shared[f"{own}key.schema"] = "json", table.key_ddl
+                shared[f"{own}keys"] = ",".join(table.shape.keys)
+        return shared
+
+    def run_and_kill(self) -> str:
+        """Start the job, kill it at a random event, and return the event.
+
+        Raises:
+            AssertionError: the job ended before.
+        """
+        job = self._start("1 second")
+        event = self._random.choice(list(self.lake.events()))
+        before, count = self.lake.events()[event], self._random.randint(1, _SOME)
+        try:
+            wait_until(
+                lambda: not job.running or self.lake.events()[event] >= before + count, event, 3 * LONG, pause=0.01
+            )
+            time.sleep(self._random.uniform(0, _LONGEST_WAIT))
+            assert job.running, job.output()[-6000:]
+        finally:
+            job.kill()
+        return event
+
+    def run_to_the_end(self) -> None:
+        """Land all that the topics have now.
+
+        Raises:
+            AssertionError: the job failed.
+        """
+        job = self._start("availableNow")
+        try:
+            assert job.wait(6 * LONG) == 0, job.output()[-6000:]
+        finally:
+            job.kill()
+
+    def _start(self, trigger: str) -> SubmittedJob:
+        self._runs += 1
+        job = SubmittedJob("ingest_to_delta.py", self._folder / f"run-{self._runs:02d}", self.settings(trigger))
+        job.start()
+        return job
