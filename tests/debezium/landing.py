@@ -76,15 +76,17 @@ class LandingJob:
             "ingest.table": f"{self._folder}/tables/{{topic}}",
             "ingest.checkpointLocation": str(self.lake.checkpoint),
             "ingest.trigger": trigger,
-            "ingest.value.format": "json",
-            "ingest.envelope": "debezium",
             "ingest.mode": self._mode,
         }
         if self._mode == APPEND:
             del shared["ingest.mode"]
         for table in self._tables:
             own = f"ingest.topic.{table.topic}."
-            shared[f"{own}value.schema"] = table.ddl
+            shared |= {
+                f"{own}value.format": "json",
+                f"{own}value.schema": table.ddl,
+                f"{own}envelope": "debezium",
+            }
             if self._mode == UPSERT:
                 # A tombstone has a key, and no row.
                 shared[f"{own}key.format"], shared[f"{own}key.schema"] = "json", table.key_ddl

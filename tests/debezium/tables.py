@@ -34,7 +34,7 @@ _TEXTS = (
     ":name",
     "$1",
 )
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,10 @@ def _moment(random: Random) -> datetime:
     return _EPOCH + timedelta(microseconds=random.randrange(-(10**15), 10**16))
 
 
+def _day(random: Random) -> str:
+    return f"{date(1600, 1, 1) + timedelta(random.randrange(300_000))}Z"
+
+
 def _document(random: Random) -> str:
     # As PostgreSQL writes it: keys in the order of their length, blanks behind colons and commas.
     return json.dumps({"a": random.randrange(100), "bb": [None, True, "é"]}, ensure_ascii=False)
@@ -95,13 +99,11 @@ NUMERIC = Kind(
     select="{}::text",
     parse=Decimal,
 )
-DATE = Kind(
-    "date", "DATE", lambda random: date(1600, 1, 1) + timedelta(random.randrange(300_000)), parse=date.fromisoformat
-)
-TIMESTAMP = Kind("timestamp", "TIMESTAMP_NTZ", _moment, parse=datetime.fromisoformat)
-TIMESTAMP_WITH_ZONE = Kind(
-    "timestamptz", "TIMESTAMP", lambda random: _moment(random).replace(tzinfo=UTC), parse=datetime.fromisoformat
-)
+DATE = Kind("date", "STRING", _day, select="""{} || 'Z'""")
+"""Debezium writes a date as `2026-11-27Z`, which is no DATE of the job's JSON format."""
+TIMESTAMP = Kind("timestamp", "TIMESTAMP", _moment, select="""{} || 'Z'""", parse=datetime.fromisoformat)
+"""Debezium writes a timestamp without a zone with a `Z`."""
+TIMESTAMP_WITH_ZONE = Kind("timestamptz", "TIMESTAMP", _moment, parse=datetime.fromisoformat)
 UUID = Kind("uuid", "STRING", lambda random: str(uuid.UUID(int=random.getrandbits(128))))
 BYTES = Kind(
     "bytea",

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.debezium.tables import BYTES, NUMERIC, SHAPES, TEXT, TIMESTAMP, Table, tables
+from tests.debezium.tables import BYTES, NUMERIC, SHAPES, TEXT, TIMESTAMP, TIMESTAMP_WITH_ZONE, Table, tables
 from tests.debezium.workload import MOST_ROWS, Workload
 
 TABLES = tables(5)
@@ -74,6 +74,7 @@ def test_a_row_that_the_database_prints_is_the_row_that_was_drawn(shape) -> None
         NUMERIC: str,
         BYTES: bytes.hex,
         TIMESTAMP: datetime.isoformat,
+        TIMESTAMP_WITH_ZONE: datetime.isoformat,
     }
     for _ in range(100):
         row = tuple(kind.draw(random) for kind in table.columns.values())
