@@ -9,7 +9,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
@@ -34,10 +34,12 @@ from tiered_stream.delta.settings.row_settings import (
     registry_properties,
     row_settings,
 )
+from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.schema_growth import grown, joined
 from tiered_stream.formats.json.json_schema import json_schema_kind
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
+from tiered_stream.formats.rows.change_records import check_key_columns, named_column
 from tiered_stream.formats.rows.envelope import unwrapped_type
 from tiered_stream.formats.rows.kafka_columns import table_columns
 from tiered_stream.formats.rows.row_choices import Envelope, Format, SchemaIdsIn
@@ -74,6 +76,8 @@ def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "U
         rows.schema_evolution,
         rows.envelope,
         rows.transform or "",
+        keys=GivenOptions(settings).read(KEYS),
+        order_by=GivenOptions(settings).read(ORDER_BY) or "",
         zone=zone,
         registry=registry_properties(settings),
     )
@@ -175,7 +179,14 @@ def _checked(row_format: RowFormat) -> RowFormat:
     if row_format.transform:
         row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
         _check_columns(row_format.written.names)
-    return row_format
+    if not row_format.keys:
+        return row_format
+    check_key_columns(row_format.written, row_format.keys, row_format.order_by or None)
+    as_written = partial(named_column, row_format.written)
+    return replace(
+        row_format, keys=tuple(as_written(name) or name for name in row_format.keys),
+        order_by=as_written(row_format.order_by) or "",
+    )  # fmt: skip
 
 
 def check_new_columns(
