@@ -8,11 +8,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyarrow.dataset import ParquetReadOptions
 
 from tests.debezium.landing import UPSERT
 from tests.debezium.tables import Key, Row, Table
 
 _SHOWN = 5
+_TIMESTAMPS = ParquetReadOptions(coerce_int96_timestamp_unit="us")
+"""Spark writes timestamps as INT96, which pyarrow otherwise reads as nanoseconds of the years 1677 to 2262."""
 
 
 def landed_rows(table: Table, place: Path, mode: str) -> dict[Key, Row]:
@@ -21,7 +24,7 @@ def landed_rows(table: Table, place: Path, mode: str) -> dict[Key, Row]:
     Raises:
         ValueError: the table has two rows of one key.
     """
-    found = DeltaTable(place).to_pyarrow_table()
+    found = DeltaTable(place).to_pyarrow_dataset(parquet_read_options=_TIMESTAMPS).to_table()
     if mode != UPSERT:
         found = _reduced(table, found)
     columns = [found.column(name).to_pylist() for name in table.columns]

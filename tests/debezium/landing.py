@@ -18,31 +18,29 @@ APPEND, UPSERT = "append", "upsert"
 MODES = (APPEND, UPSERT)
 _LONGEST_WAIT = 0.4
 """Seconds between an event and the kill, at most."""
+_LIMIT = 150
+"""Records that a micro-batch has of a topic, on average at most."""
 _SOME = 4
 """A kill waits for one of so many events of its kind."""
 
 
 @dataclass(frozen=True)
 class Lake:
-    """The folder of the Delta tables and the query's checkpoint."""
+    """The folder of the Delta tables and of the queries' checkpoints."""
 
     folder: Path
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
 
     def table(self, table: Table) -> Path:
         return self.folder / "tables" / table.topic
 
     def events(self) -> dict[str, int]:
         """Return how often each kind of event came: what the job leaves on its way through a micro-batch."""
-        tables = self.folder / "tables"
+        tables, checkpoints = _folders(self.folder / "tables"), _folders(self.folder / "checkpoints")
         return {
-            "a batch is planned": _files(self.checkpoint / "offsets"),
-            "a file is written": sum(_files(each, ".parquet") for each in _folders(tables)),
-            "a table is committed": sum(_files(each / "_delta_log", ".json") for each in _folders(tables)),
-            "a batch is done": _files(self.checkpoint / "commits"),
+            "a batch is planned": sum(_files(each / "offsets") for each in checkpoints),
+            "a file is written": sum(_files(Path(place), ".parquet") for each in tables for place, *_ in os.walk(each)),
+            "a table is committed": sum(_files(each / "_delta_log", ".json") for each in tables),
+            "a batch is done": sum(_files(each / "commits") for each in checkpoints),
         }
 
 
@@ -58,10 +56,25 @@ def _files(folder: Path, suffix: str = "") -> int:
 
 
 class LandingJob:
-    """Runs of `jobs/ingest_to_delta.py` by spark-submit: one query, a Delta table for each topic."""
+    """Runs of `jobs/ingest_to_delta.py` by spark-submit: a Delta table for each topic.
 
-    def __init__(self, folder: Path, stack: TieredStack, tables: Sequence[Table], mode: str, seed: int) -> None:
+    Args:
+        by_queries: whether each table has a query of its own; otherwise one query has all tables.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        stack: TieredStack,
+        tables: Sequence[Table],
+        mode: str,
+        seed: int,
+        *,
+        by_queries: bool = False,
+    ) -> None:
         self.lake = Lake(folder)
+        self._checkpoint = f"{folder}/checkpoints/{'{topic}' if by_queries else 'all'}"
+        self._limit = _LIMIT if by_queries else _LIMIT * len(tables)
         self._folder, self._stack, self._tables, self._mode = folder, stack, tables, mode
         self._random = Random(seed)
         self._runs = 0
@@ -72,9 +85,9 @@ class LandingJob:
             **self._stack.options(),
             "subscribe": ",".join(table.topic for table in self._tables),
             "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": str(150 * len(self._tables)),
+            "maxOffsetsPerTrigger": str(self._limit),
             "ingest.table": f"{self._folder}/tables/{{topic}}",
-            "ingest.checkpointLocation": str(self.lake.checkpoint),
+            "ingest.checkpointLocation": self._checkpoint,
             "ingest.trigger": trigger,
             "ingest.mode": self._mode,
         }

@@ -27,6 +27,8 @@ from tests.stack.topics import create_tiered_topic, offsets
 
 SNAPSHOT_TRANSACTIONS = 40
 """Number of transactions before Debezium's snapshot, for each table."""
+KILLS_OF_CONNECT = 5
+"""After so many kills of the job, Kafka Connect is killed, too: Debezium then sends some records again."""
 SEGMENT_MS = 5_000
 """A segment is closed, and tiered, after so many milliseconds."""
 
@@ -127,6 +129,10 @@ class Rig:
                 event = job.run_and_kill()
                 events[event] += 1
                 console.print(f"kill {number}: {time.monotonic() - begun:.0f} s after the start, as {event}")
+                if number % KILLS_OF_CONNECT == 0:
+                    self.connect.kill()
+                    self.connect.start()
+                    events["Kafka Connect runs"] += 1
         finally:
             writer.stop()
         self.connect.wait_until_delivered()

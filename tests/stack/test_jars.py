@@ -19,7 +19,7 @@ def test_every_pinned_jar_has_a_checksum_and_a_version() -> None:
 
 
 def test_an_unknown_group_is_named_with_those_that_exist() -> None:
-    with pytest.raises(StackError, match=r"no jar group \['flink'\]; there are \['abfs', 'apicurio', 'delta'"):
+    with pytest.raises(StackError, match=r"no jar group \['flink'\]; there are \['abfs', 'apicurio', 'connect'"):
         pinned_jars(["kafka", "flink"])
 
 
