@@ -20,8 +20,10 @@ _LONGEST_WAIT = 0.4
 """Seconds between an event and the kill, at most."""
 _LIMIT = 150
 """Records that a micro-batch has of a topic, on average at most."""
-_SOME = 4
-"""A kill waits for one of so many events of its kind."""
+_BATCHES = 3
+"""A kill comes within so many micro-batches, about."""
+BATCH_EVENTS = ("a batch is planned", "a batch is done")
+TABLE_EVENTS = ("a file is written", "a table is committed")
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,10 @@ class Lake:
     def events(self) -> dict[str, int]:
         """Return how often each kind of event came: what the job leaves on its way through a micro-batch."""
         tables, checkpoints = _folders(self.folder / "tables"), _folders(self.folder / "checkpoints")
-        return {
-            "a batch is planned": sum(_files(each / "offsets") for each in checkpoints),
-            "a file is written": sum(_files(Path(place), ".parquet") for each in tables for place, *_ in os.walk(each)),
-            "a table is committed": sum(_files(each / "_delta_log", ".json") for each in tables),
-            "a batch is done": sum(_files(each / "commits") for each in checkpoints),
-        }
+        planned, done = (sum(_files(each / name) for each in checkpoints) for name in ("offsets", "commits"))
+        written = sum(_files(Path(place), ".parquet") for each in tables for place, *_ in os.walk(each))
+        committed = sum(_files(each / "_delta_log", ".json") for each in tables)
+        return dict(zip(BATCH_EVENTS + TABLE_EVENTS, (planned, done, written, committed), strict=True))
 
 
 def _folders(parent: Path) -> list[Path]:
@@ -74,7 +74,8 @@ class LandingJob:
     ) -> None:
         self.lake = Lake(folder)
         self._checkpoint = f"{folder}/checkpoints/{'{topic}' if by_queries else 'all'}"
-        self._limit = _LIMIT if by_queries else _LIMIT * len(tables)
+        self._queries = len(tables) if by_queries else 1
+        self._limit = _LIMIT * len(tables) // self._queries
         self._folder, self._stack, self._tables, self._mode = folder, stack, tables, mode
         self._random = Random(seed)
         self._runs = 0
@@ -113,8 +114,9 @@ class LandingJob:
             AssertionError: the job ended before.
         """
         job = self._start("1 second")
-        event = self._random.choice(list(self.lake.events()))
-        before, count = self.lake.events()[event], self._random.randint(1, _SOME)
+        event = self._random.choice(BATCH_EVENTS + TABLE_EVENTS)
+        a_batch = self._queries if event in BATCH_EVENTS else len(self._tables)
+        before, count = self.lake.events()[event], self._random.randint(1, _BATCHES * a_batch)
         try:
             wait_until(
                 lambda: not job.running or self.lake.events()[event] >= before + count, event, 3 * LONG, pause=0.01
