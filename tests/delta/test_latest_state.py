@@ -20,11 +20,10 @@ from tiered_stream.errors import ConfigurationError, TableError
 
 pytestmark = pytest.mark.slow
 
-ROW = "id BIGINT, name STRING"
+IMAGE = "STRUCT<id: BIGINT, name: STRING>"
 DEBEZIUM = {
     "ingest.value.format": "json",
-    "ingest.value.schema": f"before STRUCT<{ROW.replace(' ', ': ')}>, after STRUCT<{ROW.replace(' ', ': ')}>, "
-    "op STRING, ts_ms BIGINT",
+    "ingest.value.schema": f"before {IMAGE}, after {IMAGE}, op STRING, ts_ms BIGINT",
     "ingest.key.format": "json",
     "ingest.key.schema": "id BIGINT",
     "ingest.envelope": "debezium",

@@ -78,7 +78,9 @@ def test_last_rows_that_fill_the_memory_are_written() -> None:
             held.add(ORDERS, batch(*((start + n, 0, start + n, False) for n in range(10))))
             written += held.overflow(1)
         assert written and held.bytes < 3000
-        offsets = [row[POSITION] for day in [*written, *held.take()] for _, rows in day.batches for row in rows.to_pylist()]
+        offsets = [
+            row[POSITION] for day in [*written, *held.take()] for _, rows in day.batches for row in rows.to_pylist()
+        ]
     assert offsets == list(range(600))
 
 
