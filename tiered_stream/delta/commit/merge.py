@@ -132,10 +132,8 @@ class MergeTransaction:
         schema = StructType([*columns, *spark_columns(STAGED, None)])
         paths = [f"{table.folder}/{file.path}" for file in files]
         rows = table.session.read.schema(schema).options(**_NO_GLOBS).parquet(*paths)
-        partitions = len(offset_ranges(files))
-        if len(files) == 1 and partitions == 1:
-            return rows
-        ranked, last = last_rows_sql(columns.names, table.files.keys, table.files.order_by, one=partitions == 1)
+        one = len(offset_ranges(files)) == 1
+        ranked, last = last_rows_sql(columns.names, table.files.keys, table.files.order_by, one=one)
         return rows.selectExpr("*", *ranked).where(f"{_RANK} = 1").selectExpr(*last)
 
     def _remove(self, files: Sequence[DataFile]) -> None:

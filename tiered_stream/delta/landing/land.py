@@ -36,7 +36,7 @@ from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, t
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers, row_settings
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT, is_upsert
+from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT, is_upsert, refuse_upsert
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed, record_count
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -104,6 +104,7 @@ def plan_query(
             spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
         )
     check_settings(options, lane)
+    refuse_upsert(options, "one query for many tables", "land each table by a query of its own")
     check_file_system(spark, "the checkpoint", checkpoint)
     return TopicsLanding(spark, by_topic.plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
 

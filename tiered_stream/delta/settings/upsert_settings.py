@@ -50,6 +50,12 @@ def is_upsert(settings: Mapping[str, str]) -> bool:
     return GivenOptions(settings).read(MODE) == UPSERT
 
 
+def refuse_upsert(settings: Mapping[str, str], what: str, advice: str) -> None:
+    """Raise ConfigurationError if the settings ask for a table of the latest state, which `what` does not support."""
+    if is_upsert(settings):
+        raise ConfigurationError(f"{what} does not go with {MODE.name}={UPSERT}: {advice}")
+
+
 def check_upsert(settings: Mapping[str, str], refused: Mapping[str, str]) -> None:
     """Check the settings for a table of the latest state against each other and against other settings.
 
