@@ -19,7 +19,7 @@ SPARK_TESTS := $(addprefix tests/,spark jobs replay verification delta/checkpoin
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv lock audit java stack demo test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics fuzz differential model bench clean
+.PHONY: help venv lock audit java stack demo test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics debezium fuzz differential model bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +131,9 @@ race: venv java ## Let writers of a table in S3 race, kill the driver once, and 
 topics: venv java ## Land 500 topics in 500 tables by one query, kill its driver five times; then measure 500 idle topics
 	@$(BIN)/python -m tests.delta.many_topics 500
 	@$(BIN)/python -m tests.delta.idle_topics 500
+
+debezium: venv java ## Land changes of TABLES=20 PostgreSQL tables by Debezium, kill the driver KILLS=20 times; takes a SEED
+	@$(BIN)/python -m tests.debezium --tables $(or $(TABLES),20) --kills $(or $(KILLS),20) $(if $(SEED),--seed $(SEED)) $(if $(MODE),--mode $(MODE))
 
 differential: venv java ## Compare SETTINGS=300 random reads and streams with Spark's own kafka source; takes a SEED
 	@$(BIN)/python -m tests.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))

@@ -27,9 +27,11 @@ def write_topic(
     first: int = 0,
     batch_records: int = _BATCH,
 ) -> None:
-    """One segment a partition, from the offset `first` on, in record batches of so many."""
+    """One segment for each partition that has records, from the offset `first` on, in record batches of so many."""
     topic_id = uuid5(NAMESPACE_OID, topic)
     for number, records in enumerate(partitions):
+        if not records:
+            continue
         starts = range(0, len(records), batch_records)
         batches = [record_batch(records[at : at + batch_records], base_offset=first + at) for at in starts]
         log = b"".join(batches)

@@ -66,8 +66,8 @@ class Jar:
 
     @property
     def extension(self) -> str:
-        """Return the file's extension: the classifier `all` is for a whole program, packed with its jars."""
-        return "tar.gz" if self.classifier == "all" else "jar"
+        """Return the file's extension: with the classifiers `all` and `plugin`, a program is packed with its jars."""
+        return "tar.gz" if self.classifier in ("all", "plugin") else "jar"
 
     @property
     def path(self) -> Path:

@@ -13,12 +13,13 @@ from tests.stack.jars import Jar, jar_paths, pinned_jars
 
 
 def test_every_pinned_jar_has_a_checksum_and_a_version() -> None:
-    for jar in pinned_jars(["kafka", "s3", "delta", "spark-kafka", "spark-avro", "apicurio", "s3a"]):
+    groups = ["kafka", "s3", "delta", "spark-kafka", "spark-avro", "apicurio", "s3a", "connect", "debezium"]
+    for jar in pinned_jars(groups):
         assert len(jar.sha256) == 64 and jar.version and jar.organisation, jar
 
 
 def test_an_unknown_group_is_named_with_those_that_exist() -> None:
-    with pytest.raises(StackError, match=r"no jar group \['flink'\]; there are \['abfs', 'apicurio', 'delta'"):
+    with pytest.raises(StackError, match=r"no jar group \['flink'\]; there are \['abfs', 'apicurio', 'connect'"):
         pinned_jars(["kafka", "flink"])
 
 

@@ -13,6 +13,7 @@ from tiered_stream.formats.columns.conform import conform
 from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.columns.schema_growth import grown, mark_grown
 from tiered_stream.formats.open_decoder import open_decoder
+from tiered_stream.formats.rows.change_records import ChangeRecords, is_deleted
 from tiered_stream.formats.rows.envelope import unwrapped
 from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, OnDecodeError
@@ -54,6 +55,9 @@ class RowDecoder:
         self._decoders = {name: open_decoder(row_format, name) for name in (KEY, VALUE)}
         self._rules = RowRules(row_format.rules, row_format.written)
         self._transform = UserTransform(row_format.transform) if row_format.transform else None
+        is_debezium = row_format.envelope is Envelope.DEBEZIUM
+        changes = ChangeRecords(row_format.keys, row_format.order_by or None, is_debezium=is_debezium)
+        self._changes = changes if row_format.keys else None
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
         """Return the rows and the dead letters of `records`, which are from one partition and in offset order.
@@ -70,11 +74,15 @@ class RowDecoder:
         failures: _Failures = {}
         key = self._part(self._row_format.key, KEY, records, failures)
         value = self._part(self._row_format.value, VALUE, records, failures)
+        rows = self._assembled(records, key, value)
+        if self._changes is not None:
+            rows, reasons = self._changes.apply(records, rows, key, value)
+            for slot, reason in reasons.items():
+                failures.setdefault(slot, (ROW, reason))
         if failures and self._row_format.on_error is OnDecodeError.FAIL:
             raise _error(records, failures)
         if self._row_format.on_error is OnDecodeError.NULL:
             failures = {}
-        rows = self._assembled(records, key, value)
         if failures:
             alive = np.ones(rows.num_rows, bool)
             alive[list(failures)] = False
@@ -139,6 +147,9 @@ class RowDecoder:
         if not self._row_format.rules:
             return rows
         rows, broken = self._rules.apply(rows)
+        if broken and self._changes is not None:  # a delete has no row that could break a rule
+            deleted = is_deleted(rows)
+            broken = {row: reason for row, reason in broken.items() if not deleted[row].as_py()}
         if not broken:
             return rows
         offsets = kafka_column(rows, OFFSET).to_numpy()

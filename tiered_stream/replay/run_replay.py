@@ -19,6 +19,7 @@ from rich.console import Console
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.settings.ingest_settings import settings_of_topics, source_options
 from tiered_stream.delta.settings.query_settings import check_all_columns
+from tiered_stream.delta.settings.upsert_settings import refuse_upsert
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.metrics import ReadMetrics
@@ -256,6 +257,8 @@ def plan_replay(
         CorruptDataError: the plan in the checkpoint is damaged.
     """
     refuse_connect(spark, "a replay")
+    advice = "older records would replace newer rows. Delete the checkpoint and the table, and run the job again"
+    refuse_upsert(options, "a replay", advice)
     times = parse_range(from_time, to_time, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
     arguments = ReplayArguments(subscription(options), from_time, to_time, target.described, exact, replace)
     name = check_name(name or arguments.default_name())

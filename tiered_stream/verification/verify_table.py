@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.upsert_settings import refuse_upsert
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.offset_ranges import Ranges
@@ -51,6 +52,9 @@ def verify(
         BrokerError, StorageError: the topics' offsets cannot be looked up.
         PySparkException: reading the topic or the table failed in Spark.
     """
+    refuse_upsert(
+        options, "verify", "the table has only the last record of each key. Compare it by a query of your own"
+    )
     verified = open_verified(spark, table, _record_columns(options, _topics(options, ranges)))
     if times is not None and "timestamp" not in verified.columns:
         raise ConfigurationError(

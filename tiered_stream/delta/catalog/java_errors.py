@@ -43,6 +43,15 @@ def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
     return names
 
 
+def all_messages(error: Py4JJavaError | CapturedException) -> Iterator[str]:
+    """Yield the text of the Python error, and then the messages of its Java exception and of the causes."""
+    yield str(error)
+    exception = java_exception(error)
+    while exception is not None:
+        yield exception.getMessage() or ""
+        exception = exception.getCause()
+
+
 def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
     """Return whether the error says that Delta refused a commit because another commit came first.
 

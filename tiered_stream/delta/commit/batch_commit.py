@@ -307,7 +307,9 @@ class TableCommits:
 
     def _check_fit(self, description: TableDescription, files: Sequence[DataFile]) -> None:
         planned, day_column = self.planned, self.planned.files.day_column
-        reason = planned.why_not(description) or why_not_direct(description, day_column, planned.schema, planned.rules)
+        reason = planned.why_not(description)
+        if reason is None and not planned.files.keys:  # Delta itself checks the rows that it merges
+            reason = why_not_direct(description, day_column, planned.schema, planned.rules)
         if planned.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
             reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"
         if reason:

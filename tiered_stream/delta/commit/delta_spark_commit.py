@@ -83,7 +83,7 @@ class DeltaSparkTable:
         Raises:
             TableError: the table cannot be read, or its name in the catalog now means another folder.
         """
-        with _java_errors(self._address, "opened"):
+        with java_errors(self._address, "opened"):
             _activate(self._spark)
             transaction = self._started(self._log())
             if transaction.snapshot().version() < 0:
@@ -131,7 +131,7 @@ class DeltaSparkTable:
 
     @contextmanager
     def _locked(self, lock: Any) -> Iterator[None]:
-        with _java_errors(self._address, "locked"):
+        with java_errors(self._address, "locked"):
             lock.lockInterruptibly()
         try:
             yield
@@ -147,7 +147,7 @@ class DeltaSparkTable:
 
         If the table is named in the catalog, this method opens it.
         """
-        with _java_errors(self._address, "locked"):
+        with java_errors(self._address, "locked"):
             if self._address.path is None:
                 _activate(self._spark)
                 opened = self._log()  # only the catalog knows how a table is opened by name
@@ -188,12 +188,12 @@ class DeltaSparkTransaction:
         self.state = TableState(int(transaction.snapshot().version()), _describe(transaction))
 
     def last_batch(self, query_id: str) -> int | None:
-        with _java_errors(self._address, "read"):
+        with java_errors(self._address, "read"):
             version = int(self._transaction.txnVersion(query_id))
             return version if version >= 0 else None
 
     def commit(self, batch: BatchCommit) -> int:
-        with _java_errors(self._address, "committed to"):
+        with java_errors(self._address, "committed to"):
             delta, transaction = _delta(self._spark), self._transaction
             # With this line, Delta raises a conflict (`ConcurrentTransactionException`) if another process has
             # committed the batch since this transaction began. `txnVersion` would do so, too, but reads the table's
@@ -278,7 +278,7 @@ def _activate(spark: SparkSession) -> None:
 
 
 @contextmanager
-def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
+def java_errors(address: TableAddress, done: str) -> Iterator[None]:
     """Turn the JVM's errors in the `with` block into TableError or UncertainCommitError.
 
     The error is a TableError if another attempt would raise it again (`_FINAL`, `_CATALOG_MANAGED`), else an

@@ -26,6 +26,7 @@ from tiered_stream.delta.landing.suitability import (
     Suitability,
     assess_table,
     fitted_rows,
+    merge_options,
     open_commits,
     resolve_storage,
 )
@@ -36,7 +37,8 @@ from tiered_stream.delta.schema.row_schema import shared_columns, time_zone
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers, row_settings
-from tiered_stream.delta.write.data_files import data_files, held_rows, observed
+from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT, is_upsert, refuse_upsert
+from tiered_stream.delta.write.data_files import data_files, held_rows, observed, record_count
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.options.parsing import parse_options
@@ -103,6 +105,7 @@ def plan_query(
             spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
         )
     check_settings(options, lane)
+    refuse_upsert(options, "one query for many tables", "land each table by a query of its own")
     check_file_system(spark, "the checkpoint", checkpoint)
     return TopicsLanding(spark, by_topic.plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
 
@@ -175,8 +178,9 @@ class Landing:
                 log.info("%s: batch %d is in the table already", self.address, batch_id)
                 return
             table.prepare()
-            files = data_files(batch.collect())
-            check_files(most_dead, files, list(folders))
+            rows = batch.collect()
+            files = data_files(rows)
+            check_files(most_dead, files, list(folders), record_count(rows))
             if dead_letters:
                 files = dead_letters.commit_first(table, self.target.key, query_id, batch_id, files)
             table.commit(query_id, batch_id, files)
@@ -227,7 +231,7 @@ class TopicsLanding:
         def commit(batch: DataFrame, batch_id: int) -> None:
             rows = batch.collect()
             files = data_files(rows)
-            check_files(most_dead, files, list(routing.dead_letter_folders))
+            check_files(most_dead, files, list(routing.dead_letter_folders), record_count(rows))
             tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
 
         rows = self.run.read(self.spark, SOURCE, options)
@@ -257,6 +261,8 @@ def plan_landing(
             "the direct lane only appends: rows are replaced in the Spark lane. Use lane auto or spark."
         )
     check_file_system(spark, "the checkpoint", checkpoint)
+    if is_upsert(options):
+        options = merge_options(spark, options)
     address = find_address(spark, table)
     if infers(options):
         options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)
@@ -273,6 +279,8 @@ def plan_landing(
     if replaces and not why_spark:
         why_spark = "the direct lane only appends, and rows are to be replaced"
     suitability = Suitability(None, why_spark) if why_spark else assess_table(spark, address, target, create, rows)
+    if files.keys and suitability.why_not:
+        raise ConfigurationError(f"{MODE.name}={UPSERT} cannot stage rows for {address}: {suitability.why_not}")
     if lane == "direct" and suitability.why_not:
         raise ConfigurationError(
             f"the direct lane cannot write to {address}: {suitability.why_not}. Use lane auto or spark."

@@ -151,7 +151,7 @@ class SparkLane:
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)
-        files = replace(self.target.files, day_column=None, cluster_by=())
+        files = replace(self.target.files, day_column=None, cluster_by=(), keys=())
         target = TableTarget(name, files, dead_letter_columns(), self.target.settings)
         create_by_spark(self.spark, address, target)
         address = find_address(self.spark, name)

@@ -16,8 +16,9 @@ from tiered_stream.delta.catalog.session_platform import platform_of
 from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation, why_no_committer
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
+from tiered_stream.delta.commit.merge import MergedTable
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
-from tiered_stream.delta.commit.transaction import CatalogManagedError
+from tiered_stream.delta.commit.transaction import CatalogManagedError, CommitTable
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
@@ -35,12 +36,13 @@ from tiered_stream.delta.requirements.writer_requirements import requirements_of
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, table_storage
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, table_storage, with_overrides
 from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION, evolution_of
+from tiered_stream.delta.settings.upsert_settings import MERGE_ON, MODE, UPSERT
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.rows.table_rules import NO_RULES
+from tiered_stream.formats.rows.table_rules import NO_RULES, certain_rules
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.spark.session import is_connect
 
@@ -99,6 +101,22 @@ def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) 
         return table_storage(settings), f"{platform.name} gives credentials to Spark alone: {error}"
 
 
+def merge_options(spark: SparkSession, settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings of a query that merges rows, in which delta-spark commits.
+
+    Raises:
+        ConfigurationError: the session cannot merge rows.
+    """
+    if is_connect(spark):
+        raise ConfigurationError(f"{MODE.name}={UPSERT} needs the driver's own JVM: Spark Connect cannot merge")
+    if not has_delta_spark(spark):
+        raise ConfigurationError(
+            f"{MODE.name}={UPSERT} needs delta-spark, which the session lacks: set spark.sql.extensions and "
+            "spark.jars.packages as conf/spark-defaults.conf has them"
+        )
+    return with_overrides(settings, {ingest.COMMIT.name: ingest.COMMIT_BY_SPARK})
+
+
 def assess_table(
     spark: SparkSession,
     address: TableAddress,
@@ -127,9 +145,8 @@ def assess_table(
             `ingest.commit` asks.
         TableAccessError: the table's store refuses access, or does not respond.
     """
-    if find_spec("deltalake") is None:
-        return Suitability(None, NO_DELTALAKE)
-    if (why_not := _why_session_needs_spark(spark)) is not None:
+    why_not = NO_DELTALAKE if find_spec("deltalake") is None else _why_session_needs_spark(spark, target.files)
+    if why_not is not None:
         return Suitability(None, why_not)
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
@@ -149,7 +166,7 @@ def assess_table(
         return Suitability(None, str(error))
     committer = choose_committer(spark, GivenOptions(settings).read(ingest.COMMIT), files, description)
     if rows:
-        rows = fitted_rows(rows, description)
+        rows = fitted_rows(rows, description, certain=bool(files.keys))
         schema = shared_columns(rows.values(), files.day_column)
     grow = growth_of(spark, address, files, committer, evolution_of(settings))
     _check_widening(address, settings, description)
@@ -157,8 +174,16 @@ def assess_table(
         table.update_incremental()
         description = describe(table)
     check_fit(files.uri, description, schema, files.day_column)
+    if files.keys:  # Spark merges the rows, so it meets what the table requires
+        _merged(spark, address, target, schema).check_condition(description)
+        return Suitability(description, None, committer, rows or {}, grow)
     why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
-    return Suitability(description, why_not or committer.why_not_direct(description), committer, rows or {}, grow)
+    why_not = why_not or committer.why_not_direct(description)
+    return Suitability(description, why_not, committer, rows or {}, grow)
+
+
+def _merged(spark: SparkSession, address: TableAddress, target: TableTarget, schema: StructType) -> MergedTable:
+    return MergedTable(spark, address, target.files, GivenOptions(target.settings).read(MERGE_ON), schema)
 
 
 def _create(
@@ -179,7 +204,8 @@ def _create(
     properties = new_table_properties(spark, settings)
     expected = _expected_description(files, target.schema, properties)
     committer = choose_committer(spark, GivenOptions(settings).read(ingest.COMMIT), files, expected)
-    if why_not := unmet_requirements(expected) or committer.why_not_direct(expected):
+    why_not = None if files.keys else unmet_requirements(expected) or committer.why_not_direct(expected)
+    if why_not:
         return why_not
     by_spark = is_created_by_spark(spark, settings, has_delta=has_delta_spark(spark))
     if committer.by != ingest.COMMIT_BY_SPARK and not by_spark:
@@ -221,11 +247,14 @@ def open_commits(
         files, target.schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table),
         suitability.grow, compaction_of(spark, address, files, committer), rules_by_file,
     )  # fmt: skip
-    return TableCommits(committer.open(spark, address, files), planned, on_gap, landed)
+    merged: CommitTable = _merged(spark, address, target, target.schema)
+    return TableCommits(merged if files.keys else committer.open(spark, address, files), planned, on_gap, landed)
 
 
-def _why_session_needs_spark(spark: SparkSession) -> str | None:
-    """Return in one line a setting of the session that only the Spark lane follows; None: there is no such setting."""
+def _why_session_needs_spark(spark: SparkSession, files: TableFiles) -> str | None:
+    """Return in one line a setting of the session that only Spark follows; None: there is none, or Spark merges."""
+    if files.keys:
+        return None
     requirements = requirements_of_session(settings_in_list(spark))
     left = (requirement.reason for requirement in requirements if requirement.entry.handling is Handling.SPARK_LANE)
     return next(left, None)
@@ -243,10 +272,18 @@ def _expected_description(files: TableFiles, schema: StructType, properties: Map
     return TableDescription(tuple(schema.jsonValue()["fields"]), partition_columns, properties, features)
 
 
-def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:
-    """Return the row formats, by topic, fitted to the table's types and with the table's rules."""
-    rules = table_rules(table)
-    return {topic: replace(fit_to_table(row_format, table.fields), rules=rules) for topic, row_format in rows.items()}
+def fitted_rows(
+    rows: Mapping[str, RowFormat], table: TableDescription, *, certain: bool = False
+) -> dict[str, RowFormat]:
+    """Return the row formats, by topic, fitted to the table's types and with the table's rules.
+
+    If `certain` is true, rules that tasks cannot check are left out, because Delta checks them.
+    """
+    rules, fitted = table_rules(table), {}
+    for topic, row_format in rows.items():
+        own = fit_to_table(row_format, table.fields)
+        fitted[topic] = replace(own, rules=certain_rules(rules, own.written) if certain else rules)
+    return fitted
 
 
 def _check_widening(address: TableAddress, settings: Mapping[str, str], description: TableDescription) -> None:

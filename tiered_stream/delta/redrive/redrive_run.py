@@ -38,6 +38,7 @@ from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
 from tiered_stream.delta.schema.row_schema import fit_to_table, written_columns
 from tiered_stream.delta.settings.ingest_settings import table_files
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
+from tiered_stream.delta.settings.upsert_settings import refuse_upsert
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.extras import check_installed
 from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
@@ -97,6 +98,8 @@ def redrive(
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
     name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
+    advice = "a dead letter may be older than the row of its key. Write the corrected record to the topic again"
+    refuse_upsert(settings, "redrive", advice)
     if name is None:
         raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
     address = find_address(spark, name)

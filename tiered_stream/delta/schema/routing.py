@@ -161,7 +161,7 @@ class Routing:
         if name is None:
             return None
         uri = self.dead_letter_folders.get(name, name)
-        files = replace(target.files, uri=uri, day_column=None, cluster_by=())
+        files = replace(target.files, uri=uri, day_column=None, cluster_by=(), keys=())
         # With ADD, a table for dead letters that an earlier version of this package created gets the missing columns.
         settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
         return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)

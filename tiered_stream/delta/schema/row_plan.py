@@ -10,6 +10,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -25,9 +26,11 @@ from tiered_stream.delta.settings.row_settings import (
     registry_properties,
     row_settings,
 )
+from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json.json_schema import json_schema_kind
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
+from tiered_stream.formats.rows.change_records import check_key_columns, named_column
 from tiered_stream.formats.rows.envelope import unwrapped_type
 from tiered_stream.formats.rows.row_choices import Envelope, Format, SchemaIdsIn
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
@@ -74,6 +77,8 @@ def plan_rows(
         rows.schema_evolution,
         rows.envelope,
         rows.transform or "",
+        keys=GivenOptions(settings).read(KEYS),
+        order_by=GivenOptions(settings).read(ORDER_BY) or "",
         zone=zone,
         registry=registry_properties(settings),
     )
@@ -149,7 +154,14 @@ def _checked(row_format: RowFormat) -> RowFormat:
     if row_format.transform:
         row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
         _check_columns(row_format.written.names)
-    return row_format
+    if not row_format.keys:
+        return row_format
+    check_key_columns(row_format.written, row_format.keys, row_format.order_by or None)
+    as_written = partial(named_column, row_format.written)
+    return replace(
+        row_format, keys=tuple(as_written(name) or name for name in row_format.keys),
+        order_by=as_written(row_format.order_by) or "",
+    )  # fmt: skip
 
 
 def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS, evolution_of, redacted_registry
+from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, UPSERT_OPTIONS, column_names
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Evolution
 from tiered_stream.options import types
@@ -34,17 +35,8 @@ COMPRESSION = option(
     "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "Compression of data files."
 )
 DAY_COLUMN = optional("ingest.dayColumn", types.text, "Name of a partition column with the UTC day of `timestamp`.")
-
-
-def _columns(value: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in value.split(","))
-    if not all(names) or len(set(names)) < len(names):
-        raise ValueError("must name columns, separated by commas, each once")
-    return names
-
-
 CLUSTER_BY: Option[tuple[str, ...]] = Option(
-    "ingest.clusterBy", _columns, (), "",
+    "ingest.clusterBy", column_names, (), "",
     "Columns for liquid clustering of a table that the query creates, separated by commas.",
 )  # fmt: skip
 COMPACT_EVERY = optional(
@@ -87,7 +79,10 @@ ON_TABLE_ERROR = option(
     "If a table cannot be written: `fail` the query, or `park` the table. The query then continues with its other "
     "tables, and adds the parked table's rows when the table can be written again.",
 )  # fmt: skip
-INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR)
+INGEST_OPTIONS: tuple[Option[Any], ...] = (
+    TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR,
+    *UPSERT_OPTIONS,
+)  # fmt: skip
 TOPIC_OPTIONS: tuple[Option[Any], ...] = (
     TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, *ROW_OPTIONS,
 )  # fmt: skip
@@ -198,6 +193,12 @@ class TableFiles:
     compression: str = of(COMPRESSION)
     cluster_by: tuple[str, ...] = of(CLUSTER_BY)
     compact_every: int | None = of(COMPACT_EVERY)
+    keys: tuple[str, ...] = of(KEYS)
+    """Columns that identify a row of a table of the latest state; empty: rows are appended.
+
+    Files with keys are staged: each has the last row of each key, and a MERGE applies them to the table.
+    """
+    order_by: str | None = of(ORDER_BY)
     tasks: int = of(_TASKS)
     """Number of tasks that run at once; a small micro-batch is divided into at most this many tasks."""
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tiered_stream.delta.settings.ingest_settings import COMMIT, check_names, source_options, table_files
+from tiered_stream.delta.settings.ingest_settings import (
+    COMMIT,
+    COMMIT_BY_DELTALAKE,
+    DAY_COLUMN,
+    check_names,
+    source_options,
+    table_files,
+)
 from tiered_stream.delta.settings.row_settings import row_settings
+from tiered_stream.delta.settings.upsert_settings import check_upsert
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
@@ -28,8 +36,20 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
     check_all_columns(parsed)
     table_files(options)
     row_settings(options)
-    GivenOptions(options).read(COMMIT)
+    check_upsert(options, _refused_with_upsert(options, lane))
     return parsed
+
+
+def _refused_with_upsert(options: Mapping[str, str], lane: str) -> dict[str, str]:
+    """Return the settings that are given and do not suit `ingest.mode=upsert`, with an advice for each."""
+    given, refused = GivenOptions(options), {}
+    if given.read(COMMIT) == COMMIT_BY_DELTALAKE:
+        refused[f"{COMMIT.name}={COMMIT_BY_DELTALAKE}"] = "Spark merges the rows, so take it away"
+    if given.has(DAY_COLUMN):
+        refused[DAY_COLUMN.name] = "an update would move rows from day to day. Set ingest.clusterBy in its place"
+    if lane == "spark":
+        refused["the Spark lane"] = "tasks write the new rows, and Spark merges them. Use lane auto or direct"
+    return refused
 
 
 def check_all_columns(options: Options) -> None:

@@ -137,6 +137,11 @@ def data_files(rows: Iterable[Row]) -> list[DataFile]:
     return [DataFile(**_from_json(row[_FILE])) for row in rows if row[_FILE] is not None]
 
 
+def record_count(rows: Iterable[Row]) -> int:
+    """Return the number of records that tasks have read, from `rows`, which `file_rows` has made in the tasks."""
+    return sum(row[f"{_TASK_PREFIX}records"] or 0 for row in rows)
+
+
 def held_rows(rows: Iterable[Row]) -> list[HeldRows]:
     """Return the descriptions of records that tasks wrote to no file, from `rows`, which `file_rows` has made in tasks.
 

@@ -20,6 +20,7 @@ from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
 from tiered_stream.delta.write.file_statistics import FileStatistics
+from tiered_stream.delta.write.latest_rows import STAGED_FOLDER, LatestRows, without_staged
 from tiered_stream.delta.write.parquet_properties import FILE_SUFFIXES, file_schema, open_parquet, with_topic_dictionary
 from tiered_stream.delta.write.partition_folder import partition_folder
 from tiered_stream.delta.write.upload_threads import UploadThreads
@@ -33,11 +34,6 @@ ROW_GROUP_BYTES = 16 << 20
 """Size of waiting rows in Arrow's memory, in bytes, at which they are written as a row group.
 
 Larger row groups save no time, and the memory for them costs time.
-"""
-SEVERAL_DAYS = 4
-"""Factor by which `ROW_GROUP_BYTES` is multiplied if the waiting rows are of several days.
-
-So each day gets few large files.
 """
 MAX_OPEN_FILES = 16
 """Maximum number of open files in a task.
@@ -73,7 +69,9 @@ class TableWriter:
             self._folder = open_data_folder(files, self._threads)
         self._file_bytes = min(files.target_bytes, self._folder.max_bytes)
         self._row_group_bytes = min(ROW_GROUP_BYTES, files.target_bytes)
-        self._waiting = WaitingRows(by_day=files.day_column is not None)
+        self._waiting = (
+            LatestRows(files.keys, files.order_by) if files.keys else WaitingRows(by_day=files.day_column is not None)
+        )
         self._open: dict[str | None, _OpenFile] = {}
         self._finished: list[DataFile] = []
         self._files_begun = 0
@@ -98,9 +96,7 @@ class TableWriter:
             self.flush()
             self._schema = batch.schema
         self._waiting.add(partition, batch)
-        limit = self._row_group_bytes * (SEVERAL_DAYS if self._waiting.has_several_days() else 1)
-        if self._waiting.bytes >= limit:
-            self._write(self._waiting.take(keep=limit // 2))
+        self._write(self._waiting.overflow(self._row_group_bytes))
 
     def flush(self) -> None:
         """Write all waiting rows to files, and close every file.
@@ -169,6 +165,8 @@ class TableWriter:
         suffix = FILE_SUFFIXES[self._files.compression]
         path = f"part-{self._task:05d}-{uuid4()}-c{self._files_begun:03d}{suffix}"
         self._files_begun += 1
+        if self._files.keys:
+            path = f"{STAGED_FOLDER}/{path}"
         if self._files.day_column is not None:
             path = f"{partition_folder(self._files.day_column, day or NULL_DAY)}/{path}"
         return _OpenFile(self._folder, path, day, schema, self._files, self._pace)
@@ -238,7 +236,7 @@ class _OpenFile:
             records=self._statistics.records,
             stats=self._statistics.to_json(),
             offsets=self._statistics.offsets,
-            schema=spark_columns(self._rows, None).json() if is_grown(self._rows) else None,
+            schema=spark_columns(without_staged(self._rows), None).json() if is_grown(self._rows) else None,
         )
 
     def close(self) -> None:

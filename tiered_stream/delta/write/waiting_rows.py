@@ -21,6 +21,11 @@ from tiered_stream.model import TopicPartition
 _MICROSECONDS = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
 _FIRST, _LAST = (date.min - _EPOCH).days, (date.max - _EPOCH).days
+SEVERAL_DAYS = 4
+"""Factor by which the size of a row group is multiplied if the waiting rows are of several days.
+
+So each day gets few large files.
+"""
 NULL_DAY = "__HIVE_DEFAULT_PARTITION__"
 """Value in the name of the partition folder for rows without a day, as Hive and Spark write it."""
 
@@ -95,6 +100,14 @@ class WaitingRows:
     def has_several_days(self) -> bool:
         """Return whether the waiting rows are of more than one day; false if the table is not partitioned by day."""
         return bool(self._days) and min(map(np.min, self._days)) != max(map(np.max, self._days))
+
+    def overflow(self, row_group_bytes: int) -> list[DayRows]:
+        """Remove and return the rows that must be written now; the list is empty if there is room for more rows.
+
+        `row_group_bytes` is the size of a row group of the table's files.
+        """
+        limit = row_group_bytes * (SEVERAL_DAYS if self.has_several_days() else 1)
+        return self.take(keep=limit // 2) if self.bytes >= limit else []
 
     def take(self, keep: int = 0) -> list[DayRows]:
         """Remove and return rows by day, the days with the most rows first, until at most `keep` bytes of rows wait.

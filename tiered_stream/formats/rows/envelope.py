@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.conform import conform
 
-ADDED = (("op", "__op"), ("source", "__source"), ("ts_ms", "__ts_ms"))
+OP = "__op"
+"""Name of the added column for Debezium's `op`."""
+ADDED = (("op", OP), ("source", "__source"), ("ts_ms", "__ts_ms"))
 NO_ENVELOPE = "it is not Debezium's envelope: it has no op"
 
 

@@ -114,6 +114,10 @@ class RowFormat:
     transformed: pa.Schema | None = None
     """Columns that the user's function returns; None if there is no function."""
     rules: TableRules = NO_RULES
+    keys: tuple[str, ...] = ()
+    """Columns that identify a row of a table of the latest state, as they are written; empty: rows are appended."""
+    order_by: str = ""
+    """Column whose largest value is the latest; '' means the offset."""
     zone: str = "UTC"
     """Session's time zone, for times without a zone."""
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -124,12 +128,12 @@ class RowFormat:
         """Return whether rows are unchanged Kafka records.
 
         Such rows have all of Kafka's columns, except perhaps `headers`, under Kafka's names. There is no decoding, no
-        user's function and no table rule.
+        user's function, no table rule and no key of rows.
         """
         renamed = any(name != own for name, own in self.kafka_columns)
         complete = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
         decodes = self.key.kind is not None or self.value.kind is not None
-        return complete and not (decodes or renamed or self.transform or self.rules)
+        return complete and not (decodes or renamed or self.transform or self.rules or self.keys)
 
     @property
     def needs_headers(self) -> bool:

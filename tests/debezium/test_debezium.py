@@ -1,0 +1,30 @@
+"""The rig itself, small: every table that Debezium's changes are landed in is equal to the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.debezium.landing import APPEND, LandingJob
+from tests.debezium.postgres import why_no_postgres
+from tests.debezium.rig import Rig
+from tests.debezium.tables import tables
+
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory):
+    if missing := why_no_postgres():
+        pytest.skip(missing)
+    with Rig(tmp_path_factory.mktemp("debezium"), tables(5), seed=1) as running:
+        yield running
+
+
+def test_the_history_of_each_table_reduces_to_the_database(rig: Rig, tmp_path: Path) -> None:
+    job = LandingJob(tmp_path / "lake", rig.stack, rig.tables, APPEND, seed=1)
+    rig.land(job, kills=2, rate=10)
+    assert rig.differences(job, APPEND) == []
+    tiered, records = rig.tiered_share()
+    assert tiered > records / 2

@@ -1,0 +1,240 @@
+"""Tables of the latest state (`ingest.mode=upsert`), with Spark and Delta."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import orjson
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Row, SparkSession
+
+from tests.delta.typed_archive import typed_options, write_topic
+from tests.stack.rows import Record
+from tiered_stream import land
+from tiered_stream.delta.commit.merge import MergeTransaction
+from tiered_stream.delta.write.latest_rows import STAGED_FOLDER
+from tiered_stream.errors import ConfigurationError, TableError
+
+pytestmark = pytest.mark.slow
+
+IMAGE = "STRUCT<id: BIGINT, name: STRING>"
+DEBEZIUM = {
+    "ingest.value.format": "json",
+    "ingest.value.schema": f"before {IMAGE}, after {IMAGE}, op STRING, ts_ms BIGINT",
+    "ingest.key.format": "json",
+    "ingest.key.schema": "id BIGINT",
+    "ingest.envelope": "debezium",
+    "ingest.kafkaColumns": "none",
+    "ingest.keys": "id",
+}
+PLAIN = {"ingest.keys": "key", "ingest.key.format": "string", "ingest.value.format": "string",
+         "ingest.kafkaColumns": "partition, offset, timestamp"}  # fmt: skip
+
+
+def change(op: str, key: int, name: str | None = None, old: str | None = None) -> Record:
+    before = None if op in "cr" else {"id": key, "name": old}
+    after = None if op == "d" else {"id": key, "name": name}
+    value = {"before": before, "after": after, "op": op, "ts_ms": 1, "source": {"table": "orders"}}
+    return Record(orjson.dumps({"id": key}), orjson.dumps(value))
+
+
+def tombstone(key: int) -> Record:
+    return Record(orjson.dumps({"id": key}), None)
+
+
+class Latest:
+    """Lands topics in a table of the latest state."""
+
+    def __init__(self, spark: SparkSession, folder: Path, name: str = "table") -> None:
+        self.spark, self.bucket = spark, folder / "bucket"
+        self.table, self.checkpoint = folder / name, folder / f"{name} checkpoint"
+        self._ends: dict[int, int] = {}
+
+    def write(self, partition: int, *records: Record) -> None:
+        first = self._ends.get(partition, 0)
+        write_topic(self.bucket, "orders", [[]] * partition + [records], first)
+        self._ends[partition] = first + len(records)
+
+    def run(self, given: dict[str, str], lane: str = "auto") -> None:
+        query = land(
+            self.spark, options=typed_options(self.bucket, "orders", {"ingest.mode": "upsert", **given}),
+            table=str(self.table), checkpoint=str(self.checkpoint), lane=lane,
+        )  # fmt: skip
+        query.awaitTermination()
+
+    def rows(self, *columns: str) -> list[Any]:
+        found = self.spark.read.format("delta").load(str(self.table)).select(*columns).collect()
+        return sorted(tuple(row) for row in found)
+
+    def history(self) -> list[Row]:
+        return self.spark.sql(f"DESCRIBE HISTORY delta.`{self.table}`").collect()
+
+
+def test_debeziums_changes_leave_the_databases_rows(spark: SparkSession, tmp_path: Path) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, change("r", 1, "a"), change("r", 2, "b"), change("u", 1, "c", "a"), change("r", 5, "e"))
+    latest.write(1, change("c", 3, "d"), change("d", 3, old="d"), tombstone(3), change("c", 4, None))
+    latest.run(DEBEZIUM)
+    assert latest.rows("id", "name", "__op") == [(1, "c", "u"), (2, "b", "r"), (4, None, "c"), (5, "e", "r")]
+    # The key 2 becomes the key 6: Debezium writes a delete of the old key, its tombstone, and an insert of the new one.
+    latest.write(0, change("d", 2, old="b"), tombstone(2), change("c", 6, "b"), change("d", 1, old="c"))
+    latest.write(0, change("c", 1, "again"), tombstone(5))
+    latest.run(DEBEZIUM)
+    assert latest.rows("id", "name") == [(1, "again"), (4, None), (6, "b")]
+    assert not list((latest.table / STAGED_FOLDER).glob("*.parquet"))
+
+
+def test_a_batch_that_is_repeated_after_its_commit_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, change("r", 1, "a"), change("r", 2, "b"))
+    commit = MergeTransaction.commit
+
+    def commit_and_die(self: MergeTransaction, batch: Any) -> int:
+        commit(self, batch)
+        raise TableError("the driver dies")
+
+    with patch.object(MergeTransaction, "commit", commit_and_die), pytest.raises(StreamingQueryException, match="dies"):
+        latest.run(DEBEZIUM)
+    assert latest.rows("id") == [(1,), (2,)]
+    spark.sql(f"DELETE FROM delta.`{latest.table}` WHERE id = 2")
+    latest.run(DEBEZIUM)
+    assert latest.rows("id") == [(1,)]
+    assert [row["operation"] for row in latest.history()].count("MERGE") == 1
+    assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
+
+
+def test_delta_itself_refuses_a_batch_that_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    """Two drivers may both find that the table lacks the batch."""
+    latest = Latest(spark, tmp_path)
+    latest.write(0, change("r", 1, "a"))
+    commit = MergeTransaction.commit
+
+    def commit_twice(self: MergeTransaction, batch: Any) -> int:
+        with patch.object(MergeTransaction, "_remove", lambda *_: None):
+            commit(self, batch)
+        return commit(self, batch)
+
+    with patch.object(MergeTransaction, "commit", commit_twice):
+        latest.run(DEBEZIUM)
+    assert [row["operation"] for row in latest.history()].count("MERGE") == 1
+
+
+def test_a_batch_that_deletes_only_unknown_keys_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, tombstone(1))
+    latest.run(DEBEZIUM)
+    latest.write(0, change("c", 2, "b"))
+    latest.run(DEBEZIUM)
+    assert latest.rows("id", "name") == [(2, "b")]
+
+
+def test_plain_records_keep_the_last_value_of_each_key(spark: SparkSession, tmp_path: Path) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, Record(b"a", b"1"), Record(b"b", b"1"), Record(b"a", b"2"))
+    latest.write(1, Record(b"c", b"1"))
+    latest.run(PLAIN)
+    latest.write(0, Record(b"b", None), Record(b"d", b""))
+    latest.run(PLAIN)
+    assert latest.rows("key", "value", "partition", "offset") == [("a", "2", 0, 2), ("c", "1", 1, 0), ("d", "", 0, 4)]
+
+
+def test_a_key_in_two_partitions_stops_the_query_unless_a_column_orders_it(spark: SparkSession, tmp_path: Path) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, Record(b"a", b"late", (), 2000))
+    latest.write(1, Record(b"a", b"early", (), 1000), Record(b"b", b"1", (), 1500))
+    with pytest.raises(StreamingQueryException, match="in the partitions orders/0 and orders/1.*set ingest.orderBy"):
+        latest.run(PLAIN)
+    latest.run({**PLAIN, "ingest.orderBy": "timestamp"})
+    assert latest.rows("key", "value") == [("a", "late"), ("b", "1")]
+    latest.write(1, Record(b"a", b"later than early", (), 1999), Record(b"b", None, (), 1400), Record(b"c", None))
+    latest.write(0, Record(b"d", b"1", (), 1))
+    latest.run({**PLAIN, "ingest.orderBy": "timestamp"})
+    assert latest.rows("key", "value") == [("a", "late"), ("b", "1"), ("d", "1")]
+
+
+def test_a_table_with_deletion_vectors_clustering_and_columns_of_its_own_is_merged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    latest = Latest(spark, tmp_path, "table [x]{y}, 50%")
+    spark.sql(
+        f"CREATE TABLE delta.`{latest.table}` (id BIGINT, name STRING, note STRING, long INT GENERATED ALWAYS AS "
+        "(length(name))) USING delta CLUSTER BY (id) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    given = {**DEBEZIUM, "ingest.value.schema": DEBEZIUM["ingest.value.schema"], "ingest.schemaEvolution": "add"}
+    latest.write(0, *(change("r", key, "x" * key) for key in range(20)))
+    latest.run(given)
+    spark.sql(f"UPDATE delta.`{latest.table}` SET note = 'kept' WHERE id = 3")
+    latest.write(0, change("u", 3, "new", "xxx"), change("d", 4), tombstone(4))
+    latest.run(given)
+    assert [row for row in latest.rows("id", "name", "note", "long") if row[0] in (2, 3, 4)] == [
+        (2, "xx", None, 2),
+        (3, "new", "kept", 3),
+    ]
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{latest.table}`").first()
+    assert detail is not None and "deletionVectors" in detail["tableFeatures"]
+
+
+def test_a_new_field_becomes_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    latest = Latest(spark, tmp_path)
+    given = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT, name STRING", "ingest.keys": "id",
+             "ingest.kafkaColumns": "none", "ingest.schemaEvolution": "add"}  # fmt: skip
+    latest.write(0, Record(b"", b'{"id": 1, "name": "a"}'), Record(b"", b'{"id": 2, "name": "b"}'))
+    latest.run(given)
+    latest.write(0, Record(b"", b'{"id": 1, "name": "c", "price": 5}'))
+    latest.run({**given, "ingest.value.schema": "id BIGINT, name STRING, price INT"})
+    assert latest.rows("id", "name", "price") == [(1, "c", 5), (2, "b", None)]
+
+
+def test_dead_letters_of_a_repeated_batch_are_there_once(spark: SparkSession, tmp_path: Path) -> None:
+    latest = Latest(spark, tmp_path)
+    given = {**DEBEZIUM, "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(tmp_path / "dead"),
+             "ingest.maxDeadLetters": "40%"}  # fmt: skip
+    latest.write(0, change("r", 1, "a"), Record(b"x", b"garbage"), change("u", 1, "b", "a"))
+
+    def die(self: MergeTransaction, batch: Any) -> int:
+        raise TableError("the driver dies")
+
+    with patch.object(MergeTransaction, "commit", die), pytest.raises(StreamingQueryException, match="dies"):
+        latest.run(given)
+    assert latest.rows("id") == []
+    latest.run(given)
+    assert latest.rows("id", "name") == [(1, "b")]
+    dead = spark.read.format("delta").load(str(tmp_path / "dead")).collect()
+    assert [(row.offset, row.failed, row.target) for row in dead] == [(1, "key", latest.table.as_uri())]
+
+
+def test_the_condition_of_ingest_mergeOn_limits_the_files_and_is_checked(spark: SparkSession, tmp_path: Path) -> None:  # noqa: N802
+    latest = Latest(spark, tmp_path)
+    latest.write(0, change("r", 1, "a"), change("r", 2, "b"))
+    for condition, said in {"target.nope = 1": "nope", "target.id <": "syntax", "source.extra = 1": "extra"}.items():
+        with pytest.raises(ConfigurationError, match=f"(?is)ingest.mergeOn={condition} is no condition.*{said}"):
+            latest.run({**DEBEZIUM, "ingest.mergeOn": condition})
+    latest.run({**DEBEZIUM, "ingest.mergeOn": "target.id > 1"})
+    latest.write(0, change("u", 1, "c", "a"), change("u", 2, "d", "b"))
+    latest.run({**DEBEZIUM, "ingest.mergeOn": "target.id > 1"})
+    assert latest.rows("id", "name") == [(1, "a"), (1, "c"), (2, "d")]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ingest.keys": ""}, "ingest.keys"),
+        ({"ingest.keys": "nope"}, "ingest.keys has nope, which is no column"),
+        ({"ingest.dayColumn": "day"}, "ingest.dayColumn does not go with ingest.mode=upsert"),
+        ({"ingest.commit": "deltalake"}, "ingest.commit=deltalake does not go with ingest.mode=upsert"),
+        ({"ingest.onDecodeError": "null"}, "ingest.onDecodeError=null does not go with ingest.mode=upsert"),
+        ({"ingest.transform": "a:b"}, "ingest.transform does not go with ingest.mode=upsert"),
+        ({"ingest.mode": "append"}, "ingest.keys is set, but ingest.mode is append"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused_by_name(
+    spark: SparkSession, tmp_path: Path, given: dict[str, str], said: str
+) -> None:
+    latest = Latest(spark, tmp_path)
+    with pytest.raises(ConfigurationError, match=said):
+        latest.run({**DEBEZIUM, **given})
+    with pytest.raises(ConfigurationError, match="the Spark lane does not go with ingest.mode=upsert"):
+        latest.run(DEBEZIUM, lane="spark")

@@ -1,0 +1,92 @@
+"""The last row of each key, as a task keeps it in memory and stages it."""
+
+from __future__ import annotations
+
+import random
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+from tiered_stream.delta.write import latest_rows
+from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION, LatestRows, without_staged
+from tiered_stream.formats.rows.change_records import DELETED
+from tiered_stream.formats.rows.kafka_columns import hidden
+from tiered_stream.model import TopicPartition
+
+ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("orders", 1)
+SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.int64()), hidden("offset", pa.int64()), hidden(DELETED, pa.bool_())])
+
+
+def batch(*rows: tuple[int, int, int, bool]) -> pa.RecordBatch:
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def staged(held: LatestRows) -> list[tuple[str, int, int, bool]]:
+    return [
+        (row[PARTITION], row["id"], row[POSITION], row[DELETES])
+        for day in held.take()
+        for _, rows in day.batches
+        for row in rows.to_pylist()
+    ]
+
+
+def test_the_last_row_of_each_key_stays_with_its_place_and_in_offset_order() -> None:
+    held = LatestRows(["ID"], None)
+    held.add(ORDERS, batch((1, 0, 0, False), (2, 0, 1, False), (1, 0, 2, False)))
+    held.add(ORDERS, batch((3, 0, 5, True), (2, 0, 7, True)))
+    assert staged(held) == [("orders/0", 1, 2, False), ("orders/0", 3, 5, True), ("orders/0", 2, 7, True)]
+    assert (held.bytes, staged(held)) == (0, [])
+
+
+def test_partitions_are_not_reduced_together_because_kafka_gives_them_no_order() -> None:
+    held = LatestRows(["id"], None)
+    held.add(ORDERS, batch((1, 0, 9, False)))
+    held.add(OTHERS, batch((1, 0, 3, False), (1, 0, 4, False)))
+    assert staged(held) == [("orders/0", 1, 9, False), ("orders/1", 1, 4, False)]
+
+
+def test_the_largest_value_wins_and_of_equal_values_the_later_offset() -> None:
+    held = LatestRows(["id"], "at")
+    held.add(ORDERS, batch((1, 5, 0, False), (1, 4, 1, False), (2, 7, 2, False), (2, 7, 3, True)))
+    assert staged(held) == [("orders/0", 1, 0, False), ("orders/0", 2, 3, True)]
+
+
+@pytest.mark.parametrize("order_by", [None, "at"])
+def test_rows_that_are_reduced_again_and_again_in_little_memory_give_the_same(order_by: str | None) -> None:
+    chance = random.Random(7)
+    rows = [(chance.randrange(40), chance.randrange(9), offset, chance.random() < 0.2) for offset in range(3000)]
+    last: dict[int, tuple[int, int, int, bool]] = {}
+    for row in rows:
+        if row[0] not in last or order_by is None or row[1] >= last[row[0]][1]:
+            last[row[0]] = row
+    with patch.object(latest_rows, "_MIN_NEW_BYTES", 2000):
+        held = LatestRows(["id"], order_by)
+        for start in range(0, 3000, 30):
+            held.add(ORDERS, batch(*rows[start : start + 30]))
+            assert held.bytes < 6000 and not held.overflow(1 << 20)
+        expected = sorted(last.values(), key=lambda row: row[2])
+        assert staged(held) == [("orders/0", key, offset, deleted) for key, _, offset, deleted in expected]
+
+
+def test_last_rows_that_fill_the_memory_are_written() -> None:
+    with patch.object(latest_rows, "_MIN_NEW_BYTES", 500), patch.object(latest_rows, "MAX_KEPT_BYTES", 1000):
+        held = LatestRows(["id"], None)
+        written = []
+        for start in range(0, 600, 10):
+            held.add(ORDERS, batch(*((start + n, 0, start + n, False) for n in range(10))))
+            written += held.overflow(1)
+        assert written and held.bytes < 3000
+        offsets = [
+            row[POSITION] for day in [*written, *held.take()] for _, rows in day.batches for row in rows.to_pylist()
+        ]
+    assert offsets == list(range(600))
+
+
+def test_the_columns_of_staged_files_are_no_columns_of_the_table() -> None:
+    held = LatestRows(["id"], None)
+    held.add(ORDERS, batch((1, 0, 0, False)))
+    ((_, rows),) = held.take()[0].batches
+    assert rows.schema.names[:5] == ["id", "at", PARTITION, POSITION, DELETES]
+    assert without_staged(rows.schema).names == SCHEMA.names

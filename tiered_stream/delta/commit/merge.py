@@ -1,0 +1,216 @@
+"""Commits to a table of the latest state: one MERGE by the session's delta-spark applies all rows of a micro-batch.
+
+Tasks have staged the rows: each file has the last row of each key among the rows that its task kept in memory. Spark
+reads the files, keeps the last row of each key, and merges these rows into the table. Delta writes the micro-batch's
+application transaction in the commit of the MERGE (`spark.databricks.delta.write.txnAppId`). So a repeated micro-batch
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from tiered_stream.delta.catalog.address import TableAddress, known_scheme
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, all_messages, first_line
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction, java_errors
+from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState
+from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.schema.row_schema import spark_columns
+from tiered_stream.delta.schema.sql_types import sql_name, sql_text
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY
+from tiered_stream.delta.write.data_files import DataFile, offset_ranges
+from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION, STAGED
+from tiered_stream.errors import ConfigurationError, TableError
+
+_APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_SETTINGS = {
+    # Delta would copy the source before it reads the source twice; staged files never change.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    # A column that the rows lack keeps its value, whatever the session wants of its own merges.
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+}
+_NO_GLOBS = {"__globPaths__": "false"}
+"""Option of Spark's readers by which a path may have `[`, `{` or `*`."""
+_SOURCE, _RANK, _LOWEST, _HIGHEST = "tiered_stream_upserts", "__staged_rank", "__staged_lowest", "__staged_highest"
+_UNORDERED = "tiered_stream: a key occurs in several partitions"
+
+
+@dataclass(frozen=True)
+class MergedTable:
+    """Table of the latest state, opened for commits: a `transaction.CommitTable`.
+
+    `files` has the key columns. `merge_on` is the value of `ingest.mergeOn`. `written` are the columns of the rows.
+    """
+
+    spark: SparkSession
+    address: TableAddress
+    files: TableFiles
+    merge_on: str | None
+    written: StructType
+
+    def prepare(self) -> None:
+        """Do nothing, because delta-spark keeps the table's state."""
+
+    def begin(self) -> DeltaTransaction:
+        return MergeTransaction(self, DeltaSparkTable(self.spark, self.address).begin())
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """Copy of the session for this table's merges, so that their settings reach no other query."""
+        return SparkSession(self.spark.sparkContext, self.spark._jsparkSession.cloneSession())
+
+    @cached_property
+    def folder(self) -> str:
+        """Path of the table's folder, in the form that Spark accepts."""
+        return unquote(known_scheme(self.spark, self.files.uri)).rstrip("/")
+
+    def check_condition(self, description: TableDescription) -> None:
+        """Raise ConfigurationError if `ingest.mergeOn` is no condition on columns of the table and of the rows."""
+        if self.merge_on is None:
+            return
+        target = StructType.fromJson({"type": "struct", "fields": list(description.fields)})
+        empty = [self.session.createDataFrame([], schema) for schema in (target, self.written)]
+        try:
+            empty[0].alias("target").crossJoin(empty[1].alias("source")).where(self.merge_on)
+        except PySparkException as error:
+            raise ConfigurationError(
+                f"{MERGE_ON.name}={self.merge_on} is no condition on columns of target, the table {self.address}, and "
+                f"of source, the new rows: {first_line(error)}"
+            ) from error
+
+
+class MergeTransaction:
+    """One attempt to merge a micro-batch into a table: a `transaction.DeltaTransaction`."""
+
+    def __init__(self, table: MergedTable, transaction: DeltaSparkTransaction) -> None:
+        self._table = table
+        self._transaction = transaction
+        self.state: TableState = transaction.state
+
+    def last_batch(self, query_id: str) -> int | None:
+        return self._transaction.last_batch(query_id)
+
+    def commit(self, batch: BatchCommit) -> int:
+        if not batch.files:
+            return self._transaction.commit(batch)
+        table, session = self._table, self._table.session
+        settings = {
+            **_SETTINGS, _APPLICATION: batch.query_id, _VERSION: str(batch.batch_id), _METADATA: batch.metadata()
+        }  # fmt: skip
+        with java_errors(table.address, "merged into"):
+            for name, value in settings.items():
+                session.conf.set(name, value)
+            columns = _columns(self.state.description, table.written, batch.files)
+            self._last_rows(batch.files, columns).createOrReplaceTempView(_SOURCE)
+            text = merge_sql(
+                table.address.sql_name, columns.names, table.files.keys, table.files.order_by, table.merge_on
+            )
+            try:
+                session.sql(text)
+            except JAVA_ERRORS as error:
+                _raise_unordered(table, error)
+                raise
+        self._remove(batch.files)
+        return self.state.version + 1
+
+    def _last_rows(self, files: Sequence[DataFile], columns: StructType) -> DataFrame:
+        """Return the last row of each key among the rows of the staged files."""
+        table = self._table
+        schema = StructType([*columns, *spark_columns(STAGED, None)])
+        paths = [f"{table.folder}/{file.path}" for file in files]
+        rows = table.session.read.schema(schema).options(**_NO_GLOBS).parquet(*paths)
+        one = len(offset_ranges(files)) == 1
+        ranked, last = last_rows_sql(columns.names, table.files.keys, table.files.order_by, one=one)
+        return rows.selectExpr("*", *ranked).where(f"{_RANK} = 1").selectExpr(*last)
+
+    def _remove(self, files: Sequence[DataFile]) -> None:
+        """Remove staged files after their commit; VACUUM removes files that stay."""
+        spark = self._table.spark
+        with suppress(Py4JError):
+            hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+            for file in files:
+                path = _java(spark).org.apache.hadoop.fs.Path(f"{self._table.folder}/{file.path}")
+                path.getFileSystem(hadoop).delete(path, False)
+
+
+def merge_sql(
+    table: str, columns: Sequence[str], keys: Sequence[str], order_by: str | None, merge_on: str | None
+) -> str:
+    """Return the MERGE of the view of new rows into `table`, which is SQL text itself.
+
+    `columns` are the columns of the rows. The other arguments are the settings `ingest.keys`, `ingest.orderBy` and
+    `ingest.mergeOn`.
+    """
+    same = [f"target.{sql_name([key])} = source.{sql_name([key])}" for key in keys]
+    matched = " AND ".join([*same, *([f"({merge_on})"] if merge_on else [])])
+    names = [sql_name([name]) for name in columns]
+    late = ""
+    if order_by is not None:
+        by = sql_name([order_by])
+        late = f" AND (target.{by} IS NULL OR source.{by} >= target.{by})"
+    values = ", ".join(f"target.{name} = source.{name}" for name in names)
+    return (
+        f"MERGE INTO {table} AS target USING {_SOURCE} AS source ON {matched} "
+        f"WHEN MATCHED AND source.{DELETES}{late} THEN DELETE "
+        f"WHEN MATCHED AND NOT source.{DELETES}{late} THEN UPDATE SET {values} "
+        f"WHEN NOT MATCHED AND NOT source.{DELETES} THEN INSERT ({', '.join(names)}) "
+        f"VALUES ({', '.join(f'source.{name}' for name in names)})"
+    )
+
+
+def last_rows_sql(
+    columns: Sequence[str], keys: Sequence[str], order_by: str | None, *, one: bool
+) -> tuple[list[str], list[str]]:
+    """Return two lists of SQL expressions: columns that rank the rows of a key, and the columns of the last rows.
+
+    The last row of a key has rank 1. If `one` is false, the rows are of several partitions. Then Kafka gives a key's
+    rows in several partitions no order, so that without `order_by` Spark raises an error for such a key.
+    """
+    key = ", ".join(sql_name([name]) for name in keys)
+    order = [*([f"{sql_name([order_by])} DESC"] if order_by else []), f"{PARTITION} DESC", f"{POSITION} DESC"]
+    ranked = [f"row_number() OVER (PARTITION BY {key} ORDER BY {', '.join(order)}) AS {_RANK}"]
+    deletes = DELETES
+    if not one and order_by is None:
+        ranked += [
+            f"min({PARTITION}) OVER (PARTITION BY {key}) AS {_LOWEST}",
+            f"max({PARTITION}) OVER (PARTITION BY {key}) AS {_HIGHEST}",
+        ]
+        error = f"raise_error(concat({sql_text(_UNORDERED + ': ')}, {_LOWEST}, ' and ', {_HIGHEST}))"
+        deletes = f"CASE WHEN {_LOWEST} = {_HIGHEST} THEN {DELETES} ELSE CAST({error} AS BOOLEAN) END AS {DELETES}"
+    return ranked, [*(sql_name([name]) for name in columns), deletes]
+
+
+def _raise_unordered(table: MergedTable, error: Any) -> None:
+    """Raise TableError if Spark has raised the error of a key that occurs in several partitions."""
+    for message in all_messages(error):
+        _, found, partitions = message.partition(f"{_UNORDERED}: ")
+        if found:
+            raise TableError(
+                f"a key of the table {table.address} has records in the partitions {partitions.split(chr(10))[0]}, "
+                f"and Kafka gives them no order: set {ORDER_BY.name} to a column that does, such as timestamp"
+            ) from error
+
+
+def _columns(description: TableDescription, written: StructType, files: Sequence[DataFile]) -> StructType:
+    """Return the table's columns that the rows of the files have, with the names and types of the table."""
+    grown = (StructType.fromJson(orjson.loads(text)) for text in {file.schema for file in files} if text)
+    names = {name.lower() for schema in (written, *grown) for name in schema.names}
+    table = StructType.fromJson({"type": "struct", "fields": list(description.fields)})
+    return StructType([StructField(field.name, field.dataType) for field in table if field.name.lower() in names])
+
+
+def _java(spark: SparkSession) -> Any:
+    return spark._jvm

@@ -1,0 +1,88 @@
+"""Declaration and checks of the settings for tables of the latest state (`ingest.mode=upsert`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tiered_stream.delta.settings.row_settings import ON_DECODE_ERROR, TRANSFORM
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.row_choices import OnDecodeError
+from tiered_stream.options import types
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.types import Option, option, optional
+
+APPEND, UPSERT = "append", "upsert"
+
+
+def column_names(value: str) -> tuple[str, ...]:
+    """Parse names of columns, separated by commas; raise ValueError if a name is empty or occurs twice."""
+    names = tuple(name.strip() for name in value.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("must name columns, separated by commas, each once")
+    return names
+
+
+MODE = option(
+    "ingest.mode", types.one_of(APPEND, UPSERT), APPEND,
+    "`append`: each record becomes a row. `upsert`: the table has the latest row of each key.",
+)  # fmt: skip
+KEYS: Option[tuple[str, ...]] = Option(
+    "ingest.keys", column_names, (), "",
+    "With `ingest.mode=upsert`: columns that identify a row, separated by commas.",
+)  # fmt: skip
+ORDER_BY = optional(
+    "ingest.orderBy", types.text,
+    "With `ingest.mode=upsert`: column whose largest value is the latest. It is needed if a key occurs in several "
+    "partitions.",
+    shown="the offset",
+)  # fmt: skip
+MERGE_ON = optional(
+    "ingest.mergeOn", types.text,
+    "With `ingest.mode=upsert`: condition in SQL on `target` (the table) and `source` (the new rows) that limits the "
+    "files in which keys are searched.",
+)  # fmt: skip
+UPSERT_OPTIONS: tuple[Option[Any], ...] = (MODE, KEYS, ORDER_BY, MERGE_ON)
+
+
+def is_upsert(settings: Mapping[str, str]) -> bool:
+    """Return whether the query keeps the latest row of each key (`ingest.mode=upsert`)."""
+    return GivenOptions(settings).read(MODE) == UPSERT
+
+
+def refuse_upsert(settings: Mapping[str, str], what: str, advice: str) -> None:
+    """Raise ConfigurationError if the settings ask for a table of the latest state, which `what` does not support."""
+    if is_upsert(settings):
+        raise ConfigurationError(f"{what} does not go with {MODE.name}={UPSERT}: {advice}")
+
+
+def check_upsert(settings: Mapping[str, str], refused: Mapping[str, str]) -> None:
+    """Check the settings for a table of the latest state against each other and against other settings.
+
+    `refused` are names of settings that are given and do not go with `ingest.mode=upsert`, each with the advice.
+
+    Raises:
+        ConfigurationError: a setting is missing, malformed, or does not go with another setting.
+    """
+    options = GivenOptions(settings)
+    if not is_upsert(settings):
+        for given in (KEYS, ORDER_BY, MERGE_ON):
+            if options.has(given):
+                raise ConfigurationError(f"{given.name} is set, but {MODE.name} is {APPEND}: set {MODE.name}={UPSERT}")
+        return
+    if not options.read(KEYS):
+        raise ConfigurationError(f"{MODE.name} is {UPSERT}: set {KEYS.name} to the columns that identify a row")
+    options.read(ORDER_BY)
+    options.read(MERGE_ON)
+    for name, advice in refused.items():
+        raise ConfigurationError(f"{name} does not go with {MODE.name}={UPSERT}: {advice}")
+    if options.has(TRANSFORM):
+        raise ConfigurationError(
+            f"{TRANSFORM.name} does not go with {MODE.name}={UPSERT}, because a function could drop deletes: land the "
+            "records with the function in a table that appends, or take it away"
+        )
+    if options.read(ON_DECODE_ERROR) is OnDecodeError.NULL:
+        raise ConfigurationError(
+            f"{ON_DECODE_ERROR.name}={OnDecodeError.NULL} does not go with {MODE.name}={UPSERT}, because a row of "
+            f"nulls would replace the row of its key: set {OnDecodeError.FAIL} or {OnDecodeError.DEAD_LETTER}"
+        )

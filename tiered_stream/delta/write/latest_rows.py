@@ -1,0 +1,151 @@
+"""Rows of one task that wait to be staged for a table of the latest state: only the last row of each key.
+
+The rows of a partition are reduced in memory, again and again, so that memory holds few rows that are not the last ones
+of their keys. If the last rows alone fill the memory, they are written, and a later file may have newer rows of their
+keys. So Spark reduces the rows of all files of a micro-batch once more (`commit/merge.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.delta.write.waiting_rows import DayRows, PartitionRows
+from tiered_stream.formats.rows.change_records import is_deleted, named_column
+from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
+from tiered_stream.model import TopicPartition
+from tiered_stream.records.arrow import repeated_text
+
+STAGED_FOLDER = "staged-upserts"
+"""Folder of staged files, within the folder of their table.
+
+No commit ever names these files. So readers of the table do not see them, and VACUUM removes files that a failed
+micro-batch has left.
+"""
+PARTITION, POSITION, DELETES = "__staged_partition", "__staged_offset", "__staged_delete"
+"""Columns that a staged file has after the table's columns: Kafka's partition, the offset, and whether a row deletes.
+
+`PARTITION` has the topic and the number of the partition in one text.
+"""
+STAGED = pa.schema([(PARTITION, pa.string()), (POSITION, pa.int64()), (DELETES, pa.bool_())])
+MAX_KEPT_BYTES = 64 << 20
+"""Bytes of last rows that stay in memory; more rows are written."""
+_MIN_NEW_BYTES = 16 << 20
+"""Bytes of new rows after which the rows in memory are reduced; at least as many as were kept by the last time."""
+
+
+class LatestRows:
+    """Rows of one task that wait to be staged for one table with the key columns `keys`.
+
+    The last row of a key has the largest value of the column `order_by`, or the largest offset if it is None. Rows of
+    the same value come by their offsets.
+    """
+
+    def __init__(self, keys: Sequence[str], order_by: str | None) -> None:
+        self._keys, self._order_by = keys, order_by
+        self._partition: TopicPartition | None = None
+        self._batches: list[pa.RecordBatch] = []
+        self._reduced_bytes = 0
+        self._finished: list[PartitionRows] = []
+        self._finished_bytes = 0
+        self._waiting_bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of Arrow memory of the waiting rows."""
+        return self._finished_bytes + self._waiting_bytes
+
+    def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        """Add rows of one partition: at least one row, in offset order."""
+        if partition != self._partition:
+            self._finish()
+            self._partition = partition
+        self._batches.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes - self._reduced_bytes >= max(_MIN_NEW_BYTES, self._reduced_bytes):
+            self._reduce()
+
+    def overflow(self, row_group_bytes: int) -> list[DayRows]:
+        """Remove and return the rows that must be written now; the list is empty if there is room for more rows.
+
+        `row_group_bytes` is the size of a row group of the table's files.
+        """
+        if self._reduced_bytes >= MAX_KEPT_BYTES:
+            self._finish()
+        return self._take_finished() if self._finished_bytes >= row_group_bytes else []
+
+    def take(self) -> list[DayRows]:
+        """Remove and return all waiting rows."""
+        self._finish()
+        return self._take_finished()
+
+    def _take_finished(self) -> list[DayRows]:
+        taken, self._finished, self._finished_bytes = self._finished, [], 0
+        return [DayRows(None, taken)] if taken else []
+
+    def _finish(self) -> None:
+        """Reduce the rows of the partition that got rows until now, and count them as finished."""
+        if self._partition is None or not self._batches:
+            return
+        self._reduce()
+        rows = [staged(self._partition, batch) for batch in self._batches if batch.num_rows]
+        self._finished += ((self._partition, batch) for batch in rows)
+        self._finished_bytes += sum(batch.nbytes for batch in rows)
+        self._batches, self._reduced_bytes, self._waiting_bytes = [], 0, 0
+
+    def _reduce(self) -> None:
+        last = _last_of_keys(self._batches, self._keys, self._order_by)
+        kept, at = [], 0
+        for batch in self._batches:
+            mask = last[at : at + batch.num_rows]
+            at += batch.num_rows
+            kept.append(batch if mask.all() else batch.filter(pa.array(mask)))
+        self._batches = [batch for batch in kept if batch.num_rows]
+        self._reduced_bytes = self._waiting_bytes = sum(batch.nbytes for batch in self._batches)
+
+
+def staged(partition: TopicPartition, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of one partition with the columns `STAGED` after the table's columns, and then the hidden columns."""
+    shown = len(table_columns(rows.schema))
+    name = repeated_text(f"{partition.topic}/{partition.partition}", rows.num_rows)
+    marks = [name, kafka_column(rows, OFFSET), is_deleted(rows)]
+    fields = [*list(rows.schema)[:shown], *STAGED, *list(rows.schema)[shown:]]
+    columns = [*rows.columns[:shown], *marks, *rows.columns[shown:]]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata))
+
+
+def without_staged(schema: pa.Schema) -> pa.Schema:
+    """Return the schema without the columns `STAGED`, which only staged files have."""
+    return pa.schema([field for field in schema if field.name not in STAGED.names], schema.metadata)
+
+
+def _last_of_keys(
+    batches: Sequence[pa.RecordBatch], keys: Sequence[str], order_by: str | None
+) -> npt.NDArray[np.bool_]:
+    """Return for each row of the batches, one after the other, whether it is the last row of its key."""
+    schema = batches[0].schema
+    table = pa.Table.from_batches([_bare(batch, keys) for batch in batches])
+    rank = np.arange(len(table), dtype=np.int64)
+    order = rank
+    if order_by is not None:
+        values = pa.chunked_array([batch.column(named_column(schema, order_by) or order_by) for batch in batches])
+        # The sort is stable, so rows of one value stay in offset order.
+        order = pc.array_sort_indices(values.combine_chunks()).to_numpy().astype(np.int64)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+    ranks = pa.Array.from_buffers(pa.int64(), len(rank), [None, pa.py_buffer(rank)])
+    grouped = table.append_column("", ranks).group_by(table.column_names, use_threads=False)
+    highest = grouped.aggregate([("", "max")]).column("_max").to_numpy()
+    last = np.zeros(len(table), bool)
+    last[order[highest]] = True
+    return last
+
+
+def _bare(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+    """Return the key columns of the batch under names of their own."""
+    columns = [batch.column(named_column(batch.schema, key) or key) for key in keys]
+    return pa.RecordBatch.from_arrays(columns, names=[f"k{number}" for number in range(len(keys))])

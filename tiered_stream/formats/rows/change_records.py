@@ -1,0 +1,123 @@
+"""Records that change a table of the latest state: keys of their rows, and which records delete a row.
+
+A record with a null value (a tombstone) deletes the row of its key, and so does Debezium's event with the op `d`. All
+other records insert or update a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.columns.conform import conform
+from tiered_stream.formats.rows.envelope import OP
+from tiered_stream.formats.rows.kafka_columns import find_column, hidden
+
+DELETED = "deleted"
+"""Name of the hidden column that is true in rows that delete the row of their key."""
+_PAYLOAD = "payload"
+_UPSERTS, _DELETE = ("c", "u", "r"), "d"
+Reasons = dict[int, str]
+"""Reason of each record that changes no row, by the record's index in its batch."""
+
+
+def named_column(schema: pa.Schema, name: str) -> str | None:
+    """Return the name of a column as `schema` writes it, because Delta ignores case; None: there is no such column."""
+    return next((field.name for field in schema if field.name.lower() == name.lower()), None)
+
+
+def check_key_columns(schema: pa.Schema, keys: Sequence[str], order_by: str | None) -> None:
+    """Check that a table with the columns `schema` can be merged by the columns `keys` and ordered by `order_by`.
+
+    Raises:
+        ConfigurationError: a column does not exist, or has a type whose values cannot be compared for certain.
+    """
+    for option, names in (("ingest.keys", keys), ("ingest.orderBy", (order_by,) if order_by else ())):
+        for name in names:
+            column = named_column(schema, name)
+            if column is None:
+                raise ConfigurationError(
+                    f"{option} has {name}, which is no column of the rows: they have {', '.join(schema.names)}"
+                )
+            kind = schema.field(column).type
+            if not _is_comparable(kind):
+                raise ConfigurationError(
+                    f"{option} has {name}, which is {kind}: take columns of whole numbers, decimals, texts, bytes, "
+                    "dates, times or booleans"
+                )
+
+
+def _is_comparable(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_decimal(kind) or types.is_string(kind) or types.is_binary(kind)
+        or types.is_date(kind) or types.is_timestamp(kind) or types.is_boolean(kind)
+    )  # fmt: skip
+
+
+class ChangeRecords:
+    """Reader of the changes in records of one table with the key columns `keys`, ordered by `order_by` if it is set."""
+
+    def __init__(self, keys: Sequence[str], order_by: str | None, *, is_debezium: bool) -> None:
+        self._keys, self._order_by, self._is_debezium = keys, order_by, is_debezium
+
+    def apply(
+        self, records: pa.RecordBatch, rows: pa.RecordBatch, key: pa.Array, value: pa.Array
+    ) -> tuple[pa.RecordBatch, Reasons]:
+        """Return the rows with their keys and the hidden column `DELETED`, and the reasons of rows that change nothing.
+
+        Args:
+            records: the records as Kafka has them.
+            rows: a row for each record.
+            key: the decoded keys of the records; a key column that is null in a row gets its value from them.
+            value: the decoded values of the records.
+        """
+        reasons: Reasons = {}
+        deleted = records.column("value").is_null()
+        if self._is_debezium:
+            op = pc.struct_field(value, [OP])
+            foreign = pc.invert(pc.is_in(op, pa.array([*_UPSERTS, _DELETE], op.type), skip_nulls=True))
+            for at in pc.indices_nonzero(pc.and_(foreign, op.is_valid())).to_pylist():
+                reasons[at] = f"its op is {op[at].as_py()}: only c, u, r and d change a row"
+            deleted = pc.or_(deleted, pc.fill_null(pc.equal(op, _DELETE), False))
+        for name in self._keys:
+            rows = self._with_key(rows, name, key)
+            _note(reasons, rows, name, deleted, f"its key column {name} is null", "the record's key has no such field")
+        if self._order_by is not None:
+            late = f"{self._order_by}, by which rows are ordered, is null"
+            _note(reasons, rows, self._order_by, deleted, late, "order rows by timestamp, or by Debezium's __ts_ms")
+        return rows.append_column(hidden(DELETED, pa.bool_()), deleted), reasons
+
+    @staticmethod
+    def _with_key(rows: pa.RecordBatch, name: str, key: pa.Array) -> pa.RecordBatch:
+        """Return the rows with the column `name` filled from the field of this name in the decoded keys."""
+        at = rows.schema.get_field_index(name)
+        column = rows.column(at)
+        if not column.null_count:
+            return rows
+        if pa.types.is_struct(key.type) and named_column(pa.schema(list(key.type)), name) is None:
+            payload = key.type.get_field_index(_PAYLOAD)
+            key = pc.struct_field(key, [_PAYLOAD]) if payload >= 0 else key
+        if not pa.types.is_struct(key.type):
+            return rows
+        own = named_column(pa.schema(list(key.type)), name)
+        if own is None:
+            return rows
+        from_key, _ = conform(pc.struct_field(key, [own]), column.type)
+        return rows.set_column(at, rows.schema.field(at), pc.if_else(column.is_valid(), column, from_key))
+
+
+def _note(reasons: Reasons, rows: pa.RecordBatch, name: str, deleted: pa.Array, reason: str, of_delete: str) -> None:
+    column = rows.column(rows.schema.get_field_index(name))
+    if column.null_count:
+        for at in pc.indices_nonzero(column.is_null()).to_pylist():
+            text = f"it is a delete, and {reason}: {of_delete}" if deleted[at].as_py() else reason
+            reasons.setdefault(at, text)
+
+
+def is_deleted(rows: pa.RecordBatch) -> pa.BooleanArray:
+    """Return the hidden column `DELETED` of rows from `ChangeRecords.apply`."""
+    return rows.column(find_column(rows.schema, DELETED))
