@@ -174,13 +174,16 @@ def assess_table(
         table.update_incremental()
         description = describe(table)
     check_fit(files.uri, description, schema, files.day_column)
+    why_not = None
     if files.keys:  # Spark merges the rows, so it meets what the table requires
-        merged = MergedTable(spark, address, files, GivenOptions(settings).read(MERGE_ON), schema)
-        merged.check_condition(description)
+        _merged(spark, address, target, schema).check_condition(description)
     else:
         why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
-        why_not = why_not or committer.why_not_direct(description)
-    return Suitability(description, why_not, committer, rows or {}, grow)
+    return Suitability(description, why_not or committer.why_not_direct(description), committer, rows or {}, grow)
+
+
+def _merged(spark: SparkSession, address: TableAddress, target: TableTarget, schema: StructType) -> MergedTable:
+    return MergedTable(spark, address, target.files, GivenOptions(target.settings).read(MERGE_ON), schema)
 
 
 def _create(
