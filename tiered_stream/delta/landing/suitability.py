@@ -148,22 +148,13 @@ def assess_table(
     why_not = NO_DELTALAKE if find_spec("deltalake") is None else _why_session_needs_spark(spark, target.files)
     if why_not is not None:
         return Suitability(None, why_not)
-    from tiered_stream.delta.commit.deltalake_commit import describe, open_table
+    from tiered_stream.delta.commit.deltalake_commit import describe
 
     files, settings, schema = target.files, target.settings, target.schema
-    try:
-        table = open_table(files) or _create(spark, address, target, create)
-        if isinstance(table, str):
-            return Suitability(None, table)
-        description = describe(table)
-    except CatalogManagedError as error:
-        if address.path is None:
-            return Suitability(None, str(error))
-        raise ConfigurationError(f"{error}. Name the table by its name in the catalog, not by its path") from error
-    except TableAccessError:
-        raise  # the store would refuse Spark too, or Spark would find another table
-    except TableError as error:
-        return Suitability(None, str(error))
+    table = _opened(spark, address, target, create)
+    if isinstance(table, str):
+        return Suitability(None, table)
+    description = describe(table)
     committer = choose_committer(spark, GivenOptions(settings).read(ingest.COMMIT), files, description)
     if rows:
         rows = fitted_rows(rows, description, certain=bool(files.keys))
@@ -180,6 +171,27 @@ def assess_table(
     else:
         why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
     return Suitability(description, why_not or committer.why_not_direct(description), committer, rows or {}, grow)
+
+
+def _opened(
+    spark: SparkSession, address: TableAddress, target: TableTarget, create: Callable[[TableAddress], None]
+) -> DeltaTable | str:
+    """Return the table, which is created if it is missing, or a text that says why Spark must write to it."""
+    from tiered_stream.delta.commit.deltalake_commit import describe, open_table
+
+    try:
+        table = open_table(target.files) or _create(spark, address, target, create)
+        if not isinstance(table, str):
+            describe(table)
+    except CatalogManagedError as error:
+        if address.path is None:
+            return str(error)
+        raise ConfigurationError(f"{error}. Name the table by its name in the catalog, not by its path") from error
+    except TableAccessError:
+        raise  # the store would refuse Spark too, or Spark would find another table
+    except TableError as error:
+        return str(error)
+    return table
 
 
 def _merged(spark: SparkSession, address: TableAddress, target: TableTarget, schema: StructType) -> MergedTable:
