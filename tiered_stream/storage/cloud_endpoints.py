@@ -65,22 +65,19 @@ class AzurePlace:
 
     def config(self) -> dict[str, str]:
         """Return account, endpoint and credentials as settings of the crate `object_store`."""
-        return {"account_name": self.account, "endpoint": self.endpoint, **self._credentials()}
-
-    def _credentials(self) -> dict[str, str]:
         access = self.access
-        if self.key:
-            return {"account_key": self.key}
-        if self.sas_token:
-            return {"sas_key": self.sas_token}
-        named = {
-            "client_id": access.azure_client_id,
-            "tenant_id": access.azure_tenant_id,
-            "authority_host": access.azure_authority_url,
-            "client_secret": access.azure_client_secret,
-            "federated_token_file": access.azure_token_file,
-            "credential_type": "managed_identity" if access.azure_managed_identity else None,
-        }
+        if self.key or self.sas_token:
+            given = {"account_key": self.key, "sas_key": None if self.key else self.sas_token}
+        else:
+            given = {
+                "client_id": access.azure_client_id,
+                "tenant_id": access.azure_tenant_id,
+                "authority_host": access.azure_authority_url,
+                "client_secret": access.azure_client_secret,
+                "federated_token_file": access.azure_token_file,
+                "credential_type": "managed_identity" if access.azure_managed_identity else None,
+            }
+        named = {"account_name": self.account, "endpoint": self.endpoint, **given}
         return {name: value for name, value in named.items() if value}
 
 
