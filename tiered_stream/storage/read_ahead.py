@@ -45,13 +45,12 @@ def read_ahead(
 ) -> Generator[tuple[int, bytes], None, None]:
     """Yield the bytes of all parts in order, as pairs of a part's position in `parts` and the part's next bytes.
 
-    Requests for the next part are sent while a part is still read, so small segments are read as fast as large ones.
-    `window` chooses the number of requests in flight, which is at most `options.in_flight`.
+    Requests for the next part are sent while a part is still read. `window` chooses the number of requests in flight,
+    which is at most `options.in_flight`.
 
-    The limit `options.memory_bytes` covers the bytes of requests in flight and of responses that wait. It also covers
-    the response that was yielded last, until the consumer asks for the next one. One request is always allowed. Closing
-    the iterator cancels requests that have not begun or that wait for `pace`; the others end within the storage's
-    timeouts.
+    The limit `options.memory_bytes` covers requests in flight, responses that wait, and the response that was yielded
+    last, until the consumer asks for the next one. One request is always allowed. Closing the iterator cancels requests
+    that have not begun or that wait for `pace`; the others end within the storage's timeouts.
 
     Args:
         on_fetch: called in the consumer's thread for each response, with its number of bytes and the request's seconds.
@@ -64,39 +63,20 @@ def read_ahead(
         StorageError, CorruptDataError: raised at the point in the order where the bytes are missing.
     """
     window = window or RequestWindow(options)
-    before_pause = _REQUESTS_BEFORE_PAUSE * options.request_bytes if may_stop else 0
-    bytes_ahead = bytes_released = 0
-    error: Exception | None = None
+    bytes_ahead = _BytesAhead(options, may_stop)
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
     work: tuple[int, float] | None = None
     closed = Event()
-
-    def has_room(size: int) -> bool:
-        """Return whether the limits of bytes allow to send another request of `size` bytes now."""
-        limit = options.memory_bytes
-        if bytes_released < before_pause - options.request_bytes:
-            limit = min(before_pause - bytes_released, limit)
-        return not bytes_ahead or bytes_ahead + size <= limit
-
-    def next_request() -> Request | None:
-        """Return the next request, or None at the end or after an error, which is kept."""
-        nonlocal error
-        try:
-            return next(requests, None)
-        except Exception as caught:  # noqa: BLE001 - raised at its place in the order
-            error = caught
-            return None
-
     # The pool belongs to this call: no thread outlives the call or is shared with a forked worker.
     pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
     try:
         requests = _requests(pool, fetcher, parts, options.request_bytes, window)
-        upcoming = next_request()
-        while upcoming or waiting:
-            while upcoming and len(waiting) < window.size and has_room(len(upcoming[2])):
+        upcoming = next(requests, None)
+        while waiting or isinstance(upcoming, tuple):
+            while isinstance(upcoming, tuple) and len(waiting) < window.size and bytes_ahead.has_room(len(upcoming[2])):
                 waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, closed, now)))
-                bytes_ahead += len(upcoming[2])
-                upcoming = next_request()
+                bytes_ahead.requested += len(upcoming[2])
+                upcoming = next(requests, None)
             (part, _, byte_range), future = waiting.popleft()
             data, seconds = future.result()
             del future  # so that `future` does not keep the bytes while the consumer works on them
@@ -106,13 +86,28 @@ def read_ahead(
             yield part, data
             work = len(data), now() - began
             del data
-            bytes_ahead -= len(byte_range)
-            bytes_released += len(byte_range)
-        if error is not None:
-            raise error
+            bytes_ahead.released += len(byte_range)
+        if upcoming is not None:
+            raise upcoming
     finally:
         closed.set()
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _BytesAhead:
+    """Counter of the bytes that were requested, and of the bytes that the consumer has released."""
+
+    def __init__(self, options: FetchOptions, may_stop: bool) -> None:
+        self._options = options
+        self._before_pause = _REQUESTS_BEFORE_PAUSE * options.request_bytes if may_stop else 0
+        self.requested = self.released = 0
+
+    def has_room(self, size: int) -> bool:
+        """Return whether the limits of bytes allow to send another request of `size` bytes now."""
+        ahead, limit = self.requested - self.released, self._options.memory_bytes
+        if self.released < self._before_pause - self._options.request_bytes:
+            limit = min(self._before_pause - self.released, limit)
+        return not ahead or ahead + size <= limit
 
 
 def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
@@ -132,19 +127,23 @@ def _requests(
     parts: Sequence[Part],
     request_bytes: int,
     window: RequestWindow,
-) -> Iterator[Request]:
+) -> Iterator[Request | Exception]:
     """Yield the GETs that read all parts in order, of the size that `window` chooses when the next one is needed.
 
     The byte ranges of `_LAYOUTS_AHEAD` further parts are determined ahead in `pool`, because that may need a manifest.
+    An error is yielded in place of further GETs, because it is to be raised after the bytes before it.
     """
     smallest = max(request_bytes // 2, 1)  # larger requests are joined from these ranges
     layouts: deque[Future[Sequence[ByteRange]]] = deque()
     upcoming = iter(parts)
-    for number, (segment, _) in enumerate(parts):
-        for part in islice(upcoming, _LAYOUTS_AHEAD + 1 - len(layouts)):
-            layouts.append(pool.submit(_ranges_of, fetcher, part, request_bytes, smallest))
-        for byte_range in _joined(layouts.popleft().result(), window.request_bytes):
-            yield number, segment, byte_range
+    try:
+        for number, (segment, _) in enumerate(parts):
+            for part in islice(upcoming, _LAYOUTS_AHEAD + 1 - len(layouts)):
+                layouts.append(pool.submit(_ranges_of, fetcher, part, request_bytes, smallest))
+            for byte_range in _joined(layouts.popleft().result(), window.request_bytes):
+                yield number, segment, byte_range
+    except Exception as error:  # noqa: BLE001 - the reader of the GETs raises it
+        yield error
 
 
 def _joined(ranges: Sequence[ByteRange], max_bytes: Callable[[], int]) -> Iterator[ByteRange]:
