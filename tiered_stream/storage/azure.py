@@ -22,7 +22,7 @@ class AzureContainer(Service):
             ConfigurationError: no account is named, or the connection string is malformed.
         """
         place = azure_place(options, use)
-        super().__init__(options, "az", place.container, place.endpoint, use, place.config())
+        super().__init__(options, "az", place.container, place.endpoint, use, place.config)
 
     def access_hint(self, *, listing: bool) -> str:
         use = self.use
