@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,3 +55,19 @@ def test_an_error_that_nobody_expects_is_seen_in_the_health_and_the_work_goes_on
     first, *others = asyncio.run(run())
     assert first == "no broker has responded yet"
     assert set(others) == {"an unexpected OverflowError: of a record"}
+
+
+def test_each_thread_counts_its_own_requests_to_the_storage(settings: GatewaySettings, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"content")
+    gateway, counts = Gateway(settings), list[int]()
+
+    def ask(times: int) -> None:
+        for _ in range(times):
+            gateway._fetcher.store.size("key")  # type: ignore[attr-defined]
+        counts.append(gateway._storage_requests_made())
+
+    for times in (2, 3):
+        thread = threading.Thread(target=ask, args=(times,))
+        thread.start()
+        thread.join()
+    assert (counts, gateway._storage_requests_made()) == ([2, 3], 0)

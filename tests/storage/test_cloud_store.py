@@ -25,7 +25,8 @@ from tiered_stream.errors import (
 )
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ByteRange
-from tiered_stream.storage.cloud_store import CloudStore, Failure
+from tiered_stream.storage.attempts import AttemptError
+from tiered_stream.storage.cloud_store import CloudStore
 from tiered_stream.storage.gcs import GoogleBucket
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
@@ -265,6 +266,17 @@ def test_an_answer_in_chunks_gives_no_more_than_was_asked_for(cloud: Cloud, head
         cloud.store(server.url).get("key", ByteRange(0, 5))
 
 
+def test_before_each_request_but_not_before_further_attempts_a_function_is_called(
+    cloud: Cloud, sleeps: list[float]
+) -> None:
+    with ScriptedHttp([error(503, "SlowDown"), part(b"data")]) as server:
+        store, called = cloud.store(server.url), list[None]()
+        store.before_request = lambda: called.append(None)
+        for number in (1, 2):
+            assert store.get("key", ByteRange(0, 4)) == b"data"
+            assert len(called) == number
+
+
 def test_an_empty_range_is_not_asked_for(cloud: Cloud) -> None:
     with ScriptedHttp([error(500, "InternalError")]) as server:
         assert cloud.store(server.url).get("key", ByteRange(5, 5)) == b""
@@ -274,7 +286,7 @@ def test_an_empty_range_is_not_asked_for(cloud: Cloud) -> None:
 class OtherRegion(GoogleBucket):
     """A bucket that is elsewhere, which its service says by status 400."""
 
-    def learns_from(self, failure: Failure) -> bool:
+    def learns_from(self, failure: AttemptError) -> bool:
         return failure.status == 400
 
 

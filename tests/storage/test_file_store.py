@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tiered_stream.errors import StorageAccessError, StorageError, StorageObjectNotFoundError
-from tiered_stream.limits import DEFAULT_LIMITS
+from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.file_store import FileStore
 
@@ -73,3 +73,14 @@ def test_a_fifo_does_not_hold_the_reader_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(Exception, match="fifo"):
         FileStore(tmp_path).get("fifo", ByteRange(0, 1))
+
+
+def test_before_each_request_a_function_is_called_that_may_wait(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"content")
+    store, waited = FileStore(tmp_path), list[None]()
+    store.before_request = lambda: waited.append(None)
+    assert store.get("key", ByteRange(0, 3)) == b"con" and store.size("key") == 7
+    assert store.get("key", Limit("x", 100)) == b"content" and list(store.list("k")) == ["key"]
+    assert len(waited) == 4
+    assert store.describe("key") and store.signed_url("key", 1) is None and not store.busy_answers()
+    assert len(waited) == 4

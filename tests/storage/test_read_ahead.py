@@ -95,9 +95,9 @@ class KnownStorage(RequestWindow):
         pass
 
 
-def known(times: float, given: FetchOptions, parts: Sequence[Part], *, may_stop: bool = False) -> list[int]:
+def known(times: float, given: FetchOptions, parts: Sequence[Part]) -> list[int]:
     """The bytes of each request to such a storage."""
-    read = list(read_ahead(MemoryFetcher(), parts, given, window=KnownStorage(times, given), may_stop=may_stop))
+    read = list(read_ahead(MemoryFetcher(), parts, given, window=KnownStorage(times, given)))
     assert b"".join(data for _, data in read) == b"".join(
         bytes(position % 251 for position in range(len(wanted))) for _, wanted in parts
     )
@@ -115,9 +115,15 @@ def test_where_memory_does_not_hold_what_a_slow_storage_needs_requests_are_small
     assert known(10.0, options(8, memory_bytes=80), parts) == [4] * 22 + [7]
 
 
-def test_a_consumer_who_may_stop_is_given_larger_ones_once_it_goes_on() -> None:
-    parts = [(segment(90), ByteRange(0, 90))]
-    assert known(0.01, options(), parts, may_stop=True) == [10, 10, 10, 10, 20, 30]
+def test_larger_requests_bring_a_consumer_who_may_stop_no_more_bytes_ahead() -> None:
+    fetcher, given = MemoryFetcher(), options()
+    pieces = read_ahead(
+        fetcher, [(segment(90), ByteRange(0, 90))], given, window=KnownStorage(0.01, given), may_stop=True
+    )
+    sizes = [len(next(pieces)[1])]
+    wait_until_idle(fetcher, 1)
+    assert fetcher.begun == [0]
+    assert [*sizes, *(len(data) for _, data in pieces)] == [20, 20, 20, 30]
 
 
 def test_requests_are_of_the_wanted_size_before_anything_is_known() -> None:

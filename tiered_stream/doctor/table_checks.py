@@ -14,7 +14,7 @@ from botocore import exceptions as aws
 
 from tiered_stream import errors
 from tiered_stream.delta.catalog.address import path_uri
-from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_IMPL
+from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
@@ -118,8 +118,9 @@ def _check_connector(name: str, package: str, spark: SparkConf) -> Result[bool]:
     names = ("gcs-connector", "hadoop-gcp") if name == "gcs-connector" else (name,)
     if not any(map(spark.has_library, names)):
         raise _missing_jar(f"Spark needs {name}", package, spark)
-    if names[-1] == "hadoop-gcp" and not spark.has_library("hadoop-gcp") and not spark.hadoop("fs.gs.impl"):
-        return Result(True, "there, but Hadoop 3.5 takes its own connector for gs://", f"set {GS_IMPL}")
+    is_set = all(map(spark.hadoop, ("fs.gs.impl", "fs.gs.block.size")))
+    if names[-1] == "hadoop-gcp" and not spark.has_library("hadoop-gcp") and not is_set:
+        return Result(True, "there, but Hadoop 3.5 has defaults for its own connector", f"set {GS_SETTINGS}")
     return Result(True, f"{_whence(name, spark)} for Spark's own access")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 from contextlib import suppress
 from functools import partial
 
@@ -30,7 +31,6 @@ from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshot
 from tiered_stream.options.types import host_and_port
 from tiered_stream.storage.open_fetcher import fetcher_over
 from tiered_stream.storage.open_store import open_store
-from tiered_stream.storage.paced_store import PacedStore
 from tiered_stream.storage.throttle import TokenBucket
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,9 @@ class Gateway:
         self._bootstrap = [Address(*host_and_port(each)) for each in self._client.config.bootstrap_servers.split(",")]
         self._ports = BrokerPorts(self._endpoints, self._serve_broker)
         self._storage_requests = TokenBucket(settings.storage_requests, max_saved_seconds=0)
-        store = PacedStore(open_store(settings.storage), self._wait_for_storage)
+        self._thread = threading.local()
+        store = open_store(settings.storage)
+        store.before_request = self._wait_for_storage
         self._fetcher = fetcher = fetcher_over(store, settings.storage)
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds, self.metrics.signed)
         self.faulty = FaultyPartitions(self.metrics.unlocated)
@@ -63,7 +65,7 @@ class Gateway:
             open_snapshots(settings.metadata_snapshot_dir),
         )  # fmt: skip
         responses = LocationResponses(
-            self._segments, self._signer, settings.answer_cache_bytes, self.metrics, store.requests_made
+            self._segments, self._signer, settings.answer_cache_bytes, self.metrics, self._storage_requests_made
         )
         self._workers = LocationWorkers(responses, self.metrics)
         services = RelayServices(
@@ -84,8 +86,13 @@ class Gateway:
         """Reason why the gateway does not work at the moment; empty if it works."""
 
     def _wait_for_storage(self) -> None:
+        self._thread.storage_requests = self._storage_requests_made() + 1
         self._storage_requests.take(1)
         self.metrics.storage_requests.inc()
+
+    def _storage_requests_made(self) -> int:
+        """Return the number of storage requests that the calling thread has made so far."""
+        return getattr(self._thread, "storage_requests", 0)
 
     async def start(self) -> None:
         """Listen on the bootstrap port, and start a task that lists the brokers repeatedly.

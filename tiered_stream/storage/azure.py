@@ -1,8 +1,6 @@
-"""Service of `cloud_store` for Azure Blob Storage: it opens a container's client."""
+"""Service of `cloud_store` for Azure Blob Storage."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, cast
 
 from obstore.store import AzureStore
 
@@ -10,15 +8,12 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, azure_place
 from tiered_stream.storage.cloud_store import Service
 
-if TYPE_CHECKING:
-    from obstore.store import AzureConfig, ClientConfig, RetryConfig
-
 
 class AzureContainer(Service):
     """One container as a service of `cloud_store`."""
 
+    client_class, endpoint_option = AzureStore, "azure.endpoint.url"
     bucket_kind, missing_code = "container", "ContainerNotFound"
-    endpoint_option = "azure.endpoint.url"
 
     def __init__(self, options: StorageOptions, use: StoreUse = SEGMENTS) -> None:
         """Read account, endpoint and credentials from the options.
@@ -27,12 +22,7 @@ class AzureContainer(Service):
             ConfigurationError: no account is named, or the connection string is malformed.
         """
         place = azure_place(options, use)
-        super().__init__(options, "az", place.container, place.endpoint, use)
-        self._config = cast("AzureConfig", place.config())
-
-    def open(self, client: ClientConfig, retries: int) -> AzureStore:
-        retry: RetryConfig = {"max_retries": retries}
-        return AzureStore(self.bucket, config=self._config, client_options=client, retry_config=retry)
+        super().__init__(options, "az", place.container, place.endpoint, use, place.config)
 
     def access_hint(self, *, listing: bool) -> str:
         use = self.use

@@ -7,7 +7,8 @@ built.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from tiered_stream.errors import ConfigurationError
@@ -48,46 +49,23 @@ TABLES = StoreUse(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class AzurePlace:
-    """Container, its storage account, the URL of the account's blob service, and the credentials in the options.
-
-    At most one of `key` and `sas_token` is used. If both are None, `access` may have credentials of Microsoft Entra ID.
-    If it has none, Azure's own chain of credentials is used.
-    """
+class AzurePlace(NamedTuple):
+    """Container, the URL of its account's blob service, and settings of the crate `object_store` with credentials."""
 
     container: str
-    account: str
     endpoint: str
-    access: StoreAccess
-    key: str | None = field(repr=False)
-    sas_token: str | None = field(repr=False)
+    config: dict[str, str]
 
-    def config(self) -> dict[str, str]:
-        """Return account, endpoint and credentials as settings of the crate `object_store`."""
-        return {"account_name": self.account, "endpoint": self.endpoint, **self._credentials()}
-
-    def _credentials(self) -> dict[str, str]:
-        access = self.access
-        if self.key:
-            return {"account_key": self.key}
-        if self.sas_token:
-            return {"sas_key": self.sas_token}
-        named = {
-            "client_id": access.azure_client_id,
-            "tenant_id": access.azure_tenant_id,
-            "authority_host": access.azure_authority_url,
-            "client_secret": access.azure_client_secret,
-            "federated_token_file": access.azure_token_file,
-            "credential_type": "managed_identity" if access.azure_managed_identity else None,
-        }
-        return {name: value for name, value in named.items() if value}
+    def __repr__(self) -> str:
+        return f"AzurePlace({self.container!r}, {self.endpoint!r})"  # without credentials
 
 
 def azure_place(options: StorageOptions, use: StoreUse = SEGMENTS) -> AzurePlace:
     """Return the container that `options.uri` names, with its account, endpoint and credentials.
 
-    The URI has the form `az://container`, or `abfss://container@account.…` as in Hadoop.
+    The URI has the form `az://container`, or `abfss://container@account.…` as in Hadoop. An account key takes
+    precedence over a SAS token, and both over credentials of Microsoft Entra ID. Without credentials, Azure's own chain
+    is used.
 
     Raises:
         ConfigurationError: no account is named, or the connection string is malformed.
@@ -101,11 +79,22 @@ def azure_place(options: StorageOptions, use: StoreUse = SEGMENTS) -> AzurePlace
             f"{use.prefix}azure.account.name is missing: it names the storage account of the container {container!r}"
         )
     endpoint = options.azure_endpoint_url or parts.get("BlobEndpoint") or f"https://{blob_host(host or account)}"
-    token = options.azure_sas_token or parts.get("SharedAccessSignature")
-    return AzurePlace(
-        container, account, endpoint.rstrip("/"), options, options.azure_account_key or parts.get("AccountKey"),
-        token.removeprefix("?") if token else None,
-    )  # fmt: skip
+    endpoint = endpoint.rstrip("/")
+    if key := options.azure_account_key or parts.get("AccountKey"):
+        credentials: dict[str, str | None] = {"account_key": key}
+    elif token := options.azure_sas_token or parts.get("SharedAccessSignature"):
+        credentials = {"sas_key": token.removeprefix("?")}
+    else:
+        credentials = {
+            "client_id": options.azure_client_id,
+            "tenant_id": options.azure_tenant_id,
+            "authority_host": options.azure_authority_url,
+            "client_secret": options.azure_client_secret,
+            "federated_token_file": options.azure_token_file,
+            "credential_type": "managed_identity" if options.azure_managed_identity else None,
+        }
+    config = {"account_name": account, "endpoint": endpoint, **credentials}
+    return AzurePlace(container, endpoint, {name: value for name, value in config.items() if value})
 
 
 def bucket_and_path(uri: str) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """Object store over an S3 bucket, a Google Cloud Storage bucket or an Azure Blob Storage container, by obstore.
 
 obstore (Rust: the crate `object_store`) signs, connects and receives. It checks that a response has the requested
-range, and does not hold Python's global lock while it waits. This module makes the attempts, keeps the time limits, and
-counts busy responses, because read-ahead must know their number.
+range, and does not hold Python's global lock while it waits. `Attempts` repeats requests, because read-ahead must know
+the number of busy responses.
 
 obstore's threads do not survive a fork, and a request without them would wait forever. So the fork of a process that
 has sent a request refuses requests.
@@ -11,16 +11,12 @@ has sent a request refuses requests.
 from __future__ import annotations
 
 import os
-import random
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
-from enum import Enum
-from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -31,15 +27,15 @@ from tiered_stream import errors
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse
-from tiered_stream.storage.object_store import ATTEMPTS, SLOW_DOWN, ObjectStore, too_short
-from tiered_stream.storage.request_time import RequestTimeouts
+from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
+from tiered_stream.storage.cloud_endpoints import StoreUse
+from tiered_stream.storage.object_store import ObjectStore, too_short
 
 if TYPE_CHECKING:
     from obstore import GetResult, ObjectMeta
-    from obstore.store import AzureStore, ClientConfig, GCSStore, HTTPStore, S3Store
+    from obstore.store import AzureStore, ClientConfig, GCSStore, S3Store
 
-    Client = AzureStore | GCSStore | HTTPStore | S3Store
+    Client = AzureStore | GCSStore | S3Store
 
 T = TypeVar("T")
 
@@ -47,74 +43,22 @@ _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _REGION = re.compile(r"<Region>([a-z][a-z0-9-]{0,38}[a-z0-9])</Region>")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
-_FIRST_WAIT = 0.1
-"""Seconds to wait before the second attempt, at most.
-
-The wait is twice as long before each further attempt. Each wait is shortened at random by up to half.
-"""
+_KINDS = {
+    "Timeout": FailureKind.TIMEOUT,
+    "Connect": FailureKind.UNREACHABLE,
+    "Request": FailureKind.BROKEN,
+    "Interrupted": FailureKind.BROKEN,
+}
+"""Kinds of failures by the names of the kinds of obstore's HTTP errors."""
 _SMALLEST_SHARE = 8
 """Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
-
-
-_process: int | None = None
-"""Id of the process that sent the first request, and has obstore's threads. A fork inherits the value."""
 
 
 _CHUNK_BYTES = 1 << 20
 """Approximate bytes of a large body that obstore gives at once."""
 
-
-class FailureKind(Enum):
-    """Kind of failure of an attempt of a request; the values are texts for messages."""
-
-    STATUS = "refused by the service"
-    TIMEOUT = "timed out"
-    BROKEN = "connection broken"
-    UNREACHABLE = "no connection"
-    OTHER = "a malformed response"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Failure of one attempt of a request.
-
-    `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
-    in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none.
-    """
-
-    kind: FailureKind
-    status: int = 0
-    code: str = ""
-    region: str = ""
-
-    @classmethod
-    def of(cls, error: Exception) -> Failure:
-        """Return the failure that obstore's `error` stands for.
-
-        obstore's errors have no fields, but a text with the status or with the kind of the HTTP error.
-        """
-        text = str(error)
-        if status := _STATUS.search(text):
-            code, region = (found[1] if (found := form.search(text)) else "" for form in (_CODE, _REGION))
-            return cls(FailureKind.STATUS, int(status[1]), code, region)
-        kinds = {
-            "Timeout": FailureKind.TIMEOUT,
-            "Connect": FailureKind.UNREACHABLE,
-            "Request": FailureKind.BROKEN,
-            "Interrupted": FailureKind.BROKEN,
-        }
-        kind = _KIND.search(text)
-        return cls(kinds.get(kind[1], FailureKind.OTHER) if kind else FailureKind.OTHER)
-
-    def __str__(self) -> str:
-        return f"{self.status} {self.code}".strip() if self.status else self.kind.value
-
-    @property
-    def may_pass(self) -> bool:
-        """True if another attempt of the same request may succeed."""
-        if self.kind is FailureKind.STATUS:
-            return self.status == 429 or self.status >= 500
-        return self.kind is not FailureKind.OTHER
+_process: int | None = None
+"""Id of the process that sent the first request, and has obstore's threads. A fork inherits the value."""
 
 
 class Service(ABC):
@@ -125,8 +69,11 @@ class Service(ABC):
         bucket: name of the bucket or container.
         endpoint: URL of the service.
         use: names of the settings, for messages.
+        config: settings of `client_class`.
     """
 
+    client_class: ClassVar[Any]
+    """Class of obstore's clients."""
     bucket_kind = "bucket"
     """Noun for the bucket or container, in messages."""
     missing_code = "NoSuchBucket"
@@ -136,20 +83,23 @@ class Service(ABC):
     access_codes: ClassVar[Collection[str]] = ()
     """Error codes of refused access, in addition to the statuses 401 and 403."""
 
+    can_sign: bool = True
+    """True if a signed URL alone is enough to read an object."""
+    credential_provider: Any = None
+    """Function that returns valid credentials for `client_class`; None: `config` has them, or where to find them."""
+
     def __init__(
-        self, options: StorageOptions, scheme: str, bucket: str, endpoint: str, use: StoreUse = SEGMENTS
-    ) -> None:
+        self, options: StorageOptions, scheme: str, bucket: str, endpoint: str, use: StoreUse,
+        config: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         self.bucket = bucket
         self.endpoint = endpoint
         self.use = use
         self.uri = f"{scheme}://{bucket}"
         """Name of the bucket or container in messages, such as `gs://bucket`."""
         self.timeouts = RequestTimeouts.of(options)
+        self.config = config or {}
 
-    can_sign: bool = True
-    """True if a signed URL alone is enough to read an object."""
-
-    @abstractmethod
     def open(self, client: ClientConfig, retries: int) -> Client:
         """Return a new client with these options, without sending a request.
 
@@ -160,6 +110,16 @@ class Service(ABC):
         Raises:
             StorageAccessError: there are no credentials.
         """
+        more = {} if self.credential_provider is None else {"credential_provider": self.credential_provider}
+        try:
+            opened: Client = self.client_class(
+                self.bucket, config=self.config, client_options=client, retry_config={"max_retries": retries}, **more
+            )
+        except BaseError:
+            # obstore's own message may show the credentials' text.
+            hint = self.access_hint(listing=False)
+            raise errors.StorageAccessError(f"no credentials for {self.uri}: {hint}") from None
+        return opened
 
     def connect(self, seconds: float) -> Client:
         """Return a new client whose attempts take at most `seconds` each, without sending a request.
@@ -177,7 +137,7 @@ class Service(ABC):
             "timeout": timedelta(seconds=seconds),
         }
 
-    def learns_from(self, failure: Failure) -> bool:
+    def learns_from(self, failure: AttemptError) -> bool:
         """Return whether the request may succeed with a new client after `failure`.
 
         It may succeed if the failure has shown that clients need other settings, such as another region of the bucket.
@@ -188,7 +148,7 @@ class Service(ABC):
     def access_hint(self, *, listing: bool) -> str:
         """Return advice for refused access. `listing` is true if the request was to list keys."""
 
-    def refused(self, failure: Failure, name: str, *, listing: bool) -> errors.StorageError:
+    def refused(self, failure: AttemptError, name: str, *, listing: bool) -> errors.StorageError:
         """Return the error for a response with an error status, if another attempt would get the same response.
 
         Args:
@@ -236,13 +196,12 @@ class CloudStore(ObjectStore):
         self._root = root
         self._timeouts = service.timeouts
         self._seconds = service.timeouts.total_ms / 1000
-        self._busy = 0
+        self._attempts = Attempts(service.timeouts, lambda name, _: service.unreachable(name), now, sleep)
         self._now = now
-        self._sleep = sleep
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
         if isinstance(extent, Limit):
-            return self._send(key, lambda client: self._whole(client, key, extent))
+            return bytes(self._send(key, lambda client: self._whole(client, key, extent)))
         if not extent:
             return b""
         try:
@@ -253,51 +212,33 @@ class CloudStore(ObjectStore):
             raise errors.StorageError(str(error)) from None
         if len(data) != len(extent):
             raise too_short(self.describe(key), extent, extent.start + len(data))
-        return data
+        return data  # type: ignore[return-value] # readers use it like bytes
 
-    def _range(self, client: Client, key: str, wanted: ByteRange) -> bytes:
+    def _range(self, client: Client, key: str, wanted: ByteRange) -> memoryview:
         answer = obstore.get(client, self._root + key, options={"range": (wanted.start, wanted.end)})
         return self._body(answer, key, len(wanted))
 
-    def _whole(self, client: Client, key: str, limit: Limit) -> bytes:
+    def _whole(self, client: Client, key: str, limit: Limit) -> memoryview:
         answer = obstore.get(client, self._root + key)
-        size = answer.meta["size"]
-        limit.check(size, f"the bytes of {self.describe(key)}")
-        return self._body(answer, key, size) if size else b""
+        limit.check(answer.meta["size"], f"the bytes of {self.describe(key)}")
+        return self._body(answer, key, answer.meta["size"])
 
-    def _body(self, answer: GetResult, key: str, size: int) -> bytes:
-        """Return the body of a response.
-
-        Raises:
-            StorageError: the body has more than `size` bytes. A service can send more than its headers say.
-        """
-        chunks = iter(answer.stream(min_chunk_size=min(size, _CHUNK_BYTES)))
-        data = next(chunks, b"")
-        if size > _CHUNK_BYTES:
-            return self._joined(chain((data,), chunks), key, size)
-        if len(data) > size or next(chunks, None) is not None:
-            raise self._too_long(key, size)
-        # This is obstore's buffer, which readers use like bytes. A copy would cost as much CPU as receiving the body.
-        return data
-
-    def _joined(self, chunks: Iterable[bytes], key: str, size: int) -> bytes:
-        """Return the bytes of all chunks in one buffer.
+    def _body(self, answer: GetResult, key: str, size: int) -> memoryview:
+        """Return the body of a response in one buffer.
 
         obstore would join a large body while it holds Python's lock, long after the processor's cache has lost the
         bytes. NumPy copies without the lock.
 
-        Raises: the errors of `_body`.
+        Raises:
+            StorageError: the body has more than `size` bytes. A service can send more than its headers say.
         """
         buffer, end = np.empty(size, np.uint8), 0
-        for chunk in chunks:
+        for chunk in answer.stream(min_chunk_size=_CHUNK_BYTES):
             start, end = end, end + len(chunk)
             if end > size:
-                raise self._too_long(key, size)
+                raise errors.StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
             buffer[start:end] = np.frombuffer(chunk, np.uint8)
-        return buffer[:end].data  # type: ignore[return-value] # readers use it like bytes
-
-    def _too_long(self, key: str, size: int) -> errors.StorageError:
-        return errors.StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
+        return buffer[:end].data
 
     def size(self, key: str) -> int:
         return self._send(key, lambda client: obstore.head(client, self._root + key)["size"])
@@ -333,10 +274,10 @@ class CloudStore(ObjectStore):
         if not self._service.can_sign:
             return None
         lifetime = timedelta(seconds=seconds)
-        return self._send(key, lambda client: obstore.sign(client, "GET", self._root + key, lifetime))  # type: ignore[call-overload, no-any-return]
+        return self._send(key, lambda client: obstore.sign(client, "GET", self._root + key, lifetime))
 
     def busy_answers(self) -> int:
-        return self._busy
+        return self._attempts.busy_answers
 
     def _client(self, seconds: float) -> Client:
         """Return a client for an attempt that should take at most `seconds`, from the cache or newly connected.
@@ -354,61 +295,50 @@ class CloudStore(ObjectStore):
         return client
 
     def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False) -> T:
-        """Return the result of `request`, which is called with a client.
+        """Return the result of `request`, which is called with a client for each attempt.
 
-        After a failure that may pass, `request` is called again, as often and as long as the timeouts allow. If
-        `Service.learns_from` returns True for a failure, `request` is called again with a new client; this happens only
-        once.
+        If `Service.learns_from` returns True for a failure, `request` is called again with a new client.
 
-        Raises: the result of `_error`.
+        Raises: the errors of `Attempts.send`, `_UnfitAnswerError`, and the errors of `Service.refused`.
         """
         _check_process()
-        begin = self._now()
-        timeouts, learned = 0, False
-        for attempt in range(1, ATTEMPTS + 1):
-            attempt_begin = self._now()
+        self.before_request()
+
+        def attempt(seconds_left: float) -> T:
+            began = self._now()
             try:
-                return request(self._client(self._seconds - (attempt_begin - begin)))
+                return request(self._client(seconds_left))
             except (BaseError, FileNotFoundError, ValueError) as error:
-                failure = Failure.of(error)
-            if not learned and attempt < ATTEMPTS and self._service.learns_from(failure):
-                learned = True
+                failure = failure_of(error)
+            if failure.kind is FailureKind.TIMEOUT and (self._now() - began) * 1000 < self._timeouts.read_ms:
+                failure.kind = FailureKind.CONNECT_TIMEOUT  # obstore has one kind of timeout
+            raise failure
+
+        def learns_from(failure: AttemptError) -> bool:
+            if learns := self._service.learns_from(failure):
                 self._clients.clear()
-                continue
-            self._busy += failure.status in SLOW_DOWN
-            timeouts += failure.kind is FailureKind.TIMEOUT
-            wait = _FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1)
-            time_left = self._seconds - (self._now() - begin) - wait
-            if not failure.may_pass or attempt == ATTEMPTS or timeouts == self._timeouts.attempts or time_left <= 0:
-                raise self._error(failure, key, self._now() - attempt_begin, time_left <= 0, listing)
-            self._sleep(wait)
-        raise AssertionError("the last attempt has returned or raised")
+            return learns
 
-    def _error(self, failure: Failure, key: str, seconds: float, is_over: bool, listing: bool) -> Exception:
-        """Return the error to raise after `failure`, the failure of a request's last attempt.
-
-        Args:
-            seconds: duration of the last attempt in seconds.
-            is_over: the time limit of the whole request is over.
-        """
         name = self.describe(key)
-        if failure.kind is FailureKind.STATUS:
-            if failure.status == 416:
-                return _UnfitAnswerError(f"{failure}, asked for {name}")
-            if failure.may_pass:
-                return errors.StorageUnavailableError(f"{failure} to every request for {name}")
-            return self._service.refused(failure, name, listing=listing)
-        if failure.kind is FailureKind.TIMEOUT:
-            if not is_over and seconds * 1000 < self._timeouts.read_ms:
-                return errors.StorageConnectTimeoutError(
-                    f"no connection within kafka.fetch.remote.connect.timeout.ms, for {name}"
-                )
-            return errors.StorageReadTimeoutError(f"{name} {self._timeouts.describe(is_over=is_over)}")
-        if failure.kind is FailureKind.UNREACHABLE:
-            return errors.StorageUnavailableError(self._service.unreachable(name))
-        if failure.kind is FailureKind.BROKEN:
-            return errors.StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
-        return _UnfitAnswerError(f"{name} could not be read: the service gave {failure}")
+        try:
+            return self._attempts.send(name, attempt, learns_from)
+        except AttemptError as failure:
+            if failure.kind is FailureKind.OTHER or failure.status == 416:
+                raise _UnfitAnswerError(f"{name} could not be read: the service gave {failure}") from None
+            raise self._service.refused(failure, name, listing=listing) from None
+
+
+def failure_of(error: Exception) -> AttemptError:
+    """Return the failure that obstore's `error` stands for.
+
+    obstore's errors have no fields, but a text with the status or with the kind of the HTTP error.
+    """
+    text = str(error)
+    if status := _STATUS.search(text):
+        code, region = (found[1] if (found := form.search(text)) else "" for form in (_CODE, _REGION))
+        return AttemptError(FailureKind.STATUS, int(status[1]), code, region)
+    kind = _KIND.search(text)
+    return AttemptError(_KINDS.get(kind[1] if kind else "", FailureKind.OTHER))
 
 
 def _check_process() -> None:

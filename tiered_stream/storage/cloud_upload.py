@@ -6,13 +6,16 @@ that may pass. A process that has uploaded must not fork, because obstore's thre
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from tiered_stream.errors import StorageError, StorageUnavailableError
-from tiered_stream.storage.cloud_store import Failure, FailureKind, Service
+from tiered_stream.storage.attempts import FailureKind
+from tiered_stream.storage.cloud_store import Service, failure_of
 from tiered_stream.storage.object_store import ATTEMPTS
 
 if TYPE_CHECKING:
@@ -37,31 +40,31 @@ class CloudUploader:
 
     def put(self, key: str, data: bytes | mmap) -> None:
         """Upload an object, which replaces an object of the same key."""
-        try:
+        with self._own_errors(key):
             obstore.put(self._client, key, data, use_multipart=False)
-        except (BaseError, OSError, ValueError) as error:
-            raise self._error(error, key) from None
 
     def create(self, key: str, data: bytes) -> bool:
         """Upload an object if there is no object of this key; return whether it was uploaded."""
-        try:
+        with self._own_errors(key), suppress(AlreadyExistsError):
             obstore.put(self._client, key, data, mode="create", use_multipart=False)
-        except AlreadyExistsError:
-            return False
-        except (BaseError, OSError, ValueError) as error:
-            raise self._error(error, key) from None
-        return True
+            return True
+        return False
 
     def delete(self, key: str) -> None:
         """Delete an object."""
-        try:
+        with self._own_errors(key):
             obstore.delete(self._client, key)
+
+    @contextmanager
+    def _own_errors(self, key: str) -> Iterator[None]:
+        """Raise StorageError in place of obstore's error, whose own text may have signatures."""
+        try:
+            yield
         except (BaseError, OSError, ValueError) as error:
             raise self._error(error, key) from None
 
     def _error(self, error: Exception, key: str) -> StorageError:
-        """Return the error to raise for obstore's `error`, whose own text may have signatures."""
-        failure, name = Failure.of(error), f"{self._service.uri}/{key}"
+        failure, name = failure_of(error), f"{self._service.uri}/{key}"
         if failure.kind is FailureKind.STATUS and not failure.may_pass:
             return self._service.refused(failure, name, listing=False)
         if failure.kind is FailureKind.UNREACHABLE:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
+from tiered_stream.storage.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,27 @@ class RemoteStorageFetcher(ABC):
     def __del__(self) -> None:
         with suppress(Exception):  # raised by a subclass's `close` if its `__init__` failed
             self.close()
+
+
+class StoreFetcher(RemoteStorageFetcher):
+    """Fetcher that reads objects of an object store; subclasses know the layout of the objects."""
+
+    def __init__(self, store: ObjectStore, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.store = store
+        self.limits = limits
+
+    @abstractmethod
+    def key(self, segment: RemoteLogSegment, suffix: str) -> str:
+        """Return the key of the segment's object with `suffix`, such as `.log`."""
+
+    def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
+        return self.store.signed_url(self.key(segment, ".log"), seconds)
+
+    def busy_answers(self) -> int:
+        return self.store.busy_answers()
+
+    def describe(self, segment: RemoteLogSegment) -> str:
+        return self.store.describe(self.key(segment, ".log"))
 
 
 def cut(byte_range: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:

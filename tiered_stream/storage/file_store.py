@@ -45,6 +45,7 @@ class FileStore(ObjectStore):
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         if not self._root.is_dir():
             raise self._no_folder()
+        self.before_request()
         folder = prefix[: prefix.rfind("/") + 1]
         self._path(folder)
         return self._keys_below(folder, prefix, after)
@@ -78,6 +79,7 @@ class FileStore(ObjectStore):
 
     @contextmanager
     def _open(self, key: str) -> Iterator[BinaryIO]:
+        self.before_request()
         try:
             with open(self._path(key), "rb", opener=_open_without_blocking) as file:
                 yield file

@@ -13,10 +13,8 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from tiered_stream.errors import StorageObjectNotFoundError
-from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
-from tiered_stream.storage.fetcher import SNAPSHOTS, IndexType, RemoteStorageFetcher
-from tiered_stream.storage.object_store import ObjectStore
+from tiered_stream.storage.fetcher import SNAPSHOTS, IndexType, StoreFetcher
 
 _SUFFIXES = {
     IndexType.OFFSET: ".index",
@@ -28,16 +26,12 @@ _SUFFIXES = {
 _OPTIONAL = frozenset((IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT))
 
 
-class LocalLayoutFetcher(RemoteStorageFetcher):
+class LocalLayoutFetcher(StoreFetcher):
     """Fetcher of segments and indexes that `LocalTieredStorage` wrote; each segment and each index is an object."""
-
-    def __init__(self, store: ObjectStore, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._store = store
-        self._limits = limits
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
         byte_range = ByteRange(start, segment.size if end == -1 else end)
-        return self._store.get(object_key(segment, ".log"), byte_range)
+        return self.store.get(object_key(segment, ".log"), byte_range)
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         if segment.transaction_index_empty:
@@ -53,28 +47,19 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
         requested again after one byte of the segment's log has been fetched, which proves that the segment exists.
         """
         key = object_key(segment, _SUFFIXES[index_type])
-        limit = self._limits.snapshot if index_type in SNAPSHOTS else self._limits.index
+        limit = self.limits.snapshot if index_type in SNAPSHOTS else self.limits.index
         try:
-            return self._store.get(key, limit)
+            return self.store.get(key, limit)
         except StorageObjectNotFoundError:
             if index_type not in _OPTIONAL:
                 raise
         self.fetch_log_segment(segment, 0, 1)
         with suppress(StorageObjectNotFoundError):
-            return self._store.get(key, limit)
+            return self.store.get(key, limit)
         return None
 
-    def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
-        return self._store.signed_url(object_key(segment, ".log"), seconds)
-
-    def busy_answers(self) -> int:
-        return self._store.busy_answers()
-
-    def describe(self, segment: RemoteLogSegment) -> str:
-        return self._store.describe(object_key(segment, ".log"))
-
-    def close(self) -> None:
-        self._store.close()
+    def key(self, segment: RemoteLogSegment, suffix: str) -> str:
+        return object_key(segment, suffix)
 
 
 def object_key(segment: RemoteLogSegment, suffix: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.limits import Limit
@@ -31,6 +31,12 @@ class ObjectStore(ABC):
     Keys are relative to the root, with parts divided by `/`. Many threads may use one store. Every method raises one of
     the subclasses of `StorageError`: `StorageObjectNotFoundError` (no such bucket or object), `StorageAccessError`
     (credentials), `StorageUnavailableError` (out of reach after all retries, with two subclasses for timeouts).
+    """
+
+    before_request: Callable[[], object] = staticmethod(lambda: None)
+    """Function that is called in the request's thread before each request, such as a request for a page of a listing.
+
+    It may wait, so that all threads together do not exceed a rate of requests.
     """
 
     @abstractmethod
@@ -68,9 +74,6 @@ class ObjectStore(ABC):
     def busy_answers(self) -> int:
         """Return the number of responses with status 429 or 503 so far, including responses to repeated requests."""
         return 0
-
-    def close(self) -> None:  # noqa: B027 - a store without connections has nothing to close
-        """Close connections."""
 
 
 def too_short(name: str, byte_range: ByteRange, size: int) -> CorruptDataError:

@@ -42,24 +42,16 @@ def open_store(options: StorageOptions, use: StoreUse = SEGMENTS) -> ObjectStore
             raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
         return FileStore(Path(folder))
     if uri.scheme in (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES):
-        return _open_cloud_store(options, use)
+        # Imported here, because obstore and boto3 take long to import, and other stores do not need them.
+        from tiered_stream.storage.cloud_store import CloudStore
+
+        _, path = bucket_and_path(options.uri)
+        return CloudStore(open_service(options, use), f"{path}/" if path else "")
     raise ConfigurationError(
         f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix and file:///folder are. For "
         "another storage give a class of your own in kafka.remote.storage.fetcher.class"
     )
-
-
-def _open_cloud_store(options: StorageOptions, use: StoreUse) -> ObjectStore:
-    """Open a store in a bucket or container.
-
-    Raises: the errors of `open_store`.
-    """
-    # Imported here, because obstore and boto3 take long to import, and other stores do not need them.
-    from tiered_stream.storage.cloud_store import CloudStore
-
-    _, path = bucket_and_path(options.uri or "")
-    return CloudStore(open_service(options, use), f"{path}/" if path else "")
 
 
 def open_service(options: StorageOptions, use: StoreUse = SEGMENTS) -> Service:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from functools import partial
-from itertools import chain
+from itertools import islice
 from threading import Event
 from time import perf_counter
 
@@ -46,13 +45,12 @@ def read_ahead(
 ) -> Generator[tuple[int, bytes], None, None]:
     """Yield the bytes of all parts in order, as pairs of a part's position in `parts` and the part's next bytes.
 
-    Requests for the next part are sent while a part is still read, so small segments are read as fast as large ones.
-    `window` chooses the number of requests in flight, which is at most `options.in_flight`.
+    Requests for the next part are sent while a part is still read. `window` chooses the number of requests in flight,
+    which is at most `options.in_flight`.
 
-    The limit `options.memory_bytes` covers the bytes of requests in flight and of responses that wait. It also covers
-    the response that was yielded last, until the consumer asks for the next one. One request is always allowed. Closing
-    the iterator cancels requests that have not begun or that wait for `pace`; the others end within the storage's
-    timeouts.
+    The limit `options.memory_bytes` covers requests in flight, responses that wait, and the response that was yielded
+    last, until the consumer asks for the next one. One request is always allowed. Closing the iterator cancels requests
+    that have not begun or that wait for `pace`; the others end within the storage's timeouts.
 
     Args:
         on_fetch: called in the consumer's thread for each response, with its number of bytes and the request's seconds.
@@ -65,20 +63,20 @@ def read_ahead(
         StorageError, CorruptDataError: raised at the point in the order where the bytes are missing.
     """
     window = window or RequestWindow(options)
-    bytes_ahead = _BytesAhead(options, window, may_stop)
+    bytes_ahead = _BytesAhead(options, may_stop)
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
     work: tuple[int, float] | None = None
     closed = Event()
     # The pool belongs to this call: no thread outlives the call or is shared with a forked worker.
     pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
     try:
-        requests = _Requests(_in_order(_with_ranges(pool, fetcher, parts, options, bytes_ahead.max_request)))
-        upcoming = requests.next()
-        while upcoming or waiting:
-            while upcoming and len(waiting) < window.size and bytes_ahead.has_room(len(upcoming[2])):
+        requests = _requests(pool, fetcher, parts, options.request_bytes, window)
+        upcoming = next(requests, None)
+        while waiting or isinstance(upcoming, tuple):
+            while isinstance(upcoming, tuple) and len(waiting) < window.size and bytes_ahead.has_room(len(upcoming[2])):
                 waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, closed, now)))
-                bytes_ahead.add(len(upcoming[2]))
-                upcoming = requests.next()
+                bytes_ahead.requested += len(upcoming[2])
+                upcoming = next(requests, None)
             (part, _, byte_range), future = waiting.popleft()
             data, seconds = future.result()
             del future  # so that `future` does not keep the bytes while the consumer works on them
@@ -88,91 +86,64 @@ def read_ahead(
             yield part, data
             work = len(data), now() - began
             del data
-            bytes_ahead.release(len(byte_range))
-        requests.raise_error()
+            bytes_ahead.released += len(byte_range)
+        if upcoming is not None:
+            raise upcoming
     finally:
         closed.set()
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _BytesAhead:
-    """Counter of the bytes that were requested and that the consumer has not released; it limits further requests."""
+    """Counter of the bytes that were requested, and of the bytes that the consumer has released."""
 
-    def __init__(self, options: FetchOptions, window: RequestWindow, may_stop: bool) -> None:
+    def __init__(self, options: FetchOptions, may_stop: bool) -> None:
         self._options = options
-        self._window = window
         self._before_pause = _REQUESTS_BEFORE_PAUSE * options.request_bytes if may_stop else 0
-        self._ahead = self._released = 0
-
-    def add(self, size: int) -> None:
-        self._ahead += size
-
-    def release(self, size: int) -> None:
-        self._ahead -= size
-        self._released += size
+        self.requested = self.released = 0
 
     def has_room(self, size: int) -> bool:
         """Return whether the limits of bytes allow to send another request of `size` bytes now."""
-        limit = self._options.memory_bytes
-        if not self._goes_on:
-            limit = min(self._before_pause - self._released, limit)
-        return not self._ahead or self._ahead + size <= limit
-
-    def max_request(self) -> int:
-        """Return the maximum number of bytes of the next request."""
-        size = self._window.request_bytes()
-        return size if self._goes_on else min(size, self._options.request_bytes)
-
-    @property
-    def _goes_on(self) -> bool:
-        """True if requests are no longer kept few because the consumer may stop early.
-
-        It is always true if `may_stop` is false. Otherwise it becomes true once the consumer has released almost all
-        bytes of the first requests.
-        """
-        return self._released >= self._before_pause - self._options.request_bytes
+        ahead, limit = self.requested - self.released, self._options.memory_bytes
+        if self.released < self._before_pause - self._options.request_bytes:
+            limit = min(self._before_pause - self.released, limit)
+        return not ahead or ahead + size <= limit
 
 
 def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
-    """Return an iterator over the GETs that read all parts in order.
+    """Yield the GETs that read all parts in order.
 
     A part of at most `options.request_bytes` is one GET. A larger part is cut into GETs of about
     `options.request_bytes` to twice that size.
     """
-    ranges = (_ranges_of(fetcher, part, options.request_bytes, options.request_bytes) for part in parts)
-    return _in_order(zip(parts, ranges, strict=True))
+    for number, part in enumerate(parts):
+        for byte_range in _ranges_of(fetcher, part, options.request_bytes, options.request_bytes):
+            yield number, part[0], byte_range
 
 
-def _in_order(parts: Iterator[tuple[Part, Iterable[ByteRange]]]) -> Iterator[Request]:
-    return chain.from_iterable(
-        ((number, segment, byte_range) for byte_range in ranges) for number, ((segment, _), ranges) in enumerate(parts)
-    )
-
-
-def _with_ranges(
+def _requests(
     pool: ThreadPoolExecutor,
     fetcher: RemoteStorageFetcher,
     parts: Sequence[Part],
-    options: FetchOptions,
-    max_bytes: Callable[[], int],
-) -> Iterator[tuple[Part, Iterator[ByteRange]]]:
-    """Yield each part with an iterator over the byte ranges of its requests.
+    request_bytes: int,
+    window: RequestWindow,
+) -> Iterator[Request | Exception]:
+    """Yield the GETs that read all parts in order, of the size that `window` chooses when the next one is needed.
 
     The byte ranges of `_LAYOUTS_AHEAD` further parts are determined ahead in `pool`, because that may need a manifest.
-
-    Args:
-        max_bytes: returns the maximum number of bytes of the next request.
+    An error is yielded in place of further GETs, because it is to be raised after the bytes before it.
     """
-    ahead: deque[tuple[Part, Callable[[], Sequence[ByteRange]]]] = deque()
-    for part in parts:
-        # The smallest requests have half the usual size; larger ones are joined from their ranges.
-        layout = partial(_ranges_of, fetcher, part, options.request_bytes, max(options.request_bytes // 2, 1))
-        ahead.append((part, layout if len(part[1]) <= options.request_bytes else pool.submit(layout).result))
-        if len(ahead) > _LAYOUTS_AHEAD:
-            oldest, ranges = ahead.popleft()
-            yield oldest, _joined(ranges(), max_bytes)
-    for oldest, ranges in ahead:
-        yield oldest, _joined(ranges(), max_bytes)
+    smallest = max(request_bytes // 2, 1)  # larger requests are joined from these ranges
+    layouts: deque[Future[Sequence[ByteRange]]] = deque()
+    upcoming = iter(parts)
+    try:
+        for number, (segment, _) in enumerate(parts):
+            for part in islice(upcoming, _LAYOUTS_AHEAD + 1 - len(layouts)):
+                layouts.append(pool.submit(_ranges_of, fetcher, part, request_bytes, smallest))
+            for byte_range in _joined(layouts.popleft().result(), window.request_bytes):
+                yield number, segment, byte_range
+    except Exception as error:  # noqa: BLE001 - the reader of the GETs raises it
+        yield error
 
 
 def _joined(ranges: Sequence[ByteRange], max_bytes: Callable[[], int]) -> Iterator[ByteRange]:
@@ -203,26 +174,6 @@ def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, ra
         # A short part is one GET in any layout. So do not ask the layout, which might have to read a manifest first.
         return [byte_range] if byte_range else []
     return fetcher.request_ranges(segment, byte_range, range_bytes)
-
-
-class _Requests:
-    """Iterator over requests that keeps an error of the iterator `requests` until `raise_error` is called."""
-
-    def __init__(self, requests: Iterator[Request]) -> None:
-        self._requests = requests
-        self._error: Exception | None = None
-
-    def next(self) -> Request | None:
-        """Return the next request, or None at the end or after an error."""
-        try:
-            return next(self._requests, None)
-        except Exception as error:  # noqa: BLE001 - raised by `raise_error`
-            self._error = error
-            return None
-
-    def raise_error(self) -> None:
-        if self._error is not None:
-            raise self._error
 
 
 def _fetch(

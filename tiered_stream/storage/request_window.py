@@ -17,15 +17,14 @@ FIRST_REQUESTS = 8
 _SPARE_REQUESTS = 3
 """Number of requests in addition to the number that keeps the decoder busy.
 
-Two of their responses wait for the decoder, because speeds vary. The third request is the next one.
+Two of their responses wait for the decoder, because speeds vary. The third request is the next one. There is one less
+if requests have twice the usual size, because each waiting response uses twice the memory.
 """
-_SPARE_LARGE_REQUESTS = 2
-"""Number of requests in addition to the number that keeps the decoder busy, if requests have twice the usual size.
-
-It is lower than `_SPARE_REQUESTS`, because each waiting response uses twice the memory.
-"""
+_QUICK = 2
+"""Ratio of the times of storage and decoder below which the storage is quick, so that requests have twice the usual
+size."""
 _RECENT = 16
-"""Number of recent requests, and of recent responses, from which speeds are estimated."""
+"""Number of recent responses from which speeds are estimated."""
 _MIN_SECONDS_PER_BYTE = 1e-9
 """Lower bound of the seconds that the decoder works on one byte."""
 
@@ -50,10 +49,8 @@ class RequestWindow:
         self._usual = options.request_bytes
         self._memory = options.memory_bytes
         self._max_allowed = self._allowed = options.in_flight + _SPARE_REQUESTS
-        self._requests: dict[int, deque[tuple[int, float]]] = {}
-        """Actual bytes and seconds of recent requests, by the requested size."""
-        self._latest = 0
-        """Requested size of the last request, in bytes."""
+        self._responses: deque[tuple[int, float]] = deque(maxlen=_RECENT)
+        """Bytes of recent responses, and seconds of their requests."""
         self._work: deque[tuple[int, float]] = deque(maxlen=_RECENT)
         """Bytes and seconds of the decoder's recent work."""
         self._busy_answers: int | None = None
@@ -66,40 +63,28 @@ class RequestWindow:
             return self._size()
 
     def _size(self) -> int:
-        if not self._work or not self._latest:
+        if (ratio := self._ratio()) is None:
             return min(FIRST_REQUESTS, self._allowed)
-        mean_bytes = fmean(size for size, _ in self._requests[self._latest])
-        # More than the mean is needed, because neither storage nor decoder is steady.
-        spare = _SPARE_REQUESTS if self._latest <= self._usual else _SPARE_LARGE_REQUESTS
-        needed = 1.5 * self._decoded_meanwhile(self._latest) / max(mean_bytes, 1) + spare
-        return int(min(self._allowed, needed))
+        are_large = fmean(size for size, _ in self._responses) > self._usual
+        # More than the ratio is needed, because neither storage nor decoder is steady.
+        return int(min(self._allowed, 1.5 * ratio + _SPARE_REQUESTS - are_large))
 
     def request_bytes(self) -> int:
         """Return the maximum size in bytes of the next request: half of, once, or twice the usual size."""
         with self._lock:
-            if not self._work or not self._latest:
-                return self._usual
-            in_use = max(self._latest, self._usual)
-            if self._decoded_meanwhile(in_use) < 2 * in_use:  # the storage is quick
-                return min(2 * self._usual, max(self._usual, self._memory // 4))
-            needed = self._decoded_meanwhile(self._usual) + _SPARE_REQUESTS * self._usual
-            return self._usual if needed <= self._memory else self._usual // 2
+            ratio = self._ratio()
+        if ratio is None:
+            return self._usual
+        if ratio < _QUICK:
+            return min(2 * self._usual, max(self._usual, self._memory // 4))
+        return self._usual if (ratio + _SPARE_REQUESTS) * self._usual <= self._memory else self._usual // 2
 
-    def _decoded_meanwhile(self, size: int) -> float:
-        """Estimate how many bytes are decoded while one request of `size` bytes is in flight."""
-        seconds_per_byte = sum(seconds for _, seconds in self._work) / max(sum(size for size, _ in self._work), 1)
-        return self._seconds(size) / max(seconds_per_byte, _MIN_SECONDS_PER_BYTE)
-
-    def _seconds(self, size: int) -> float:
-        """Estimate the seconds that a request of `size` bytes takes.
-
-        A larger request takes longer, at most in proportion to its size.
-        """
-        seconds_of_latest = min(seconds for _, seconds in self._requests[self._latest])
-        if size not in self._requests:
-            return seconds_of_latest
-        shortest, longest = sorted((seconds_of_latest, seconds_of_latest * size / self._latest))
-        return min(max(min(seconds for _, seconds in self._requests[size]), shortest), longest)
+    def _ratio(self) -> float | None:
+        """Return how many times as long as the decoder a request takes for its bytes; None: nothing is known yet."""
+        if not self._work or not self._responses:
+            return None
+        decoded = sum(seconds for _, seconds in self._work) / max(sum(size for size, _ in self._work), 1)
+        return min(seconds / max(size, 1) for size, seconds in self._responses) / max(decoded, _MIN_SECONDS_PER_BYTE)
 
     def record_response(self, size: int, seconds: float, work: tuple[int, float] | None, busy_answers: int) -> None:
         """Record that the decoder has received a response, and adapt the maximum number of requests.
@@ -112,8 +97,7 @@ class RequestWindow:
             busy_answers: how often the storage has asked for fewer requests so far (S3: 503 SlowDown).
         """
         with self._lock:
-            self._latest = self._requested_size(size)
-            self._requests.setdefault(self._latest, deque(maxlen=_RECENT)).append((size, seconds))
+            self._responses.append((size, seconds))
             if work is not None:
                 self._work.append(work)
             if self._busy_answers is not None and busy_answers > self._busy_answers:
@@ -124,11 +108,6 @@ class RequestWindow:
             else:
                 self._since_busy = since
             self._busy_answers = busy_answers
-
-    def _requested_size(self, size: int) -> int:
-        """Return the smallest of the three request sizes that is at least `size`; if no size is, return the largest."""
-        sizes = (self._usual // 2, self._usual, 2 * self._usual)
-        return next((requested for requested in sizes if size <= requested), sizes[-1])
 
 
 _windows: PerProcess[RequestWindow] = PerProcess()

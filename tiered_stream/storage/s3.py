@@ -8,12 +8,15 @@ from obstore.store import S3Store
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.attempts import AttemptError
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, check_bucket
-from tiered_stream.storage.cloud_store import Failure, Service
+from tiered_stream.storage.cloud_store import Service
 from tiered_stream.storage.s3_client import S3Session, credentials_hint
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, S3Config
+    from obstore.store import ClientConfig
+
+    from tiered_stream.storage.cloud_store import Client
 
 _ELSEWHERE = (301, 307, 400, 403)
 """HTTP statuses that S3 may return if the request was sent to another region than the bucket's region."""
@@ -22,7 +25,7 @@ _ELSEWHERE = (301, 307, 400, 403)
 class S3Bucket(Service):
     """One bucket, or an access point of one, as a service of `cloud_store`."""
 
-    endpoint_option = "s3.endpoint.url"
+    client_class, endpoint_option = S3Store, "s3.endpoint.url"
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
     access_codes = frozenset((
         "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "ExpiredToken",
@@ -45,11 +48,11 @@ class S3Bucket(Service):
         self.can_sign = options.s3_customer_key is None  # a reader of the URL would have to send the key
         super().__init__(options, "s3", bucket, self._session.bucket_url, use)
 
-    def open(self, client: ClientConfig, retries: int) -> S3Store:
+    def open(self, client: ClientConfig, retries: int) -> Client:
         options, session = self._options, self._session
         if (bundle := session.ca_bundle()) is not None:
             client["root_certificate"] = bundle
-        config: S3Config = {
+        self.config = {
             "endpoint": self.endpoint,
             "virtual_hosted_style_request": True,  # the URL is the bucket's own, whichever style it has
             "region": session.region,
@@ -57,16 +60,11 @@ class S3Bucket(Service):
             "skip_signature": options.anonymous,
         }
         if options.s3_customer_key is not None:
-            config |= {"server_side_encryption": "sse-c", "sse_customer_key_base64": options.s3_customer_key}
-        return S3Store(
-            self.bucket,
-            config=config,
-            client_options=client,
-            retry_config={"max_retries": retries},
-            credential_provider=None if options.anonymous else session.credentials(),
-        )
+            self.config |= {"server_side_encryption": "sse-c", "sse_customer_key_base64": options.s3_customer_key}
+        self.credential_provider = None if options.anonymous else session.credentials()
+        return super().open(client, retries)
 
-    def learns_from(self, failure: Failure) -> bool:
+    def learns_from(self, failure: AttemptError) -> bool:
         learned = failure.status in _ELSEWHERE and self._session.follow_region(failure.region)
         self.endpoint = self._session.bucket_url
         return learned

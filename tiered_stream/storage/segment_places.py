@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from urllib.parse import urlsplit
@@ -70,11 +70,12 @@ class Place:
             old["rsm.config.key.prefix"] = configured.key_prefix
         return " and ".join(f"{name}={value}" for name, value in values.items() if value != old.get(name))
 
-    def key(self, segment: RemoteLogSegment) -> str:
-        """Return the key of the segment's log, relative to `uri`."""
+    def log_key(self, segment: RemoteLogSegment, root: str) -> str:
+        """Return the key of the segment's log, relative to the URI `root`."""
+        folder = _path_below(root, self.uri)
         if self.layout == StorageLayout.LOCAL:
-            return object_key(segment, ".log")
-        return f"{self.key_prefix}{main_path(segment)}.log"
+            return folder + object_key(segment, ".log")
+        return f"{folder}{self.key_prefix}{main_path(segment)}.log"
 
     def topic_key(self, segment: RemoteLogSegment) -> str:
         """Return a key prefix, relative to `uri`, that only objects of the segment's topic have.
@@ -103,28 +104,20 @@ def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None =
 def segment_places(storage: StorageOptions) -> list[Place]:
     """Search the whole bucket, or the configured folder, for segments, and return the places that lead to them.
 
-    The search ends after `_MAX_LISTINGS` listing requests or `_MAX_PLACES` places, so further places may be missing.
+    The search ends after `_MAX_LISTINGS` listing requests or `_MAX_PLACES` places, so further places may be missing. If
+    a key prefix begins with the path of the settings' URI, the place has that URI and the rest of the key prefix.
 
     Raises:
         StorageError: the storage cannot be listed.
     """
-    root = _root(storage)
+    root, uri = _root(storage), storage.uri or ""
+    path = _path_below(root, uri)
     places: dict[Place, None] = {}
-    with closing(open_store(replace(storage, uri=root))) as store:
-        for place in islice(_listed_places(store, root, storage.limits.manifest), _MAX_PLACES):
-            places[_below_uri(storage, place)] = None
+    for place in islice(_listed_places(storage, root), _MAX_PLACES):
+        if path and place.layout == StorageLayout.AIVEN and place.key_prefix.startswith(path):
+            place = Place(place.layout, uri.rstrip("/"), place.key_prefix.removeprefix(path))
+        places[place] = None
     return list(places)
-
-
-def _below_uri(storage: StorageOptions, place: Place) -> Place:
-    """Return `place` with the settings' URI instead of the bucket's URI, if its key prefix begins with that URI's path.
-
-    The path is then removed from the key prefix. Any other place is returned unchanged.
-    """
-    path = _path_in_bucket(storage)
-    if place.layout == StorageLayout.LOCAL or not path or not place.key_prefix.startswith(path):
-        return place
-    return Place(place.layout, (storage.uri or "").rstrip("/"), place.key_prefix.removeprefix(path))
 
 
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
@@ -133,36 +126,25 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
     The settings may be right if they lead to other objects of the segment's topic, because then only this object was
     deleted. The settings may also be right if the storage cannot be listed and the segment's log is found nowhere else.
     """
-    try:
-        with closing(open_store(storage)) as store:
-            has_topic = next(store.list(configured_place(storage, segment).topic_key(segment)), None) is not None
-    except StorageError:
-        return _find_elsewhere(storage, segment)
-    return None if has_topic else _find_elsewhere(storage, segment) or Misplacement("", _COPY_BROKER_SETTINGS)
-
-
-def _find_elsewhere(storage: StorageOptions, segment: RemoteLogSegment) -> Misplacement | None:
-    """Search for the segment's log under other settings (`Place`) than the configured ones, and return where it is.
-
-    Return None if the log is not found, or the storage cannot be listed.
-    """
     configured = configured_place(storage, segment)
-    with ExitStack() as stack, suppress(StorageError):
-        stores: dict[str, ObjectStore] = {}
-        for place in _other_places(storage, segment):
-            if place.uri not in stores:
-                store = open_store(replace(storage, uri=place.uri))
-                stores[place.uri] = stack.enter_context(closing(store))
+    is_listed = False
+    with suppress(StorageError):
+        if next(open_store(storage).list(configured.topic_key(segment)), None) is not None:
+            return None
+        is_listed = True
+    root = _root(storage)
+    store = open_store(replace(storage, uri=root))
+    with suppress(StorageError):
+        for place in _possible_places(storage):
+            key = place.log_key(segment, root)
             with suppress(StorageError):
-                stores[place.uri].size(place.key(segment))
-                return Misplacement(
-                    stores[place.uri].describe(place.key(segment)), f"set {place.correction(configured)}"
-                )
-    return None
+                if place != configured and store.size(key) >= 0:
+                    return Misplacement(store.describe(key), f"set {place.correction(configured)}")
+    return Misplacement("", _COPY_BROKER_SETTINGS) if is_listed else None
 
 
-def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
-    """Yield settings (`Place`), other than the configured ones, under which the segment may be in the storage.
+def _possible_places(storage: StorageOptions) -> Iterator[Place]:
+    """Yield settings (`Place`) under which a segment may be in the storage.
 
     First come variants of the user's settings, which need no listing: the other layout, the URI of the whole bucket,
     and another key prefix. Then come the results of `segment_places`, for which the bucket or folder is listed. The
@@ -171,22 +153,18 @@ def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterato
     Raises:
         StorageError: the storage cannot be listed.
     """
-    root, configured = _root(storage), configured_place(storage, segment)
+    root, uri = _root(storage), storage.uri or ""
     key_prefix = storage.rsm_config.get("key.prefix", "")
-    guesses = dict.fromkeys((
-        Place(StorageLayout.LOCAL, configured.uri), Place(StorageLayout.LOCAL, root),
-        Place(StorageLayout.AIVEN, root, key_prefix), Place(StorageLayout.AIVEN, root, _path_in_bucket(storage)),
-        Place(StorageLayout.AIVEN, root),
+    yield from dict.fromkeys((
+        Place(StorageLayout.LOCAL, uri), Place(StorageLayout.LOCAL, root), Place(StorageLayout.AIVEN, root, key_prefix),
+        Place(StorageLayout.AIVEN, root, _path_below(root, uri)), Place(StorageLayout.AIVEN, root),
     ))  # fmt: skip
-    yield from (place for place in guesses if place != configured)
-    listed = segment_places(storage)
-    yield from (place for place in listed if place != configured and place not in guesses)
+    yield from segment_places(storage)
 
 
-def _path_in_bucket(storage: StorageOptions) -> str:
-    """Return the path after the bucket in the settings' URI, with a slash at its end; empty if there is none."""
-    is_folder = urlsplit(storage.uri or "").scheme not in _BUCKET_SCHEMES
-    path = "" if is_folder else bucket_and_path(storage.uri or "")[1]
+def _path_below(root: str, uri: str) -> str:
+    """Return the path of `uri` below the URI `root`, with a slash at its end; empty if the two are the same."""
+    path = uri.removeprefix(root).strip("/")
     return f"{path}/" if path else ""
 
 
@@ -197,9 +175,9 @@ def _root(storage: StorageOptions) -> str:
     return f"{scheme}://{bucket_and_path(uri)[0]}" if scheme in _BUCKET_SCHEMES else uri
 
 
-def _listed_places(store: ObjectStore, root: str, limit: Limit) -> Iterator[Place]:
-    """List the store page by page, and yield the places of the segments in it, the same place only once in a row."""
-    after = ""
+def _listed_places(storage: StorageOptions, root: str) -> Iterator[Place]:
+    """List `root` page by page, and yield the places of the segments in it, the same place only once in a row."""
+    store, after = open_store(replace(storage, uri=root)), ""
     for _ in range(_MAX_LISTINGS):
         count = 0
         for key in islice(store.list("", after), _KEYS_PER_LISTING):
@@ -210,7 +188,7 @@ def _listed_places(store: ObjectStore, root: str, limit: Limit) -> Iterator[Plac
             if match is None:
                 after = key
             else:
-                place, after = _place_of(store, root, *match, limit)
+                place, after = _place_of(store, root, *match, storage.limits.manifest)
                 yield place
         if count < _KEYS_PER_LISTING:
             return

@@ -101,7 +101,7 @@ def test_a_key_may_be_in_a_credential_file() -> None:
         ("abfss://lake@mine.z12.dfs.storage.azure.net/t", {}, "https://mine.z12.blob.storage.azure.net"),
         ("wasb://lake@mine.blob.core.windows.net/t", {}, "http://mine.blob.core.windows.net"),
         ("wasbs://lake@mine.blob.core.windows.net/t", {}, "https://mine.blob.core.windows.net"),
-        (URI, {"fs.azure.abfs.endpoint": "localhost:10000"}, "https://localhost:10000"),
+        (URI, {"fs.azure.abfs.endpoint": "localhost:10000"}, "https://localhost:10000/mine"),
     ],
 )
 def test_the_endpoint_is_the_accounts_blob_service(uri: str, given: Mapping[str, str], url: str) -> None:

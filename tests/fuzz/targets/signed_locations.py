@@ -17,10 +17,8 @@ from tests.storage.scripted_http import answer, error, part
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.object_store import ATTEMPTS
-from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
+from tiered_stream.storage.attempts import RequestTimeouts
 from tiered_stream.storage.signed.presigned import PresignedFetcher, SignedRequests
-from tiered_stream.storage.signed.signed_connections import BUSY
 from tiered_stream.storage.signed.signed_hosts import parse_signed_url, signed_hosts
 
 URL = "http://s3.example.com:9000/bucket/prefix/t-0/00000000000000000000-AAAAAAAAAAAAAAAAAAAAAQ.log?X-Amz-Signature=0af"
@@ -84,7 +82,7 @@ class _CannedSocket:
 
 
 def canned(received: bytes) -> urllib3.PoolManager:
-    """Connections each of which gives these bytes; what is tried again is so at once."""
+    """Connections each of which gives these bytes."""
 
     class Connection(HTTPConnection):
         def connect(self) -> None:
@@ -94,11 +92,7 @@ def canned(received: bytes) -> urllib3.PoolManager:
         def is_connected(self) -> bool:
             return False
 
-    retries = urllib3.Retry(
-        total=ATTEMPTS - 1, redirect=False, status_forcelist=BUSY, raise_on_status=False, backoff_factor=0,
-        respect_retry_after_header=False,
-    )  # fmt: skip
-    pools = urllib3.PoolManager(retries=retries)
+    pools = urllib3.PoolManager(retries=False)
     pool = type("Pool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": Connection})
     pools.pool_classes_by_scheme = {"http": pool}
     return pools
@@ -112,7 +106,9 @@ def http_answer(random: Random) -> bytes:
 
 
 def read_answer(data: bytes) -> None:
-    requests = SignedRequests(HOSTS[0], canned(data), RequestTime(RequestTimeouts.of(StorageOptions())))
+    requests = SignedRequests(
+        HOSTS[0], RequestTimeouts.of(StorageOptions()), sleep=lambda seconds: None, open_pool=lambda *_: canned(data)
+    )
     fetcher = PresignedFetcher({SEGMENT.segment_id: URL}, lambda _: URL + "1", requests)
     assert len(fetcher.fetch_log_segment(SEGMENT, PART.start, PART.end)) == len(PART)
 

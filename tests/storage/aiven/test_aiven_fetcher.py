@@ -178,8 +178,8 @@ def bucket(tmp_path: Path) -> Path:
 
 def counted(bucket: Path, name: str = TRANSFORMED) -> tuple[CountingStore, RemoteLogSegment]:
     opened = fetcher(name, bucket)
-    store = CountingStore(opened._store)  # type: ignore[attr-defined]
-    opened._store = store  # type: ignore[attr-defined]
+    store = CountingStore(opened.store)  # type: ignore[attr-defined]
+    opened.store = store  # type: ignore[attr-defined]
     return store, big_segment(name)
 
 

@@ -83,8 +83,8 @@ class AbfsSettings:
         is_plain = self.scheme == "wasb" or (
             self.scheme == "abfs" and (self.text(names.ALWAYS_HTTPS) or "").lower() == "false"
         )
-        emulated = self.text(names.ENDPOINT) or ""
-        address = emulated if ":" in emulated else blob_host(self.host)
+        emulated = self.text(names.ENDPOINT) or ""  # Hadoop then has the account in the path
+        address = f"{emulated}/{self.host.partition('.')[0]}" if ":" in emulated else blob_host(self.host)
         return f"{'http' if is_plain else 'https'}://{address}"
 
     def check_supported(self) -> None:

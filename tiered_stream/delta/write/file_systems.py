@@ -37,7 +37,7 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
         return files.uri, _allowing_http(google_config(files.storage), "base_url")
     if parts.scheme in AZURE_SCHEMES:
         place = azure_place(files.storage.at(files.uri), TABLES)
-        return f"az://{place.container}{parts.path}", _allowing_http(place.config(), "endpoint")
+        return f"az://{place.container}{parts.path}", _allowing_http(place.config, "endpoint")
     options = delta_storage_options(files.storage)
     if files.storage.s3_endpoint_url is None and parts.scheme == "s3":
         # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.

@@ -245,11 +245,10 @@ class Archive:
         return open_transactions(self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, parse_producer_snapshot))
 
     def close(self) -> None:
-        """Wait for the threads to end, and close the store."""
+        """Wait for the threads to end."""
         if self._search is not None:
             wait([self._search])
         self._executor.shutdown(wait=True, cancel_futures=True)
-        self._store.close()
 
     def _topic(self, topic: str) -> _Topic | None:
         if topic not in self._topics:

@@ -26,7 +26,7 @@ from tiered_stream.records.memory import allocate
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.encryption import ChunkCipher, KeyRing
 from tiered_stream.storage.aiven.manifest import SegmentManifest, parse_manifest
-from tiered_stream.storage.fetcher import SNAPSHOTS, IndexType, RemoteStorageFetcher, cut
+from tiered_stream.storage.fetcher import SNAPSHOTS, IndexType, StoreFetcher, cut
 from tiered_stream.storage.object_store import ObjectStore
 
 _CACHED_MANIFESTS = 256
@@ -40,7 +40,7 @@ class _OpenSegment:
     cipher: ChunkCipher | None
 
 
-class AivenLayoutFetcher(RemoteStorageFetcher):
+class AivenLayoutFetcher(StoreFetcher):
     """Fetcher of segments and indexes that the Aiven plugin wrote, with or without compression and encryption.
 
     Args:
@@ -49,22 +49,21 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
     """
 
     def __init__(self, store: ObjectStore, key_prefix: str, key_ring: KeyRing, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._store = store
+        super().__init__(store, limits)
         self._key_prefix = key_prefix
         self._key_ring = key_ring
-        self._limits = limits
         self._open_segments: SingleFlightCache[str, _OpenSegment] = SingleFlightCache(_CACHED_MANIFESTS)
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
         byte_range = ByteRange(start, segment.size if end == -1 else end)
-        key = self._key(segment, ".log")
+        key = self.key(segment, ".log")
         opened = self._open(segment)
         if byte_range.end > segment.size:
-            raise CorruptDataError(f"{self._store.describe(key)} holds {segment.size} bytes of log, not {byte_range}")
+            raise CorruptDataError(f"{self.store.describe(key)} holds {segment.size} bytes of log, not {byte_range}")
         if not byte_range:
             return b""
         if not opened.manifest.is_transformed:
-            return self._store.get(key, byte_range)
+            return self.store.get(key, byte_range)
         return self._fetch_chunks(key, opened, byte_range)
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
@@ -77,14 +76,14 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         if not ranges:
             return {}
         # Read all indexes by one GET (KAFKA-15805), because the bytes between them are few.
-        key, start = self._key(segment, ".indexes"), min(index.start for index in ranges.values())
+        key, start = self.key(segment, ".indexes"), min(index.start for index in ranges.values())
         byte_range = ByteRange(start, max(index.end for index in ranges.values()))
-        self._limits.index.check(len(byte_range), f"the bytes of indexes in {self._store.describe(key)}")
+        self.limits.index.check(len(byte_range), f"the bytes of indexes in {self.store.describe(key)}")
         for index_type in SNAPSHOTS & ranges.keys():
-            self._limits.snapshot.check(
-                len(ranges[index_type]), f"the {index_type.value} index in {self._store.describe(key)}"
+            self.limits.snapshot.check(
+                len(ranges[index_type]), f"the {index_type.value} index in {self.store.describe(key)}"
             )
-        data = memoryview(self._store.get(key, byte_range))
+        data = memoryview(self.store.get(key, byte_range))
         return {
             index_type: self._plain_index(key, index_type, opened, data[index.start - start : index.end - start])
             for index_type, index in ranges.items()
@@ -97,12 +96,12 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return cut(byte_range, request_bytes, manifest.chunks.original_chunk_size if manifest.is_transformed else 1)
 
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
-        key = self._key(segment, ".rsm-manifest")
+        key = self.key(segment, ".rsm-manifest")
         described = self._open_segments.get(key, lambda: self._read_manifest(key)).manifest.segment
         if described is None:  # an early plugin version wrote the manifest
             return None
         if (described.segment_id, described.topic_id) != (segment.segment_id, segment.topic_id):
-            raise CorruptDataError(f"{self._store.describe(key)} is of another segment: {described.segment_id}")
+            raise CorruptDataError(f"{self.store.describe(key)} is of another segment: {described.segment_id}")
         return replace(described, custom_metadata=segment.custom_metadata)
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
@@ -113,21 +112,12 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         """
         if self._open(segment).manifest.is_transformed:
             return None
-        return self._store.signed_url(self._key(segment, ".log"), seconds)
-
-    def busy_answers(self) -> int:
-        return self._store.busy_answers()
-
-    def describe(self, segment: RemoteLogSegment) -> str:
-        return self._store.describe(self._key(segment, ".log"))
+        return super().signed_location(segment, seconds)
 
     def placed_by_metadata(self, segment: RemoteLogSegment) -> bool:
         return parse_custom_metadata(segment.custom_metadata).object_prefix is not None
 
-    def close(self) -> None:
-        self._store.close()
-
-    def _key(self, segment: RemoteLogSegment, suffix: str) -> str:
+    def key(self, segment: RemoteLogSegment, suffix: str) -> str:
         metadata = parse_custom_metadata(segment.custom_metadata)
         prefix = self._key_prefix if metadata.object_prefix is None else metadata.object_prefix
         return prefix + (main_path(segment) if metadata.object_key is None else metadata.object_key) + suffix
@@ -139,9 +129,9 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
             CorruptDataError: the manifest is malformed, or has another segment id or log size than the metadata.
             StorageError, UnsupportedDataError: the errors of `fetch_log_segment`.
         """
-        key = self._key(segment, ".rsm-manifest")
+        key = self.key(segment, ".rsm-manifest")
         opened = self._open_segments.get(key, lambda: self._read_manifest(key))
-        manifest, name = opened.manifest, self._store.describe(key)
+        manifest, name = opened.manifest, self.store.describe(key)
         if manifest.segment is not None and manifest.segment.segment_id != segment.segment_id:
             raise CorruptDataError(f"{name} is of another segment: {manifest.segment.segment_id}")
         if manifest.chunks.original_file_size != segment.size:
@@ -152,10 +142,10 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return opened
 
     def _read_manifest(self, key: str) -> _OpenSegment:
-        name = self._store.describe(key)
-        manifest = parse_manifest(self._store.get(key, self._limits.manifest), name)
+        name = self.store.describe(key)
+        manifest = parse_manifest(self.store.get(key, self.limits.manifest), name)
         if manifest.is_transformed:
-            self._limits.chunk.check(manifest.chunks.largest, f"the bytes of a chunk, as {name} says")
+            self.limits.chunk.check(manifest.chunks.largest, f"the bytes of a chunk, as {name} says")
         cipher = self._key_ring.cipher(manifest.encryption, name) if manifest.encryption else None
         return _OpenSegment(manifest, cipher)
 
@@ -169,13 +159,13 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         index = opened.manifest.chunks
         chunks = index.covering(byte_range)
         object_range = index.transformed(chunks)
-        data = memoryview(self._store.get(key, object_range))
+        data = memoryview(self.store.get(key, object_range))
         log_start = index.original(chunks[0]).start
         log = allocate(index.original(chunks[-1]).end - log_start, np.uint8)
         for chunk in chunks:
             transformed, original = index.transformed(range(chunk, chunk + 1)), index.original(chunk)
             self._restore_chunk(
-                f"chunk {chunk} of {self._store.describe(key)}",
+                f"chunk {chunk} of {self.store.describe(key)}",
                 opened,
                 data[transformed.start - object_range.start : transformed.end - object_range.start],
                 log[original.start - log_start : original.end - log_start],
@@ -203,7 +193,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
     def _plain_index(self, key: str, index_type: IndexType, opened: _OpenSegment, data: memoryview) -> bytes:
         if opened.cipher is None or not data:
             return bytes(data)
-        return opened.cipher.decrypt(data, f"the {index_type.value} index in {self._store.describe(key)}")
+        return opened.cipher.decrypt(data, f"the {index_type.value} index in {self.store.describe(key)}")
 
 
 def main_path(segment: RemoteLogSegment) -> str:

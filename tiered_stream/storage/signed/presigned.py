@@ -19,14 +19,19 @@ from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process.logs import muted
 from tiered_stream.process.shared import PerProcess
+from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.object_store import ATTEMPTS, SLOW_DOWN, too_short
-from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
-from tiered_stream.storage.signed.signed_connections import BUSY, open_connections
+from tiered_stream.storage.object_store import too_short
+from tiered_stream.storage.signed.signed_connections import AttemptTime, open_connections
 from tiered_stream.storage.signed.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
 
 _MAX_DIGITS = 19  # of a Content-Length
 _REFUSED = (400, 401, 403)  # S3 responds 400 to temporary credentials that have expired
+_KINDS = {
+    http.ConnectTimeoutError: FailureKind.CONNECT_TIMEOUT,
+    http.ReadTimeoutError: FailureKind.TIMEOUT,
+    http.ProtocolError: FailureKind.BROKEN,
+}
 
 
 class _RefusedError(Exception):
@@ -36,15 +41,30 @@ class _RefusedError(Exception):
 class SignedRequests:
     """Sender of ranged GETs of signed URLs that lead to `hosts`.
 
-    `connections` must have been opened with the same `request_time`. `busy_answers` is the number of responses that
-    asked for fewer requests.
+    Args:
+        now: clock in seconds.
+        sleep: waits for a number of seconds.
+        open_pool: opens the connections.
     """
 
-    def __init__(self, hosts: SignedHosts, connections: urllib3.PoolManager, request_time: RequestTime) -> None:
+    def __init__(
+        self,
+        hosts: SignedHosts,
+        timeouts: RequestTimeouts,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = lambda seconds: time.sleep(seconds),
+        open_pool: Callable[[SignedHosts, RequestTimeouts, AttemptTime], urllib3.PoolManager] = open_connections,
+    ) -> None:
         self._hosts = hosts
-        self._connections = connections
-        self._time = request_time
-        self.busy_answers = 0
+        self._time = AttemptTime(now)
+        self._connections = open_pool(hosts, timeouts, self._time)
+        self._attempts = Attempts(
+            timeouts, lambda name, failure: f"{name} cannot be reached: {failure.code}", now, sleep
+        )
+
+    def busy_answers(self) -> int:
+        """Return the number of responses so far that asked for fewer requests."""
+        return self._attempts.busy_answers
 
     def get(self, url: str, byte_range: ByteRange) -> bytes:
         """Return exactly the bytes `byte_range` of the object that `url` names.
@@ -55,63 +75,36 @@ class SignedRequests:
             StorageError: the object is missing, the service cannot be reached, or its response is not as expected.
             CorruptDataError: the object ends before `byte_range` does.
         """
-        self._hosts.check(parse_signed_url(url))
-        self._time.begin()
-        broken = 0
+        place = parse_signed_url(url)
+        self._hosts.check(place)
+        name = str(place)
         with muted("urllib3"):  # urllib3 logs URLs
-            while True:
-                try:
-                    return self._get_once(url, byte_range)
-                except (errors.StorageConnectTimeoutError, errors.StorageReadTimeoutError):
-                    if not self._time.repeats_after_timeout():
-                        raise
-                except http.ProtocolError as error:
-                    # The connection may break in the body, and urllib3's own retries do not cover bodies.
-                    broken += 1
-                    if broken == ATTEMPTS or self._time.is_over:
-                        raise errors.StorageUnavailableError(
-                            f"{_without_credential(url)}: the connection broke {broken} times"
-                        ) from error
+            return self._attempts.send(name, lambda seconds: self._get_once(url, name, byte_range, seconds))
 
-    def _get_once(self, url: str, byte_range: ByteRange) -> bytes:
-        """Send one GET, and return the bytes.
+    def _get_once(self, url: str, name: str, byte_range: ByteRange, seconds: float) -> bytes:
+        """Send one GET, and return the bytes. `name` is the URL without its credential.
 
         Raises:
+            AttemptError: another attempt may succeed.
             _RefusedError, StorageError, CorruptDataError: for the same reasons as `get`.
-            ProtocolError: the connection broke.
         """
+        self._time.begin(seconds)
         try:
             response = self._connections.request(
                 "GET", url, headers={"Range": f"bytes={byte_range.start}-{byte_range.end - 1}"}, preload_content=False,
                 decode_content=False, redirect=False,
             )  # fmt: skip
-            attempts = response.retries.history if response.retries else ()
-            self.busy_answers += sum(attempt.status in SLOW_DOWN for attempt in attempts)
             try:
-                _check(url, byte_range, response)
+                _check(name, byte_range, response)
                 data = response.read()  # `_check` has compared the length
             except BaseException:
                 response.close()
                 raise
             response.release_conn()
         except http.HTTPError as error:
-            raise self._mapped_error(error, url) from None
-        if len(data) != len(byte_range):
-            raise too_short(_without_credential(url), byte_range, byte_range.start + len(data))
+            kind = next((kind for form, kind in _KINDS.items() if isinstance(error, form)), FailureKind.UNREACHABLE)
+            raise AttemptError(kind, code=type(error).__name__) from None
         return data
-
-    def _mapped_error(self, error: http.HTTPError, url: str) -> Exception:
-        reason = error.reason if isinstance(error, http.MaxRetryError) else error
-        name = _without_credential(url)
-        if isinstance(reason, http.ConnectTimeoutError):
-            return errors.StorageConnectTimeoutError(
-                f"no connection for {name} within kafka.fetch.remote.connect.timeout.ms"
-            )
-        if isinstance(reason, http.ReadTimeoutError):
-            return errors.StorageReadTimeoutError(f"{name} {self._time.timeouts.describe(is_over=self._time.is_over)}")
-        if isinstance(reason, http.ProtocolError):
-            return http.ProtocolError(type(reason).__name__)
-        return errors.StorageUnavailableError(f"{name} cannot be reached: {type(reason).__name__}")
 
 
 _requests: PerProcess[SignedRequests] = PerProcess()
@@ -120,15 +113,7 @@ _requests: PerProcess[SignedRequests] = PerProcess()
 def signed_requests(options: StorageOptions) -> SignedRequests:
     """Return the process's shared sender of requests to the hosts that these options allow for signed locations."""
     hosts, timeouts = signed_hosts(options), RequestTimeouts.of(options)
-    return _requests.get({"hosts": hosts, "timeouts": timeouts}, lambda: open_requests(hosts, timeouts))
-
-
-def open_requests(
-    hosts: SignedHosts, timeouts: RequestTimeouts, now: Callable[[], float] = time.monotonic
-) -> SignedRequests:
-    """Return a new sender, whose connections no other sender shares. `now` returns seconds."""
-    request_time = RequestTime(timeouts, now)
-    return SignedRequests(hosts, open_connections(hosts, timeouts, request_time), request_time)
+    return _requests.get({"hosts": hosts, "timeouts": timeouts}, lambda: SignedRequests(hosts, timeouts))
 
 
 class PresignedFetcher(RemoteStorageFetcher):
@@ -178,7 +163,7 @@ class PresignedFetcher(RemoteStorageFetcher):
         return self._fetcher_without_url(segment).fetch_indexes(segment, types)
 
     def busy_answers(self) -> int:
-        return self._requests.busy_answers + (self._unsigned.busy_answers() if self._unsigned else 0)
+        return self._requests.busy_answers() + (self._unsigned.busy_answers() if self._unsigned else 0)
 
     def describe(self, segment: RemoteLogSegment) -> str:
         url = self._urls.get(segment.segment_id)
@@ -214,16 +199,17 @@ class PresignedFetcher(RemoteStorageFetcher):
             return self._urls[segment.segment_id]
 
 
-def _check(url: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse) -> None:
-    status, name = response.status, _without_credential(url)
+def _check(name: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse) -> None:
+    status = response.status
     if status in _REFUSED:
         raise _RefusedError(f"status {status}")
     if status == 404:
         raise errors.StorageObjectNotFoundError(f"{name} does not exist")
     if status == 416:
         raise too_short(name, byte_range, byte_range.start)
-    if status in BUSY:
-        raise errors.StorageUnavailableError(f"{name}: status {status} to each of {ATTEMPTS} requests")
+    failure = AttemptError(FailureKind.STATUS, status)
+    if failure.may_pass:
+        raise failure
     if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):
         raise errors.StorageError(
             f"{name}: status {status} to a request for {byte_range}: the service does not honour ranges"

@@ -10,48 +10,65 @@ another address.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from math import inf
 from typing import ClassVar
 
 import urllib3
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError, NameResolutionError
 
-from tiered_stream.storage.object_store import ATTEMPTS, MAX_CONNECTIONS
-from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
+from tiered_stream.storage.attempts import RequestTimeouts
+from tiered_stream.storage.object_store import MAX_CONNECTIONS
 from tiered_stream.storage.signed.signed_hosts import SignedHosts
 from tiered_stream.timed_http import TimedTlsSocket, pool_classes, system_tls, timed
 
-BUSY = (429, 500, 502, 503, 504)
-_RETRIES = urllib3.Retry(
-    total=ATTEMPTS - 1, connect=0, read=0, other=0, redirect=False, status_forcelist=BUSY, raise_on_status=False,
-    backoff_factor=0.1, backoff_jitter=0.2, respect_retry_after_header=False,
-)  # fmt: skip
 _MAX_ADDRESSES = 4
 """Maximum number of addresses tried for one host name; each may take `kafka.fetch.remote.connect.timeout.ms`."""
 
 
-def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, request_time: RequestTime) -> urllib3.PoolManager:
+class AttemptTime(threading.local):
+    """Clock of the time that is left for each thread's current attempt of a GET.
+
+    `now` returns seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._end = inf
+
+    def begin(self, seconds: float) -> None:
+        """Start the clock for a new attempt of this thread, which has `seconds` seconds."""
+        self._end = self._now() + seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left for this thread's attempt."""
+        return self._end - self._now()
+
+
+def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, attempt_time: AttemptTime) -> urllib3.PoolManager:
     """Open a pool of connections that lead only to `hosts`; urllib3 closes it when no reference to it is left.
 
     Requests raise urllib3's errors, and SignedLocationError if an address is refused.
     """
     context = system_tls()
-    time_left = {"time_left": staticmethod(request_time.left)}
-    context.sslsocket_class = type("RequestTlsSocket", (TimedTlsSocket,), time_left)
+    time_left = {"time_left": staticmethod(attempt_time.left)}
+    context.sslsocket_class = type("AttemptTlsSocket", (TimedTlsSocket,), time_left)
     pools = urllib3.PoolManager(
-        maxsize=MAX_CONNECTIONS, retries=_RETRIES, ssl_context=context,
+        maxsize=MAX_CONNECTIONS, retries=False, ssl_context=context,
         timeout=urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000),
     )  # fmt: skip
-    pools.pool_classes_by_scheme = pool_classes(_Connection, hosts=hosts, request_time=request_time)
+    pools.pool_classes_by_scheme = pool_classes(_Connection, hosts=hosts, attempt_time=attempt_time)
     return pools
 
 
 class _Connection(HTTPConnection):
-    """Connection that checks all addresses of its host before it connects to one of them, and keeps `request_time`."""
+    """Connection that checks all addresses of its host before it connects to one of them, and keeps `attempt_time`."""
 
     hosts: ClassVar[SignedHosts]
-    request_time: ClassVar[RequestTime]
+    attempt_time: ClassVar[AttemptTime]
 
     def _new_conn(self) -> socket.socket:
         name, failure = self.host, None
@@ -59,7 +76,7 @@ class _Connection(HTTPConnection):
             for address in self._addresses():
                 self.host = address
                 try:
-                    return timed(super()._new_conn(), self.request_time.left)
+                    return timed(super()._new_conn(), self.attempt_time.left)
                 except HTTPError as error:
                     failure = error
         finally:

@@ -1,0 +1,166 @@
+"""Attempts of a request to an object store: their time limits, and the errors of a request whose attempts fail."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Self, TypeVar
+
+from tiered_stream import errors
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.object_store import ATTEMPTS, SLOW_DOWN
+
+T = TypeVar("T")
+
+_ATTEMPTS_BEFORE_FALLBACK = 2
+"""Maximum number of attempts of a GET that times out, if brokers can serve the records instead of storage.
+
+One timeout may come from a lost packet or a slow server, so the GET is sent again. After a second timeout, the
+segment's records are read from a broker.
+"""
+_FIRST_WAIT = 0.1
+"""Seconds to wait before the second attempt, at most.
+
+The wait is twice as long before each further attempt. Each wait is shortened at random by up to half.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimeouts:
+    """KIP-1254's timeouts for connecting and reading, and the limits of a whole GET.
+
+    Times are in milliseconds. `total_ms` limits all attempts of a GET together. `attempts` is the maximum number of
+    attempts of a GET that times out.
+    """
+
+    connect_ms: int
+    read_ms: int
+    total_ms: int
+    attempts: int
+
+    @classmethod
+    def of(cls, options: StorageOptions) -> Self:
+        attempts = _ATTEMPTS_BEFORE_FALLBACK if options.has_fallback else ATTEMPTS
+        return cls(options.connect_timeout_ms, options.read_timeout_ms, options.request_timeout_ms, attempts)
+
+
+class FailureKind(Enum):
+    """Kind of failure of an attempt of a request; the values are texts for messages."""
+
+    STATUS = "refused by the service"
+    CONNECT_TIMEOUT = "not connected in time"
+    TIMEOUT = "timed out"
+    BROKEN = "connection broken"
+    UNREACHABLE = "no connection"
+    OTHER = "a malformed response"
+
+
+@dataclass(eq=False)
+class AttemptError(Exception):
+    """Failure of one attempt of a request.
+
+    `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
+    in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none.
+    """
+
+    kind: FailureKind
+    status: int = 0
+    code: str = ""
+    region: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.code}".strip() if self.status else self.kind.value
+
+    @property
+    def may_pass(self) -> bool:
+        """True if another attempt of the same request may succeed."""
+        if self.kind is FailureKind.STATUS:
+            return self.status == 429 or self.status >= 500
+        return self.kind is not FailureKind.OTHER
+
+
+class Attempts:
+    """Sender of requests that sends a request again, as often and as long as `timeouts` allow.
+
+    Args:
+        unreachable: returns an error message for an object whose service could not be reached, by the object's name.
+        now: clock in seconds.
+        sleep: waits for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        timeouts: RequestTimeouts,
+        unreachable: Callable[[str, AttemptError], str],
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = lambda seconds: time.sleep(seconds),
+    ) -> None:
+        self._timeouts = timeouts
+        self._unreachable = unreachable
+        self._now = now
+        self._sleep = sleep
+        self.busy_answers = 0
+        """Number of responses so far that asked for fewer requests."""
+
+    def send(
+        self,
+        name: str,
+        attempt: Callable[[float], T],
+        learns_from: Callable[[AttemptError], bool] = lambda failure: False,
+    ) -> T:
+        """Return the result of `attempt`, which is called with the seconds that are left for the request.
+
+        After a failure that may pass, `attempt` is called again. It is also called again if `learns_from` returns True
+        for a failure; this happens only once.
+
+        Args:
+            name: full name of the object.
+            attempt: sends the request once, and raises AttemptError if it fails.
+
+        Raises:
+            StorageUnavailableError: the last attempt failed by a failure that may pass.
+            AttemptError: an attempt failed by a failure that cannot pass.
+        """
+        end = self._now() + self._timeouts.total_ms / 1000
+        timeouts, learned = 0, False
+        for number in range(1, ATTEMPTS + 1):
+            try:
+                return attempt(end - self._now())
+            except AttemptError as failure:
+                if not learned and number < ATTEMPTS and learns_from(failure):
+                    learned = True
+                    continue
+                if not failure.may_pass:
+                    raise
+                self.busy_answers += failure.status in SLOW_DOWN
+                timeouts += failure.kind in (FailureKind.TIMEOUT, FailureKind.CONNECT_TIMEOUT)
+                wait = _FIRST_WAIT * 2 ** (number - 1) * random.uniform(0.5, 1)
+                is_over = self._now() + wait >= end
+                if number == ATTEMPTS or timeouts == self._timeouts.attempts or is_over:
+                    raise self._error(failure, name, is_over) from None
+            self._sleep(wait)
+        raise AssertionError("the last attempt has returned or raised")
+
+    def _error(self, failure: AttemptError, name: str, is_over: bool) -> errors.StorageUnavailableError:
+        """Return the error for `failure` of the last attempt. `is_over` is true if the request's time is over."""
+        if failure.kind is FailureKind.UNREACHABLE:
+            return errors.StorageUnavailableError(self._unreachable(name, failure))
+        if failure.kind is FailureKind.BROKEN:
+            return errors.StorageUnavailableError(f"{name}: the connection broke {ATTEMPTS} times")
+        if failure.kind is FailureKind.STATUS:
+            return errors.StorageUnavailableError(f"{failure} to every request for {name}")
+        if is_over:
+            return errors.StorageReadTimeoutError(
+                f"{name} did not come within remote.fetch.request.timeout.ms, "
+                f"{self._timeouts.total_ms / 1000:g} s in all"
+            )
+        if failure.kind is FailureKind.CONNECT_TIMEOUT:
+            return errors.StorageConnectTimeoutError(
+                f"no connection within kafka.fetch.remote.connect.timeout.ms, for {name}"
+            )
+        return errors.StorageReadTimeoutError(
+            f"{name} was not heard of for kafka.fetch.remote.read.timeout.ms, {self._timeouts.attempts} times"
+        )
