@@ -32,7 +32,7 @@ def test_rows_and_dead_letters_are_counted_by_table() -> None:
     metrics = QueryMetrics()
     tables = LandedRows("a", 5, 2, "dead"), LandedRows("b", 7)
     for number in (1, 2):
-        metrics.add(replace(batch("orders", number), tables=tables))
+        metrics.add(replace(batch("orders", number, lag=0), tables=tables))
     counted = {
         (sample.name.removeprefix(PREFIX), *list(sample.labels.values())[1:]): sample.value
         for family in metrics.collect()
@@ -45,8 +45,8 @@ def test_rows_and_dead_letters_are_counted_by_table() -> None:
 
 
 def test_json_lines_have_rows_and_dead_letters_by_table() -> None:
-    line = orjson.loads(as_json(replace(batch("orders", 1), tables=(LandedRows("a", 5, 2, "dead"),))))
+    line = orjson.loads(as_json(replace(batch("orders", 1, lag=0), tables=(LandedRows("a", 5, 2, "dead"),))))
     assert (line["landed_rows"], line["dead_letters"]) == (5, 2)
     assert line["tables"] == [{"table": "a", "rows": 5, "dead_letters": 2, "dead_letter_table": "dead"}]
-    unknown = orjson.loads(as_json(batch("orders", 1)))
+    unknown = orjson.loads(as_json(batch("orders", 1, lag=0)))
     assert (unknown["landed_rows"], unknown["dead_letters"], unknown["tables"]) == (None, None, None)

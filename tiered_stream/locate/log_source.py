@@ -145,7 +145,7 @@ def _has_fetcher(options: Options) -> bool:
 
 
 def _why_not_followed(options: Options, client: BrokerClient) -> WhyBrokers | None:
-    """Return the reason if no storage is configured, or if the user may not read `__remote_log_metadata`; else None.
+    """Return the reason if no storage is configured, or if `__remote_log_metadata` cannot be read; else None.
 
     Raises:
         BrokerError: the brokers do not report whether the user may read the topic.

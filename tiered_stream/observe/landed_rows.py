@@ -77,7 +77,7 @@ def describe_rows(records: int | None, tables: Sequence[LandedRows] | None) -> s
 
     Args:
         records: number of records that were read; None: the text leaves it out.
-        tables: what was committed; None: unknown.
+        tables: rows and dead letters that were committed; None: unknown.
     """
     if tables is None:
         return f"{records or 0:,} rows"
