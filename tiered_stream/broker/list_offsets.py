@@ -119,8 +119,8 @@ class BrokerOffsetReader(OffsetReader):
     ) -> PartialAnswer[TopicPartition, int]:
         """Request a special offset of each partition, and return for each partition the offset or an error.
 
-        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. The offset is -1 if the partition has no such offset.
-        `patience_ms` None: `default.api.timeout.ms`.
+        `special` is EARLIEST, LATEST, EARLIEST_LOCAL or LATEST_TIERED. The offset is -1 if the partition has no such
+        offset. `patience_ms` None: `default.api.timeout.ms`.
 
         Raises:
             BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
@@ -146,8 +146,8 @@ class ListOffsets(LeaderRequest[int]):
     """ListOffsets request to leaders. Its result is one offset per partition; -1: there is no such offset.
 
     `timestamps` has a timestamp in milliseconds by partition: the result is the first offset whose timestamp is at or
-    after it. EARLIEST, LATEST or EARLIEST_LOCAL in place of a timestamp asks for that special offset. `timeout_ms` is
-    the longest time that a broker may take to respond.
+    after it. EARLIEST, LATEST, EARLIEST_LOCAL or LATEST_TIERED in place of a timestamp asks for that special offset.
+    `timeout_ms` is the longest time that a broker may take to respond.
     """
 
     needed_acl = "DESCRIBE on the topic"

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from tiered_stream.errors import BrokerError, ConfigurationError
+from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.locate.log_source import LogSource, WhyBrokers
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.metrics import FIND_REASON
@@ -86,7 +86,7 @@ class LeftToBrokers:
     def _look_up(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         try:
             return self._source.offset_reader.tiered_ends(partitions)
-        except BrokerError as error:
+        except TieredStreamError as error:
             log.info("the brokers do not say how far the partitions are tiered: %s", error)
             return {}
 
