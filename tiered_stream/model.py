@@ -261,13 +261,15 @@ class Split:
     """Offsets of one partition that one task reads, from the segments that hold all of them or from the broker.
 
     `locations` are in offset order and together hold `offsets`; empty: the broker is read. If `topic_id` is given,
-    records of another topic with the same name are not read. A split is small and picklable.
+    records of another topic with the same name are not read. `why_brokers` is the metrics' name for the reason if the
+    offsets are tiered, but the broker is read nevertheless. A split is small and picklable.
     """
 
     topic_partition: TopicPartition
     offsets: OffsetRange
     locations: tuple[SegmentLocation, ...] = ()
     topic_id: UUID | None = None
+    why_brokers: str = ""
 
     def rest(self, offset: int) -> Split | None:
         """Return the split without its offsets below `offset`; None if no offset is left."""

@@ -43,7 +43,7 @@ def test_each_topic_lands_in_a_table_of_its_own_and_has_its_own_cost(
     assert outcome.failed == {}
     for topic, count in counts.items():
         assert landed(spark, tmp_path, topic) == [(topic, offset) for offset in range(count)]
-        cost = outcome.cost[f"ingest {tmp_path}/{topic}"]
+        cost = outcome.ended[f"ingest {tmp_path}/{topic}"].cost
         assert cost.records == count and cost.remote_fetch_bytes > 0
     assert outcome.total().records == sum(counts.values())
     lines = [orjson.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith('{"event"')]
@@ -130,7 +130,7 @@ def test_a_job_killed_in_mid_batch_goes_on_and_lands_every_record_once(
     assert _in_mid_batch(table, checkpoint), job.output()
     job.start()
     assert job.wait() == 0, job.output()
-    assert "segments are located by" in job.output() and "the last micro-batch: " in job.output()
+    assert "segments are located by" in job.output() and " rows read, " in job.output()
 
     landed = DeltaTable(table).to_pyarrow_table(columns=["partition", "offset", "value"])
     consumed = [(row.partition, row.offset, row.value) for row in read_topic(stack.broker, topic)]

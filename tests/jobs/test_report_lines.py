@@ -14,6 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tests.stack.processes import wait_until
 from tiered_stream.ingest import ingest_run
+from tiered_stream.observe.landed_rows import LandedRows, note_landed
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 
 QUERY = UUID(int=1)
@@ -28,6 +29,9 @@ class Query:
     recentProgress: list[StreamingQueryProgress] = field(default_factory=list)  # noqa: N815 - Spark's name
     id: UUID = QUERY
     isActive = True  # noqa: N815 - Spark's name
+
+    def exception(self) -> None:
+        """It has not failed."""
 
     @property
     def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802 - Spark's name
@@ -98,6 +102,19 @@ def test_what_spark_observed_of_a_batch_goes_before_datagrams_that_may_be_lost(
     ingest.has_ended()
     (line,) = lines(capsys)
     assert line.startswith("batch 0: 12 rows") and "9.0 MiB from storage" in line
+
+
+def test_dead_letters_are_in_the_line_and_in_the_sum(ingest: Ingest, capsys: pytest.CaptureFixture[str]) -> None:
+    for batch in (0, 1):
+        ingest.task_ended(batch, ReadMetrics(records=12))
+        note_landed((str(QUERY), batch), [LandedRows("table", 10, 2, "dead")])
+        ingest.batch_ended(batch, 12)
+    ingest.has_ended()
+    ingest.close()
+    *told, summed = capsys.readouterr().out.splitlines()[-3:]
+    for line in told:
+        assert "12 rows read, 10 rows landed, 2 dead letters in dead, " in line
+    assert summed.startswith("ingest table: in all 24 rows read, 20 rows landed, 4 dead letters in dead, ")
 
 
 def test_what_is_under_way_is_told_apart_from_what_was_reported(

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import logging
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 
+import orjson
 import pytest
 
 from tests.stack.processes import wait_until
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.driver_log import BatchLog
-from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.observe.metrics import ReadMetrics
 
 
 @pytest.fixture
@@ -21,45 +24,80 @@ def batch_log(caplog: pytest.LogCaptureFixture) -> Iterator[BatchLog]:
     log.close()
 
 
-def arrived(log: BatchLog, metrics: ReadMetrics) -> None:
-    """Send them, and wait for them."""
-    send(metrics, [log.address])
-    wait_until(lambda: log._receiver.total() == metrics, "the datagram", pause=0.01)
+def report(log: BatchLog, batch: int, metrics: ReadMetrics, query: str = "q") -> None:
+    """Send the report of a task of the micro-batch."""
+    host, _, port = log.address.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(orjson.dumps(asdict(metrics) | {"micro_batch": [query, batch]}), (host, int(port)))
 
 
-def test_each_micro_batch_is_told_with_its_own_counters(batch_log: BatchLog, caplog: pytest.LogCaptureFixture) -> None:
-    arrived(batch_log, ReadMetrics(records=1500, remote_fetch_bytes=2 << 20))
-    batch_log.report()
-    arrived(batch_log, ReadMetrics(records=7))
-    batch_log.report()
-    assert [record.getMessage() for record in caplog.records] == [
-        "the last micro-batch: 1,500 rows, 2.0 MiB from storage, 0.0 MiB from brokers",
-        "the last micro-batch: 7 rows, 0.0 MiB from storage, 0.0 MiB from brokers",
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_micro_batch_has_its_line_when_its_last_task_has_reported(
+    batch_log: BatchLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch_log.begin(2, {})
+    report(batch_log, 0, ReadMetrics(records=1499, remote_fetch_bytes=1 << 20))
+    report(batch_log, 0, ReadMetrics(records=1, remote_fetch_bytes=1 << 20))
+    wait_until(lambda: lines(caplog), "a line", pause=0.01)
+    batch_log.begin(1, {})
+    report(batch_log, 1, ReadMetrics(records=7))
+    wait_until(lambda: len(lines(caplog)) == 2, "a second line", pause=0.01)
+    assert lines(caplog) == [
+        "micro-batch 0 of query q: 1,500 rows read, 2.0 MiB from storage, 0.0 MiB from brokers",
+        "micro-batch 1 of query q: 7 rows read, 0.0 MiB from storage, 0.0 MiB from brokers",
     ]
 
 
 def test_a_lag_that_is_known_ends_the_line(batch_log: BatchLog, caplog: pytest.LogCaptureFixture) -> None:
-    batch_log.lag = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 1200, TopicPartition("t", 2): 0}
-    arrived(batch_log, ReadMetrics(records=7))
-    batch_log.report()
-    assert caplog.records[0].getMessage().endswith("0.0 MiB from brokers, lag 1,205 offsets (1,200 in t-1)")
+    batch_log.begin(1, {TopicPartition("t", 0): 5, TopicPartition("t", 1): 1200, TopicPartition("t", 2): 0})
+    report(batch_log, 0, ReadMetrics(records=7))
+    wait_until(lambda: lines(caplog), "a line", pause=0.01)
+    assert lines(caplog)[0].endswith("0.0 MiB from brokers, lag 1,205 offsets (1,200 in t-1)")
 
 
-def test_nothing_is_told_of_a_micro_batch_that_cost_nothing(
+def test_a_micro_batch_whose_last_report_is_lost_has_its_line_when_the_next_one_is_planned(
     batch_log: BatchLog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    arrived(batch_log, ReadMetrics(records=7, remote_fetch_latency_max=0.1))
-    batch_log.report()
-    batch_log.report()
-    assert len(caplog.records) == 1
+    batch_log.begin(2, {})
+    report(batch_log, 0, ReadMetrics(records=7))
+    wait_until(lambda: batch_log._receiver.total().records == 7, "the report", pause=0.01)
+    batch_log.begin(2, {})
+    batch_log.begin(2, {})
+    assert [line.split(",")[0] for line in lines(caplog)] == ["micro-batch 0 of query q: 7 rows read"]
 
 
-def test_the_last_micro_batch_is_told_when_the_query_stops(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_query_at_its_end_says_the_sum_of_its_micro_batches(
+    batch_log: BatchLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for batch, records in enumerate((1500, 7)):
+        batch_log.begin(1, {})
+        report(batch_log, batch, ReadMetrics(records=records, broker_fetch_bytes=1 << 20))
+    batch_log.finish()
+    batch_log.finish()
+    assert lines(caplog)[2:] == [
+        "the query is at its end: 2 micro-batches, 1,507 rows read, 0.0 MiB from storage, 2.0 MiB from brokers"
+    ]
+
+
+def test_a_query_that_read_nothing_says_nothing(batch_log: BatchLog, caplog: pytest.LogCaptureFixture) -> None:
+    batch_log.begin(0, {})
+    batch_log.finish()
+    assert not caplog.records
+
+
+def test_reports_without_a_line_get_it_when_the_query_stops(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tiered_stream")
     stopped = BatchLog()
-    arrived(stopped, ReadMetrics(records=3))
+    stopped.begin(2, {})
+    report(stopped, 0, ReadMetrics(records=3))
+    wait_until(lambda: stopped._receiver.total().records == 3, "the report", pause=0.01)
     stopped.close()
-    assert "3 rows" in caplog.text
+    assert [line.partition(" rows read")[0] for line in lines(caplog)] == [
+        "micro-batch 0 of query q: 3", "the query is at its end: 1 micro-batch, 3",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("set_up", "lines"), [("", 1), ("logging.basicConfig()", 0)])

@@ -45,7 +45,6 @@ def run(checkpoint: Offsets | None, most: int = 1000) -> tuple[Offsets, list[Any
                 row for part in reader.partitions(start, latest) for each in reader.read(part) for row in ids(each)
             ]
             end = latest
-            reader.commit(end)
     assert end is not None
     return end, rows
 

@@ -21,14 +21,16 @@ from tiered_stream.model import PartialAnswer, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 
-EARLIEST_LOCAL = -4
+EARLIEST_LOCAL, LATEST_TIERED = -4, -5
 
 _NO_OFFSET = -1
+_PATIENCE_MS = 5_000
+"""Maximum time to wait for a leader that is only asked how far its partition is tiered."""
 _UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
 # First ListOffsets versions with a special timestamp: -3 = offset of the latest timestamp (KIP-734), EARLIEST_LOCAL
-# (KIP-405), -5 = latest tiered offset (KIP-1005). A user may give these numbers as timestamps.
-_VERSION_OF_TIMESTAMP = {-3: 7, EARLIEST_LOCAL: 8, -5: 9}
+# (KIP-405), LATEST_TIERED (KIP-1005). A user may give these numbers as timestamps.
+_VERSION_OF_TIMESTAMP = {-3: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
 def isolation_code(isolation: IsolationLevel) -> int:
@@ -108,13 +110,17 @@ class BrokerOffsetReader(OffsetReader):
                 raise fault
         return _none_where_missing({**dict.fromkeys(answer.faults, _NO_OFFSET), **answer.found})
 
+    def tiered_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        last = self.special_offsets(LATEST_TIERED, partitions, _PATIENCE_MS).found
+        return {partition: offset + 1 for partition, offset in last.items() if offset != _NO_OFFSET}
+
     def special_offsets(
         self, special: int, partitions: Collection[TopicPartition], patience_ms: int | None
     ) -> PartialAnswer[TopicPartition, int]:
         """Request a special offset of each partition, and return for each partition the offset or an error.
 
-        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. The offset is -1 if the partition has no such offset.
-        `patience_ms` None: `default.api.timeout.ms`.
+        `special` is EARLIEST, LATEST, EARLIEST_LOCAL or LATEST_TIERED. The offset is -1 if the partition has no such
+        offset. `patience_ms` None: `default.api.timeout.ms`.
 
         Raises:
             BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
@@ -140,8 +146,8 @@ class ListOffsets(LeaderRequest[int]):
     """ListOffsets request to leaders. Its result is one offset per partition; -1: there is no such offset.
 
     `timestamps` has a timestamp in milliseconds by partition: the result is the first offset whose timestamp is at or
-    after it. EARLIEST, LATEST or EARLIEST_LOCAL in place of a timestamp asks for that special offset. `timeout_ms` is
-    the longest time that a broker may take to respond.
+    after it. EARLIEST, LATEST, EARLIEST_LOCAL or LATEST_TIERED in place of a timestamp asks for that special offset.
+    `timeout_ms` is the longest time that a broker may take to respond.
     """
 
     needed_acl = "DESCRIBE on the topic"

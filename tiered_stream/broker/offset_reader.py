@@ -51,6 +51,14 @@ class OffsetReader(ABC):
         None: no record has such a timestamp. The timestamps -1 and -2 mean latest and earliest, as in ListOffsets.
         """
 
+    def tiered_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return, by partition, the offset (exclusive) up to which the brokers have tiered the log.
+
+        Partitions that are not tiered or whose brokers do not know it are left out. This default implementation knows
+        none.
+        """
+        return {}
+
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return, by partition, the offset that the consumer group has committed; None: no offset is committed.
 

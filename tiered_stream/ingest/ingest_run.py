@@ -19,6 +19,7 @@ from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
+from tiered_stream.observe.landed_rows import LandedRows, describe_rows, summed
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import describe_batch, finished_batch
@@ -32,7 +33,27 @@ MAX_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
 
 Each query starts a Python process on the driver, and Spark gives up a process that waits too long for a core.
 """
+_MAX_TABLES = 100
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Sum of an ended query: the metrics of reading, and what it has committed by table (None: unknown)."""
+
+    cost: ReadMetrics
+    tables: tuple[LandedRows, ...] | None
+
+    def __str__(self) -> str:
+        return f"{describe_rows(self.cost.records, self.tables)}, {describe(self.cost)}"
+
+    def by_table(self) -> list[str]:
+        """Return one line for each table, at most 100; none if there is only one table."""
+        tables = self.tables or ()
+        if len({table.table for table in tables}) < 2:
+            return []
+        lines = [f"{table.table}: {describe_rows(None, [table])}" for table in tables[:_MAX_TABLES]]
+        return [*lines, f"and {len(tables) - _MAX_TABLES:,} more"] if len(tables) > _MAX_TABLES else lines
 
 
 class IngestQuery:
@@ -56,6 +77,7 @@ class IngestQuery:
         self._printed_at = time.monotonic()
         self._printed_records = 0
         self._last_batch = -1
+        self._tables: tuple[LandedRows, ...] | None = None
         try:
             self._query = self._start(spark, ingest)
         except BaseException:
@@ -94,19 +116,26 @@ class IngestQuery:
         self._report_so_far()
         return ended
 
-    def close(self) -> tuple[ReadMetrics, StreamingQueryException | None]:
-        """Stop receiving metrics from tasks; the query must have ended.
+    def close(self) -> tuple[Ended, StreamingQueryException | None]:
+        """Stop receiving metrics from tasks, and print the query's sum; the query must have ended.
 
         Returns:
-            Total metrics of reading, and the exception that ended the query (None: it succeeded).
+            The query's sum, and the exception that ended the query (None: it succeeded).
         """
         self._receiver.close()
-        return self._receiver.total(), self._query.exception()
+        ended = Ended(self._receiver.total(), self._tables)
+        console.print(f"{self.name}: in all {ended}", markup=False)
+        for line in ended.by_table():
+            console.print(f"  {line}", markup=False)
+        return ended, self._query.exception()
 
     def _report(self, progress: StreamingQueryProgress) -> None:
         # Tasks of the next micro-batch may report before this progress is handled, so metrics are taken by batch id.
         counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
-        console.print(f"{self.name}: {describe_batch(finished_batch(progress, counted))}", markup=False)
+        batch = finished_batch(progress, counted)
+        console.print(f"{self.name}: {describe_batch(batch)}", markup=False)
+        if batch.tables is not None:
+            self._tables = summed((*(self._tables or ()), *batch.tables))
         self._reported.add(counted)
         self._printed_at, self._printed_records = time.monotonic(), 0
 
@@ -119,19 +148,24 @@ class IngestQuery:
 
 @dataclass
 class Outcome:
-    """Result of an ingest job. `cost` has metrics of reading, and `failed` the reasons of failures, both by query name.
+    """Result of an ingest job. `ended` has the sums of queries, and `failed` the reasons of failures, by query name.
 
     A query that was not started is only in `failed`.
     """
 
-    cost: dict[str, ReadMetrics] = field(default_factory=dict)
+    ended: dict[str, Ended] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
     def total(self) -> ReadMetrics:
         total = ReadMetrics()
-        for cost in self.cost.values():
-            total.add(cost)
+        for ended in self.ended.values():
+            total.add(ended.cost)
         return total
+
+    def tables(self) -> tuple[LandedRows, ...] | None:
+        """Return what the queries have committed, by table; None: Spark's own sink has committed some of it."""
+        known = [ended.tables for ended in self.ended.values() if ended.tables is not None]
+        return summed(table for tables in known for table in tables) if len(known) == len(self.ended) else None
 
 
 def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSession.builder) -> Outcome:
@@ -183,7 +217,7 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
         _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
         for query in [ingest_query for ingest_query in running if ingest_query.has_ended()]:
             running.remove(query)
-            outcome.cost[query.name], exception = query.close()
+            outcome.ended[query.name], exception = query.close()
             if exception is not None:
                 _failed(outcome, query.name, exception)
     if len(refused) == count:
@@ -211,8 +245,8 @@ def _failed(outcome: Outcome, name: str, error: Exception) -> None:
 
 
 def _summarize(outcome: Outcome, count: int) -> None:
-    total = outcome.total()
-    console.print(f"{total.records:,} rows read, {describe(total)}")
+    if count > 1:  # a single query has printed its own sum
+        console.print(f"in all {Ended(outcome.total(), outcome.tables())}", markup=False)
     if outcome.failed:
         console.print(f"{len(outcome.failed)} of {count} queries failed:", style="red")
         for name, reason in outcome.failed.items():

@@ -27,11 +27,23 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class WhyBrokers:
+    """Reason for which brokers send tiered records: the metrics' name for it (`reason`), and a text for people."""
+
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogSource:
-    """Offset reader and locator of one query; if `locator` is None, all records are read from the brokers."""
+    """Offset reader and locator of one query; if `locator` is None, all records are read from the brokers.
+
+    `why_brokers` is the reason for which `locator` is None, unless `remote.log.locator=none` asks for the brokers.
+    """
 
     offset_reader: OffsetReader
     locator: Locator | None
+    why_brokers: WhyBrokers | None = None
 
     def close(self) -> None:
         """Close the locator and the offset reader."""
@@ -51,9 +63,10 @@ def open_log_source(options: Options) -> LogSource:
         return _open_archive(options)
     client = open_client(options.kafka)
     offset_reader = BrokerOffsetReader(client, options.isolation_level)
-    locator = _locator(options, client, offset_reader)
+    found = _locator(options, client, offset_reader)
+    locator, why = (None, found) if isinstance(found, WhyBrokers) else (found, None)
     log.info("remote.log.locator=%s: segments are located by %s", options.locator, locator.name if locator else "none")
-    return LogSource(offset_reader, locator)
+    return LogSource(offset_reader, locator, why)
 
 
 def _open_archive(options: Options) -> LogSource:
@@ -69,14 +82,17 @@ def _open_archive(options: Options) -> LogSource:
     return LogSource(reader, CheckedStorage(locator, fetcher))
 
 
-def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffsetReader) -> Locator | None:
+def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffsetReader) -> Locator | WhyBrokers | None:
     if options.locator in (LocatorName.AUTO, LocatorName.BROKER):
         locator = _broker_locator(options, client)
         if locator is not None:
             return locator
-    is_automatic = options.locator is LocatorName.AUTO
-    if options.locator is LocatorName.NONE or (is_automatic and not _can_follow(options, client)):
+    if options.locator is LocatorName.NONE:
         return None
+    why_brokers = _why_not_followed(options, client) if options.locator is LocatorName.AUTO else None
+    if why_brokers is not None:
+        log.warning("everything is read through the brokers: %s", why_brokers.text)
+        return why_brokers
     fetcher = fetcher_for(options)
     falls_back = options.fallback is Fallback.BROKER
     patience_ms = PATIENCE_MS if falls_back else None
@@ -84,7 +100,7 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
         client, fetcher, options.isolation_level, falls_back=falls_back, patience_ms=patience_ms,
         snapshots=open_snapshots(options.metadata_snapshot_dir),
     )  # fmt: skip
-    checked = CheckedStorage(metadata_topic, fetcher)
+    checked = CheckedStorage(metadata_topic, fetcher, falls_back=falls_back)
     return PreferLocal(checked, offset_reader, patience_ms) if options.prefer is Prefer.LOCAL else checked
 
 
@@ -103,7 +119,8 @@ def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
             client, options.isolation_level, part_bytes=options.split_bytes, local_too=options.prefer is Prefer.TIERED,
             signed_only=not readable, falls_back=options.fallback is Fallback.BROKER,
         )  # fmt: skip
-        return CheckedStorage(locator, fetcher_for(options)) if readable else locator
+        falls_back = options.fallback is Fallback.BROKER
+        return CheckedStorage(locator, fetcher_for(options), falls_back=falls_back) if readable else locator
     if options.locator is LocatorName.AUTO:
         return None
     if version:
@@ -127,20 +144,18 @@ def _has_fetcher(options: Options) -> bool:
     return options.storage.uri is not None or options.fetcher_class is not None
 
 
-def _can_follow(options: Options, client: BrokerClient) -> bool:
-    """Return whether a storage is configured and the user may read `__remote_log_metadata`; if not, log the reason.
+def _why_not_followed(options: Options, client: BrokerClient) -> WhyBrokers | None:
+    """Return the reason if no storage is configured, or if `__remote_log_metadata` cannot be read; else None.
 
     Raises:
         BrokerError: the brokers do not report whether the user may read the topic.
     """
     if not _has_fetcher(options):
-        log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")
-        return False
+        return WhyBrokers("no_storage", f"no {STORAGE_URI.name} says where tiered segments are")
     try:
         check_readable(client)
     except BrokerError as error:
         if error.retriable:
             raise
-        log.warning("everything is read through the brokers: %s cannot be read: %s", REMOTE_LOG_METADATA_TOPIC, error)
-        return False
-    return True
+        return WhyBrokers("no_metadata", f"{REMOTE_LOG_METADATA_TOPIC} cannot be read: {error}")
+    return None

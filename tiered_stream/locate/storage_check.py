@@ -30,10 +30,13 @@ class CheckedStorage(WrappedLocator):
         StorageAccessError: credentials are missing or refused.
         StorageBucketNotFoundError: the bucket or folder does not exist.
         ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
+
+    If `falls_back` is false, `locate` raises every error of the storage, because no broker replaces the storage.
     """
 
-    def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher) -> None:
+    def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher, *, falls_back: bool = True) -> None:
         super().__init__(locator)
+        self._falls_back = falls_back
         self._fetcher = fetcher
         self._checked: set[bool] = set()
         """Kinds of segments that were checked.
@@ -66,14 +69,15 @@ class CheckedStorage(WrappedLocator):
     def _check(self, location: SegmentLocation, locations: Sequence[SegmentLocation]) -> None:
         """Fetch one byte of the location's segment, and raise an error if the settings are wrong.
 
-        Any other storage error is only logged. S3 also responds 403 for a missing object if the user has no permission
-        to list the bucket. So if the storage refuses the object, objects of other segments in `locations` are
-        requested.
+        If the query falls back to brokers, any other storage error is only logged. S3 also responds 403 for a missing
+        object if the user has no permission to list the bucket. So if the storage refuses the object, objects of other
+        segments in `locations` are requested.
 
         Raises:
             StorageAccessError: the storage refuses all these objects.
             StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: `check_place` raises it.
+            StorageError: the storage fails otherwise, and the query does not fall back to brokers.
         """
         try:
             self._fetch_byte(location)
@@ -86,6 +90,8 @@ class CheckedStorage(WrappedLocator):
         except errors.StorageError as error:
             if isinstance(error, errors.StorageObjectNotFoundError):
                 check_place(self._fetcher, location.segment, error, lambda: self._gives_another(locations))
+            if not self._falls_back:
+                raise
             log.warning("the storage does not work at the start of the query; each task tries it again: %s", error)
 
     def _gives_another(self, locations: Sequence[SegmentLocation]) -> bool:

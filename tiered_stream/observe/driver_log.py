@@ -1,6 +1,8 @@
-"""Log lines of the driver about the cost of reading each micro-batch.
+"""Log lines of the driver about the cost of reading each micro-batch, and about the whole run of a query.
 
 Spark plans a Python source in a separate process next to the driver's JVM, whose stderr is part of the driver's log.
+Spark may end this process before it stops the source. So a micro-batch has its line as soon as all its tasks have
+reported, and not only when Spark plans the next micro-batch.
 """
 
 from __future__ import annotations
@@ -8,39 +10,93 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 
+from cachetools import LRUCache
+
 from tiered_stream.model import TopicPartition
-from tiered_stream.observe.metrics import ReadMetrics, describe
+from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.offset_lag import describe_lag
 
 log = logging.getLogger(__name__)
 
 _ALL_ADDRESSES = ("0.0.0.0", "::", "[::]")
+_PENDING = 64
+"""Maximum number of micro-batches with reports that no line has yet, because anybody can send invented reports."""
+_SECONDS_FOR_REPORTS = 1.0
+"""Maximum time to wait at the end of a run for the reports of its last tasks."""
 
 
 class BatchLog:
-    """Receiver of the counters that a query's tasks send to `address`; it logs their sum once for each micro-batch."""
+    """Receiver of the reports that a query's tasks send to `address`; it logs their sum once for each micro-batch."""
 
     def __init__(self) -> None:
-        self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None)
+        self._changed = threading.Condition()
+        self._pending: LRUCache[MicroBatchId | None, tuple[int, ReadMetrics]] = LRUCache(_PENDING)
+        """Number of reports and their sum, by micro-batch. None: a task did not know its micro-batch."""
+        self._awaited = 0
+        self._lag: Mapping[TopicPartition, int] = {}
+        self._total = ReadMetrics()
+        self._batches = 0
+        self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None, self._add)
         self.address = self._receiver.address
-        self.lag: Mapping[TopicPartition, int] = {}
-        """Number of unread offsets by partition. The planner sets it when it has looked up the log ends."""
+
+    def begin(self, reports: int, lag: Mapping[TopicPartition, int]) -> None:
+        """Take note of a newly planned micro-batch, after logging reports that still have no line.
+
+        Args:
+            reports: number of reports that the micro-batch's tasks send if all of them succeed; 0: unknown.
+            lag: number of offsets from the micro-batch's end to the log's end, by partition; empty: unknown.
+        """
+        self.report()
+        with self._changed:
+            self._awaited, self._lag = reports, lag
 
     def report(self) -> None:
-        """Log the sum of the counters received since the last call, and `lag`; if none were received, log nothing."""
-        spent = self._receiver.take()
-        if spent != ReadMetrics():
-            lag = f", {describe_lag(self.lag)}" if self.lag else ""
-            log.info("the last micro-batch: %s rows, %s%s", f"{spent.records:,}", describe(spent), lag)
+        """Log a line for each micro-batch with reports that have no line yet."""
+        with self._changed:
+            for micro_batch in list(self._pending):
+                self._log(micro_batch)
+
+    def finish(self) -> None:
+        """Log the sum of all micro-batches, because the query has read everything; wait at most 1 s for reports."""
+        with self._changed:
+            # If no report has ever arrived, the tasks cannot reach this machine, and waiting is in vain.
+            if self._batches or self._pending:
+                self._changed.wait_for(lambda: not self._awaited, _SECONDS_FOR_REPORTS)
+            self.report()
+            if self._batches:
+                batches = f"{self._batches:,} micro-batch{'es' if self._batches > 1 else ''}"
+                rows = f"{self._total.records:,} rows read"
+                log.info("the query is at its end: %s, %s, %s", batches, rows, describe(self._total))
+            self._batches, self._total, self._awaited = 0, ReadMetrics(), 0
 
     def close(self) -> None:
-        """Log the remaining counters, and stop listening."""
-        self.report()
+        """Stop listening, and log the remaining lines and the sum."""
         self._receiver.close()
+        self._awaited = 0
+        self.finish()
+
+    def _add(self, micro_batch: MicroBatchId | None, metrics: ReadMetrics) -> None:
+        with self._changed:
+            reports, spent = self._pending.pop(micro_batch, (0, ReadMetrics()))
+            spent.add(metrics)
+            self._pending[micro_batch] = reports + 1, spent
+            if reports + 1 == self._awaited:
+                self._log(micro_batch)
+                self._awaited = 0
+                self._changed.notify_all()
+
+    def _log(self, micro_batch: MicroBatchId | None) -> None:
+        _, spent = self._pending.pop(micro_batch)
+        name = "a micro-batch" if micro_batch is None else f"micro-batch {micro_batch[1]} of query {micro_batch[0]}"
+        lag = f", {describe_lag(self._lag)}" if self._lag else ""
+        log.info("%s: %s rows read, %s%s", name, f"{spent.records:,}", describe(spent), lag)
+        self._total.add(spent)
+        self._batches += 1
 
 
 def _own_host() -> str:

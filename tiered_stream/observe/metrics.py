@@ -29,6 +29,8 @@ The counter `remote_fetches_within_N_ms` counts requests to the storage that too
 REPORT_TO = "spark.tiered_stream.report.to"
 """Setting in Spark's session. `report_queries` sets it to the address to which tasks send their counters."""
 
+FIND_REASON = "`tiered-stream doctor` with the query's options finds the reason"
+
 _FALLBACKS = "fallbacks_"
 """Prefix, before the reason, of the counters of splits that were read from a broker instead of the storage."""
 
@@ -68,6 +70,9 @@ class ReadMetrics:
     fallbacks_refused: int = 0
     fallbacks_not_found: int = 0
     fallbacks_unknown_format: int = 0
+    fallbacks_no_storage: int = 0
+    fallbacks_no_metadata: int = 0
+    fallbacks_not_located: int = 0
     fallbacks_other: int = 0
     broker_fetch_requests: int = 0
     broker_fetch_bytes: int = 0
@@ -142,7 +147,10 @@ def describe(metrics: ReadMetrics) -> str:
         text += f", {metrics.remote_fetch_errors} storage errors"
     if metrics.remote_fetch_fallbacks:
         reasons = ", ".join(f"{reason.replace('_', ' ')}: {count}" for reason, count in metrics.fallbacks.items())
-        text += f", {metrics.remote_fetch_fallbacks} splits fell back to brokers ({reasons})"
+        splits = "split" if metrics.remote_fetch_fallbacks == 1 else "splits"
+        text += f", {metrics.remote_fetch_fallbacks} {splits} fell back to brokers ({reasons})"
+        if not metrics.remote_fetch_bytes:
+            text += f", nothing came from storage: {FIND_REASON}"
     if metrics.lost_offsets:
         text += f", {metrics.lost_offsets:,} offsets lost (the tasks' logs name them)"
     return text

@@ -6,6 +6,7 @@ import logging
 import selectors
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -25,6 +26,8 @@ The number is limited, because anybody can send datagrams with invented ids of m
 """
 _KEYS = asdict(ReadMetrics()).keys() | {"micro_batch"}
 
+OnReport = Callable[[MicroBatchId | None, ReadMetrics], None]
+
 
 class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     """Receiver that adds up the counters that tasks send to `address` (`host:port`), until `close` is called.
@@ -36,10 +39,13 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         host: the name or address by which tasks reach this machine (Spark: `spark.driver.host`).
         bind: the address of this machine to listen at (Spark: `spark.driver.bindAddress`); None: `host`. If it is not
             an address of this machine, as behind NAT, the receiver listens at all addresses.
+        on_report: called in the receiver's thread with the micro-batch and the counters of each report, after they are
+            added to the sums; None: nothing is called.
     """
 
-    def __init__(self, host: str = "127.0.0.1", bind: str | None = None) -> None:
+    def __init__(self, host: str = "127.0.0.1", bind: str | None = None, on_report: OnReport | None = None) -> None:
         self.address = ""
+        self._on_report = on_report
         self._lock = threading.Lock()
         self._total = ReadMetrics()
         self._micro_batches: LRUCache[MicroBatchId, ReadMetrics] = LRUCache(_MICRO_BATCHES)
@@ -57,15 +63,9 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         self.address = f"{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
 
     def total(self) -> ReadMetrics:
-        """Return the sum of the counters received since the receiver was created, or since the last `take`."""
+        """Return the sum of the counters received since the receiver was created."""
         with self._lock:
             return replace(self._total)
-
-    def take(self) -> ReadMetrics:
-        """Return the sum of the counters received since the last `take`, and start a new sum."""
-        with self._lock:
-            counters, self._total = self._total, ReadMetrics()
-            return counters
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
         """Return the sum of the counters of one micro-batch's tasks, and forget it; zeros if none were received."""
@@ -105,6 +105,8 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
                 report = parse_datagram(listening.recv(_LARGEST_DATAGRAM))
                 if report is not None:
                     self._add(*report)
+                    if self._on_report is not None:
+                        self._on_report(*report)
 
     def _add(self, micro_batch: MicroBatchId | None, metrics: ReadMetrics) -> None:
         with self._lock:

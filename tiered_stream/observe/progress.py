@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tiered_stream.model import TopicPartition
+from tiered_stream.observe.landed_rows import LandedRows, describe_rows, landed_in
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, describe
 from tiered_stream.observe.offset_lag import describe_lag, offset_lag
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
@@ -26,7 +27,8 @@ class MicroBatch:
 
     `query` is the query's name, or its id if it has no name. `timestamp` is the start of the trigger, as Spark's text.
     `seconds` is the duration of the whole trigger. `cost` are the counters of the tasks. `lag` is the number of offsets
-    from the batch's end to the log's end, by partition; None: no source reports these offsets.
+    from the batch's end to the log's end, by partition; None: no source reports these offsets. `tables` are the rows
+    and dead letters that the batch has committed, by table; None: unknown.
     """
 
     query: str
@@ -38,6 +40,7 @@ class MicroBatch:
     rows_per_second: float
     cost: ReadMetrics
     lag: Mapping[TopicPartition, int] | None
+    tables: tuple[LandedRows, ...] | None = None
 
     @property
     def lag_seconds(self) -> float | None:
@@ -72,15 +75,16 @@ def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> Mi
         rows_per_second=rate,
         cost=cost,
         lag=_lag(progress),
+        tables=landed_in((str(progress.id), progress.batchId)),
     )
 
 
 def describe_batch(batch: MicroBatch) -> str:
-    """Format the report on a micro-batch as one line for people: rows, rates, bytes by source, and lag."""
+    """Format the report on a micro-batch as one line for people: rows, dead letters, rates, bytes, and lag."""
     lag = "" if batch.lag is None else f", {describe_lag(batch.lag)}"
     seconds = f", {batch.lag_seconds:,.0f} s" if batch.lag_seconds else ""
     return (
-        f"batch {batch.batch_id}: {batch.rows:,} rows, {batch.rows_per_second:,.0f} rows/s, "
+        f"batch {batch.batch_id}: {describe_rows(batch.rows, batch.tables)}, {batch.rows_per_second:,.0f} rows/s, "
         f"{describe(batch.cost)}{lag}{seconds}"
     )
 
@@ -97,6 +101,9 @@ def as_json(batch: MicroBatch) -> bytes:
             "timestamp": batch.timestamp,
             "seconds": batch.seconds,
             "rows": batch.rows,
+            "landed_rows": None if batch.tables is None else sum(table.rows for table in batch.tables),
+            "dead_letters": None if batch.tables is None else sum(table.dead_letters for table in batch.tables),
+            "tables": None if batch.tables is None else [asdict(table) for table in batch.tables],
             "rows_per_second": round(batch.rows_per_second, 1),
             "storage_bytes": cost.remote_fetch_bytes,
             "storage_requests": cost.remote_fetch_requests,

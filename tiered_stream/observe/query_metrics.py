@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tiered_stream.observe.landed_rows import LandedRows, summed
 from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, ReadMetrics, within
 from tiered_stream.observe.progress import MicroBatch
 
@@ -16,8 +18,8 @@ PREFIX = "tiered_stream_query_"
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
-    """Sums of one query's counters (`cost`) and rows, up to and including the micro-batch `last`.
+class QuerySums:
+    """Sums of one query's counters (`cost`) and rows, also by table, up to and including the micro-batch `last`.
 
     The object never changes, so that a scrape sees the sums of one moment.
     """
@@ -25,12 +27,15 @@ class _Query:
     last: MicroBatch
     cost: ReadMetrics = field(default_factory=ReadMetrics)
     rows: int = 0
+    tables: tuple[LandedRows, ...] | None = None
+    """Rows and dead letters that were committed, by table; None: unknown."""
 
-    def after(self, batch: MicroBatch) -> _Query:
+    def after(self, batch: MicroBatch) -> QuerySums:
         """Return the sums with `batch` added, which becomes the last micro-batch."""
         cost = replace(self.cost)
         cost.add(batch.cost)
-        return _Query(batch, cost, self.rows + batch.rows)
+        tables = self.tables if batch.tables is None else summed((*(self.tables or ()), *batch.tables))
+        return QuerySums(batch, cost, self.rows + batch.rows, tables)
 
 
 class QueryMetrics(Collector):
@@ -41,12 +46,12 @@ class QueryMetrics(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._queries: dict[str, _Query] = {}
+        self._queries: dict[str, QuerySums] = {}
         self.registry.register(self)
 
     def add(self, batch: MicroBatch) -> None:
         """Add a finished micro-batch to its query's sums."""
-        self._queries[batch.query_id] = (self._queries.get(batch.query_id) or _Query(batch)).after(batch)
+        self._queries[batch.query_id] = (self._queries.get(batch.query_id) or QuerySums(batch)).after(batch)
 
     def ended(self, query_id: str) -> None:
         """Remove the sums of the query, which has ended."""
@@ -57,7 +62,7 @@ class QueryMetrics(Collector):
         return _families({query.last.query: query for query in list(self._queries.values())})
 
 
-def _families(queries: Mapping[str, _Query]) -> Iterator[Metric]:
+def _families(queries: Mapping[str, QuerySums]) -> Iterator[Metric]:
     for kind, name, text, labels, figures in _FAMILIES:
         family = kind(PREFIX + name, text, labels=["query", *labels])
         for query_name, query in queries.items():
@@ -74,11 +79,21 @@ def _families(queries: Mapping[str, _Query]) -> Iterator[Metric]:
     yield histogram
 
 
-_Figures = Callable[[_Query], Mapping[tuple[str, ...], float | None]]
+def _landed(query: QuerySums) -> dict[tuple[str, ...], float | None]:
+    rows: Counter[tuple[str, ...]] = Counter()
+    for table in query.tables or ():
+        rows[(table.table,)] += table.rows
+    return {**rows}
+
+
+_Figures = Callable[[QuerySums], Mapping[tuple[str, ...], float | None]]
 """Function that returns a query's values of one metric, by the values of the labels after `query`; None: unknown."""
 _COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
 _FAMILIES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, tuple[str, ...], _Figures], ...] = (
     (_COUNTER, "rows", "Rows that were read.", (), lambda query: {(): query.rows}),
+    (_COUNTER, "landed_rows", "Rows that were committed to a table.", ("table",), _landed),
+    (_COUNTER, "dead_letters", "Dead letters of a table, by the table that has them.", ("table", "dead_letter_table"),
+     lambda query: {(at.table, at.dead_letter_table): at.dead_letters for at in query.tables or () if at.dead_letters}),
     (_COUNTER, "storage_bytes", "Bytes that storage gave.", (), lambda query: {(): query.cost.remote_fetch_bytes}),
     (_COUNTER, "storage_errors", "Requests to storage that failed.", (),
      lambda query: {(): query.cost.remote_fetch_errors}),

@@ -39,7 +39,7 @@ PREFER = option(
 )  # fmt: skip
 FALLBACK = option(
     "remote.fallback", types.choice(Fallback), "broker",
-    "If the storage fails: read the rest of the split from the broker, or fail.",
+    "If the storage fails or there is none: read from the broker, or fail. See [ways](metrics.md#ways-to-the-brokers).",
 )  # fmt: skip
 SPLIT_BYTES = option("remote.split.bytes", types.byte_size(1), "128m", "Approximate bytes that one task reads.")
 FILTER_PUSHDOWN = option(

@@ -9,6 +9,7 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.left_to_brokers import LeftToBrokers
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids
 from tiered_stream.plan.pruning import NeededSegments, Pruning
@@ -23,11 +24,17 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
 
     Segments that `pruning` excludes are in no split, and a log line says how many there are.
 
-    Raises: the errors of `batch_offsets`; BrokerError, StorageError if locations cannot be determined.
+    Raises: the errors of `batch_offsets` and `LeftToBrokers`; BrokerError, StorageError if locations cannot be
+    determined.
     """
+    left_to_brokers = LeftToBrokers(options, source)
     ranges, topic_ids = batch_offsets(options, source)
     if pruning is None:
-        return splits_for(ranges, options, source.locator, topic_ids)
+
+        def plan() -> list[Split]:
+            return splits_for(ranges, options, source.locator, topic_ids)
+
+        return list(left_to_brokers.marked(plan(), plan))
     pruned = pruning.ranges(ranges)
     needed = NeededSegments(pruning.times.from_ms if pruning.times else 0, pruning.offsets, look_inside=True)
     splits = splits_for(pruned, options, source.locator, topic_ids, needed)

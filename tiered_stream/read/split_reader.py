@@ -91,6 +91,8 @@ class SplitReader:
                 yield from self._from_storage()
             except errors.StorageError as error:
                 self._fall_back(error)
+        elif self._split.why_brokers:
+            self.metrics.on_fallback(self._split.why_brokers)
         yield from self._from_broker()
 
     def _from_storage(self) -> Iterator[pa.RecordBatch]:

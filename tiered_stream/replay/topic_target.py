@@ -158,7 +158,8 @@ class TopicReader(StreamReader):
             starts[partition] = min(max(starts[partition], position.offset), ends[partition])
         splits = self.splits(offsets_to_dict(starts), end)
         by_partition = groupby(splits, key=lambda split: split.topic_partition)
-        return [InputPartition((tuple(group), self.batch_log)) for _, group in by_partition]
+        partitions = [InputPartition((tuple(group), self.batch_log)) for _, group in by_partition]
+        return self.logged(partitions, end, one_report_each=False)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from tiered_stream.replay.produce import produce_splits

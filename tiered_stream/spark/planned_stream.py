@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tiered_stream.model import Split
     from tiered_stream.observe.driver_log import BatchLog
     from tiered_stream.plan.group_follower import GroupFollower
+    from tiered_stream.plan.left_to_brokers import LeftToBrokers
     from tiered_stream.plan.stream import StreamPlanner
 
 
@@ -31,6 +32,7 @@ class OpenedStream:
 
     source: LogSource
     planner: StreamPlanner
+    left_to_brokers: LeftToBrokers
     batch_log: BatchLog
     group: GroupFollower | None
     """Follower that commits the query's offsets to a consumer group; None: the options name no group."""
@@ -53,11 +55,13 @@ class PlannedStream(datasource.DataSourceStreamReader):
         if self.opened is None:
             from tiered_stream.locate.log_source import open_log_source
             from tiered_stream.observe.driver_log import BatchLog
+            from tiered_stream.plan.left_to_brokers import LeftToBrokers
             from tiered_stream.plan.stream import StreamPlanner
 
             show_log()
             collect_old_rarely()
             source, group = open_log_source(self.options), None
+            left_to_brokers = LeftToBrokers(self.options, source)
             planner = StreamPlanner(self.options, source.offset_reader, source.locator)
             if self.options.available_now:
                 planner.prepare_for_available_now()
@@ -65,7 +69,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
                 from tiered_stream.plan.group_follower import open_group
 
                 group = open_group(self.options.kafka, self.options.commit_group_id)
-            self.opened = OpenedStream(source, planner, BatchLog(), group)
+            self.opened = OpenedStream(source, planner, left_to_brokers, BatchLog(), group)
         return self.opened
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -81,13 +85,15 @@ class PlannedStream(datasource.DataSourceStreamReader):
         The planner applies the limits itself, including `minOffsetsPerTrigger`.
         """
         opened, done = self.open(), self.offsets.from_dict(start)
-        opened.batch_log.lag = offset_lag(done, opened.planner.latest() or {})
         end = opened.planner.next_end(done, limited=limited)
+        is_finished = end == done and opened.planner.available_now
         if opened.group is not None:
             # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
             opened.group.follow(done)
-            if end == done and opened.planner.available_now:
+            if is_finished:
                 opened.group.settle()
+        if is_finished:
+            opened.batch_log.finish()
         return self.offsets.to_dict(end)
 
     @property
@@ -104,17 +110,31 @@ class PlannedStream(datasource.DataSourceStreamReader):
 
         opened = self.open()
         ranges = opened.planner.ranges(self.offsets.from_dict(start), self.offsets.from_dict(end))
-        return splits_for(ranges, self.options, opened.source.locator, opened.planner.topic_ids)
+
+        def plan() -> list[Split]:
+            return splits_for(ranges, self.options, opened.source.locator, opened.planner.topic_ids)
+
+        return list(opened.left_to_brokers.marked(plan(), plan))
+
+    def logged(
+        self, partitions: Sequence[datasource.InputPartition], end: dict[str, Any], *, one_report_each: bool = True
+    ) -> Sequence[datasource.InputPartition]:
+        """Return `partitions`, the input partitions of the micro-batch up to `end`, and prepare the line about it.
+
+        Args:
+            one_report_each: each input partition is read by a task that sends one report of its cost for it. Then the
+                line is logged when all reports have arrived. If false, it is logged when the next one is planned.
+        """
+        opened = self.open()
+        lag = offset_lag(self.offsets.from_dict(end), opened.planner.latest() or {})
+        opened.batch_log.begin(len(partitions) if one_report_each else 0, lag)
+        return partitions
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
-        return [SplitPartition(split, self.batch_log) for split in self.splits(start, end)]
+        return self.logged([SplitPartition(split, self.batch_log) for split in self.splits(start, end)], end)
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self.options)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        if self.opened is not None:
-            self.opened.batch_log.report()
 
     def stop(self) -> None:
         if self.opened is not None:

@@ -10,9 +10,11 @@ from typing import Protocol, TextIO
 
 from pyspark.sql.streaming import listener
 
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.landed_rows import describe_rows
+from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, finished_batch, source_offsets
+from tiered_stream.observe.query_metrics import QuerySums
 
 log = logging.getLogger(__name__)
 
@@ -31,22 +33,31 @@ class BatchLines:
     """Reporter that prints one line for each micro-batch with rows, as JSON or as text.
 
     Args:
-        json: True: the lines are JSON; false: they are text.
+        json: True: the lines are JSON; false: they are text, and an ended query has one more line with its sum.
         out: stream for the lines; None: standard error.
     """
 
     def __init__(self, *, json: bool, out: TextIO | None = None) -> None:
         self._json = json
         self._out = out
+        self._sums: dict[str, QuerySums] = {}
+        """Sums of running queries, by query id."""
 
     def add(self, batch: MicroBatch) -> None:
         """Print a line about the micro-batch, if it has rows."""
         if batch.rows:
-            line = as_json(batch).decode() if self._json else f"{batch.query}: {describe_batch(batch)}"
-            print(line, file=self._out or sys.stderr, flush=True)
+            self._sums[batch.query_id] = (self._sums.get(batch.query_id) or QuerySums(batch)).after(batch)
+            self._print(as_json(batch).decode() if self._json else f"{batch.query}: {describe_batch(batch)}")
 
     def ended(self, query_id: str) -> None:
-        """Print nothing when a query ends."""
+        """Print the sum of the query's micro-batches, unless the lines are JSON, whose readers add up themselves."""
+        query = self._sums.pop(query_id, None)
+        if query is not None and not self._json:
+            rows = describe_rows(query.rows, query.tables)
+            self._print(f"{query.last.query}: in all {rows}, {describe(query.cost)}")
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._out or sys.stderr, flush=True)
 
 
 class QueryListener(listener.StreamingQueryListener):
@@ -103,8 +114,11 @@ class QueryListener(listener.StreamingQueryListener):
         """Report the query's end to the reporters, so that they no longer show its figures."""
         self._ours.discard(str(event.id))
         self._loaded_before.discard(str(event.id))
-        for reporter in self._reporters:
-            reporter.ended(str(event.id))
+        try:
+            for reporter in self._reporters:
+                reporter.ended(str(event.id))
+        except OSError as error:  # a terminal that is gone
+            log.warning("the end of query %s is not reported: %r", event.id, error)
 
 
 def _is_ours(source: listener.SourceProgress) -> bool:

@@ -27,9 +27,12 @@ from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.query_dead_letters import OpenDeadLetters, QueryDeadLetters
 from tiered_stream.delta.schema.routing import Routing, TableTarget
 from tiered_stream.delta.settings.ingest_settings import TableFiles, table_properties
-from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
+from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
+from tiered_stream.delta.write.data_files import DataFile, HeldRows, landed_rows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
+from tiered_stream.observe.landed_rows import LandedRows
+from tiered_stream.options.given import GivenOptions
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +118,8 @@ class ManyTables:
         self._keys: dict[str, str] = {}
         """Keys of the tables that were opened, by the table id in Delta's metadata."""
         self._known: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
+        self._landed: list[LandedRows] = []
+        """Rows that the batch under way has committed; the thread pool's threads append to it."""
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
 
     def begin(self, query_id: str) -> None:
@@ -136,13 +141,18 @@ class ManyTables:
             raise TableError(f"the table {first.name}, which is parked, cannot be caught up: {first.reason}")
         self.rows_reader.report_parked(list(tables.parked))
 
-    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
+    def commit(
+        self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()
+    ) -> list[LandedRows]:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
 
         A parked table is one that could not be written; the query's state has the offset ranges that it lacks. If
         `park` is true, tables that cannot be written now are parked, and their errors are not raised. If a table raises
         DataLossError, the errors are raised even then. `held` describes records that tasks wrote to no file. The tables
         of these records are parked, too.
+
+        Returns:
+            The rows and dead letters that were committed, also for parked tables that were caught up.
 
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
@@ -151,6 +161,7 @@ class ManyTables:
             ConfigurationError: in place of TableError, if the first failed table raised it. Or topics of one table have
                 different settings, or one table was opened by two names.
         """
+        self._landed.clear()
         tables = self.tables_log.before(batch_id)
         ranges, reasons = _held_ranges(files, held, tables.parked)
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
@@ -169,6 +180,7 @@ class ManyTables:
             _warn(tables.parked)
             self.rows_reader.report_parked(list(tables.parked))
         self.tables_log.after(batch_id, tables)
+        return list(self._landed)
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
         """Group a batch's files by the table that they belong to; return the groups by table key.
@@ -267,7 +279,12 @@ class ManyTables:
     def _commit(self, share: _Share, query_id: str, batch_id: int) -> Landed:
         assert share.commits
         version = share.commits.commit(query_id, batch_id, share.rows)
+        self._note(share)
         return Landed(batch_id, share.landed.version if version is None else version)
+
+    def _note(self, share: _Share) -> None:
+        place = GivenOptions(share.target.settings).read(DEAD_LETTER_TABLE)
+        self._landed.append(landed_rows(share.target.name, place or "", share.files))
 
     def _check_names(self, opened: Mapping[str, _Share]) -> None:
         """Check that no table was opened by two names; tables for dead letters are checked, too.
@@ -391,7 +408,9 @@ class ManyTables:
         commits.check(files)
         has = max(share.landed.batch, commits.last_batch(query_id, lacks.batch))
         self._dead_letters.replace(topics, query_id, files, key, has)
-        return Landed(lacks.batch, commits.commit(query_id, lacks.batch, share.rows) or 0)
+        version = commits.commit(query_id, lacks.batch, share.rows) or 0
+        self._note(share)
+        return Landed(lacks.batch, version)
 
 
 def _held_ranges(

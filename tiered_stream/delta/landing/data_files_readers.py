@@ -162,7 +162,7 @@ class FilesReader(StreamReader):
         return {**super().__getstate__(), "_tasks": self._tasks}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._tasks.partitions(self.splits(start, end), self._rules, self.batch_log)
+        return self.logged(self._tasks.partitions(self.splits(start, end), self._rules, self.batch_log), end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._tasks.write(partition, self.options)

@@ -38,9 +38,10 @@ from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers, row_settings
 from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT, is_upsert, refuse_upsert
-from tiered_stream.delta.write.data_files import data_files, held_rows, observed, record_count
+from tiered_stream.delta.write.data_files import data_files, held_rows, landed_rows, observed, record_count
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.observe.landed_rows import LandedRows, note_landed
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.spark.session import is_connect, register_source
 from tiered_stream.spark.source import report_address, with_report_address
@@ -174,16 +175,20 @@ class Landing:
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             query_id = bounded.transaction_id if bounded else query_id_of(batch)
+            micro_batch, name = (query_id_of(batch), batch_id), str(self.address)
             if table.is_committed(query_id, batch_id):
                 log.info("%s: batch %d is in the table already", self.address, batch_id)
+                note_landed(micro_batch, [LandedRows(name, 0)])
                 return
             table.prepare()
             rows = batch.collect()
             files = data_files(rows)
             check_files(most_dead, files, list(folders), record_count(rows))
+            landed = landed_rows(name, dead_letters.target.name if dead_letters else "", files)
             if dead_letters:
                 files = dead_letters.commit_first(table, self.target.key, query_id, batch_id, files)
             table.commit(query_id, batch_id, files)
+            note_landed(micro_batch, [landed])
             if self.run.goes_on:
                 table.prepare()
 
@@ -232,7 +237,8 @@ class TopicsLanding:
             rows = batch.collect()
             files = data_files(rows)
             check_files(most_dead, files, list(routing.dead_letter_folders), record_count(rows))
-            tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
+            query_id = query_id_of(batch)
+            note_landed((query_id, batch_id), tables.commit(query_id, batch_id, files, held_rows(rows)))
 
         rows = self.run.read(self.spark, SOURCE, options)
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))

@@ -33,6 +33,7 @@ from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
+from tiered_stream.observe.landed_rows import LandedRows, note_landed
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.spark.session import refuse_connect
 from tiered_stream.spark.source import register
@@ -131,20 +132,23 @@ class SparkLane:
 
         def write(batch: DataFrame, batch_id: int) -> None:
             transaction = bounded.transaction_id if bounded else query_id_of(batch)
+            landed = LandedRows(str(self.address), 0)
             if not _has(self.spark, self.address, transaction, batch_id):
                 classified = self._classified(batch).persist()
                 try:
                     dead_letter_rows = dead_letters(classified, self.target.key, transaction, batch_id)
-                    dead_count = dead_letter_rows.count()
-                    check_limit(limit, dead_count, classified.count(), name)
+                    dead_count, count = dead_letter_rows.count(), classified.count()
+                    check_limit(limit, dead_count, count, name)
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
                     _append(good_rows(classified), self.address, transaction, batch_id, self._options)
+                    landed = LandedRows(str(self.address), count - dead_count, dead_count, name if dead_count else "")
                 finally:
                     classified.unpersist()
             if bounded and bounded.replaced_records is not None:
                 dead_letter_table.remove_claimed(transaction)
+            note_landed((query_id_of(batch), batch_id), [landed])
 
         writer = limited(records, bounded.tasks if bounded else None).writeStream.foreachBatch(write)
         return self.run.start(writer)

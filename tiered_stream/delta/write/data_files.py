@@ -18,6 +18,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 
 if TYPE_CHECKING:
@@ -92,6 +93,17 @@ def offset_ranges(written: Iterable[DataFile | HeldRows]) -> dict[TopicPartition
             lowest, highest = ends.get(partition, (first, last))
             ends[partition] = min(first, lowest), max(last, highest)
     return {partition: OffsetRange(first, last + 1) for partition, (first, last) in ends.items()}
+
+
+def landed_rows(table: str, dead_letter_table: str, files: Iterable[DataFile]) -> LandedRows:
+    """Count the rows and dead letters in the files of a micro-batch that belong to one table.
+
+    `table` and `dead_letter_table` are the names of the table and of its table for dead letters, for reports.
+    """
+    counts = dict.fromkeys((False, True), 0)
+    for file in files:
+        counts[file.dead_letters_for is not None] += file.records
+    return LandedRows(table, counts[False], counts[True], dead_letter_table if counts[True] else "")
 
 
 def spark_file_schema() -> StructType:

@@ -1,0 +1,98 @@
+"""Rows and dead letters that micro-batches have committed, by table, for lines, metrics and sums.
+
+The function that commits a micro-batch runs in the driver's Python process, as do the reports on the micro-batch. So
+the counts go through this module, and not through Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cachetools import LRUCache
+
+from tiered_stream.observe.metrics import MicroBatchId
+
+log = logging.getLogger(__name__)
+
+_MICRO_BATCHES = 1024
+_NAMED = 5
+"""Maximum number of tables for dead letters that a line names."""
+_committed: LRUCache[MicroBatchId, tuple[LandedRows, ...]] = LRUCache(_MICRO_BATCHES)
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class LandedRows:
+    """Number of rows that were committed to `table`, and of dead letters whose records were meant for it.
+
+    `dead_letter_table` is the table that got the dead letters; empty if there are none.
+    """
+
+    table: str
+    rows: int
+    dead_letters: int = 0
+    dead_letter_table: str = ""
+
+
+def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None:
+    """Keep what a micro-batch has committed, for `landed_in`, and log its dead letters."""
+    landed = summed(tables)
+    with _lock:
+        _committed[micro_batch] = landed
+    if any(table.dead_letters for table in landed):
+        query_id, batch_id = micro_batch
+        log.warning("micro-batch %d of query %s: %s", batch_id, query_id, describe_rows(None, landed))
+
+
+def landed_in(micro_batch: MicroBatchId) -> tuple[LandedRows, ...] | None:
+    """Return what the micro-batch has committed, by table; None: unknown, because Spark's own sink has committed it."""
+    with _lock:
+        return _committed.get(micro_batch)
+
+
+def summed(tables: Iterable[LandedRows]) -> tuple[LandedRows, ...]:
+    """Return one item for each pair of a table and its table for dead letters, with the sums of their counts."""
+    rows: Counter[str] = Counter()
+    dead: dict[str, Counter[str]] = {}
+    for landed in tables:
+        rows[landed.table] += landed.rows
+        by_place = dead.setdefault(landed.table, Counter())
+        if landed.dead_letters:
+            by_place[landed.dead_letter_table] += landed.dead_letters
+    return tuple(
+        LandedRows(table, rows[table] if number == 0 else 0, count, place)
+        for table, by_place in dead.items()
+        for number, (place, count) in enumerate(by_place.items() or [("", 0)])
+    )
+
+
+def describe_rows(records: int | None, tables: Sequence[LandedRows] | None) -> str:
+    """Format the number of records that were read, of rows that were landed, and of dead letters with their tables.
+
+    If each record became a row of one table, the text has only one number.
+
+    Args:
+        records: number of records that were read; None: the text leaves it out.
+        tables: rows and dead letters that were committed; None: unknown.
+    """
+    if tables is None:
+        return f"{records or 0:,} rows"
+    rows, names = sum(table.rows for table in tables), {table.table for table in tables}
+    where = f" in {len(names):,} tables" if len(names) > 1 else ""
+    dead = [table for table in tables if table.dead_letters]
+    if rows == records and not dead:
+        return f"{rows:,} rows{where}"
+    texts = [] if records is None else [f"{records:,} rows read"]
+    texts.append(f"{rows:,} rows landed{where}")
+    for table in dead[:_NAMED]:
+        letters = f"{table.dead_letters:,} dead letter{'s' if table.dead_letters > 1 else ''}"
+        of_table = f" of {table.table}" if len(names) > 1 else ""
+        texts.append(f"{letters}{of_table} in {table.dead_letter_table}")
+    if len(dead) > _NAMED:
+        rest = sum(table.dead_letters for table in dead[_NAMED:])
+        texts.append(f"{rest:,} dead letters of {len(dead) - _NAMED:,} more tables")
+    return ", ".join(texts)
