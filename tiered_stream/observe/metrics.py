@@ -32,6 +32,9 @@ REPORT_TO = "spark.tiered_stream.report.to"
 _FALLBACKS = "fallbacks_"
 """Prefix, before the reason, of the counters of splits that were read from a broker instead of the storage."""
 
+FILTERED = "filtered_records"
+"""Counter of `ReadMetrics` for the records that `ingest.where` left out."""
+
 MicroBatchId = tuple[str, int]
 """Identity of a micro-batch: the streaming query's id and the batch id."""
 
@@ -41,7 +44,8 @@ class ReadMetrics:
     """Counters of one task, or their sum over many tasks: latencies in seconds, sizes in bytes, timestamps in ms.
 
     `remote_fetch_…` counts requests to the storage, and `broker_fetch_…` Fetch requests to brokers. A fallback is a
-    split that is read from a broker because it could not be read from the storage.
+    split that is read from a broker because it could not be read from the storage. `filtered_records` counts records
+    that `ingest.where` left out in the direct lane.
     """
 
     records: int = 0
@@ -72,6 +76,7 @@ class ReadMetrics:
     broker_fetch_requests: int = 0
     broker_fetch_bytes: int = 0
     lost_offsets: int = 0
+    filtered_records: int = 0
 
     def on_remote_fetch(self, size: int, seconds: float) -> None:
         """Count a request to the storage; `size` is its response's size in bytes, and `seconds` its latency."""
@@ -145,6 +150,8 @@ def describe(metrics: ReadMetrics) -> str:
         text += f", {metrics.remote_fetch_fallbacks} splits fell back to brokers ({reasons})"
     if metrics.lost_offsets:
         text += f", {metrics.lost_offsets:,} offsets lost (the tasks' logs name them)"
+    if metrics.filtered_records:
+        text += f", {metrics.filtered_records:,} records left out by ingest.where"
     return text
 
 

@@ -68,7 +68,9 @@ class Expressions:
 
     def some(self, depth: int = 3) -> str:
         """An expression of any type."""
-        return self.of(self._random.choice(["int", "big", "double", "float", "decimal", "text", "bool", "day", "at"]), depth)
+        return self.of(
+            self._random.choice(["int", "big", "double", "float", "decimal", "text", "bool", "day", "at"]), depth
+        )
 
     def of(self, kind: str, depth: int) -> str:
         if depth <= 0 or self._random.random() < 0.15:
@@ -123,7 +125,7 @@ class Expressions:
             f"{name}({self.of('int', depth)}, {self.of('int', depth)})",
             f"({self.of('int', depth)}) % {self._one('1', '7', '100')}",
             f"length({self.of('text', depth)})",
-            f"length(raw)",
+            "length(raw)",
             f"TRY_CAST({self.of(self._one('big', 'double', 'float', 'text', 'int'), depth)} AS {self._one('INT', 'SMALLINT', 'TINYINT')})",
             f"CAST({self.of('bool', depth)} AS INT)",
             f"{self._one('year', 'month', 'day', 'dayofmonth')}({self.of(self._one('day', 'at'), depth)})",
@@ -142,7 +144,11 @@ class Expressions:
 
     def _double(self, depth: int) -> str:
         return self._one(
-            self._op(self.of("double", depth), self._one("+", "-", "*"), self.of(self._one("double", "int", "big", "decimal"), depth)),
+            self._op(
+                self.of("double", depth),
+                self._one("+", "-", "*"),
+                self.of(self._one("double", "int", "big", "decimal"), depth),
+            ),
             f"({self.of(self._one('double', 'int', 'big'), depth)}) / {self._one('100', '2.5', '-3e2')}",
             f"try_divide({self.of(self._one('double', 'int'), depth)}, {self.of(self._one('double', 'big'), depth)})",
             f"-({self.of('double', depth)})",
@@ -163,7 +169,7 @@ class Expressions:
             self._op(self.of("decimal", 0), self._one("+", "-", "*"), self.of(self._one("decimal", "int"), 0)),
             f"-({self.of('decimal', depth)})",
             f"CAST({self.of('int', depth)} AS DECIMAL(12,2))",
-            f"CAST(m AS DECIMAL(20,6))",
+            "CAST(m AS DECIMAL(20,6))",
             f"TRY_CAST({self.of('decimal', depth)} AS DECIMAL({self._one('10,2', '5,1', '3,0', '12,6')}))",
             f"TRY_CAST({self.of(self._one('int', 'big'), depth)} AS DECIMAL({self._one('10,2', '5,1', '19,0')}))",
         )
@@ -182,10 +188,21 @@ class Expressions:
 
     def _bool(self, depth: int) -> str:
         kind = self._one("int", "big", "double", "float", "decimal", "text", "bool", "day", "at")
-        other = {"int": self._one("int", "big", "double", "decimal"), "double": self._one("double", "decimal"), "decimal": self._one("decimal", "double", "int")}.get(kind, kind)
+        other = {
+            "int": self._one("int", "big", "double", "decimal"),
+            "double": self._one("double", "decimal"),
+            "decimal": self._one("decimal", "double", "int"),
+        }.get(kind, kind)
         left, right = self.of(kind, depth), self.of(other, depth)
-        literals = {"int": "1, -1, 7, 100", "text": "'a', 'A', '', 'Straße'", "day": "DATE '2024-02-29', '0001-01-01', day, NULL", "big": "5L, 7L, 9223372036854775807, 0L"}
-        pattern = self._one("'a%'", "'%a'", "'%a%'", "'_'", "'%_a%'", "''", "'%'", "'A_%'", "'😀%'", "'line_line'", "'%.%'")
+        literals = {
+            "int": "1, -1, 7, 100",
+            "text": "'a', 'A', '', 'Straße'",
+            "day": "DATE '2024-02-29', '0001-01-01', day, NULL",
+            "big": "5L, 7L, 9223372036854775807, 0L",
+        }
+        pattern = self._one(
+            "'a%'", "'%a'", "'%a%'", "'_'", "'%_a%'", "''", "'%'", "'A_%'", "'😀%'", "'line_line'", "'%.%'"
+        )
         wanted, at = self._one("''", "'a'", "'😀'"), self._one(*literals)
         return self._one(
             f"({left}) {self._one('=', '==', '<>', '!=', '<', '<=', '>', '>=', '<=>')} ({right})",
@@ -204,7 +221,7 @@ class Expressions:
             f"isnan({self.of('double', depth)})",
             f"raw {self._one('=', '<', '>=')} CAST({self.of('text', 0)} AS BINARY)",
             f"TRY_CAST({self.of('text', depth)} AS BOOLEAN)",
-            f"day > '2000-01-01' OR at <= '2024-01-01 00:00:00Z'",
+            "day > '2000-01-01' OR at <= '2024-01-01 00:00:00Z'",
         )
 
     def _day(self, depth: int) -> str:

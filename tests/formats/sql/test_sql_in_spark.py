@@ -89,7 +89,9 @@ def test_each_expression_has_sparks_type_and_sparks_values(in_utc: SparkSession,
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_same_rows_meet_a_condition(in_utc: SparkSession, random: Random) -> None:
     batch = rows(random, 200)
-    data = in_utc.createDataFrame(pa.Table.from_batches([batch.select(["i"]).append_column("row", pa.array(range(200)))]))
+    data = in_utc.createDataFrame(
+        pa.Table.from_batches([batch.select(["i"]).append_column("row", pa.array(range(200)))])
+    )
     del data
     conditions: list[str] = []
     while len(conditions) < 5:

@@ -61,14 +61,14 @@ def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: s
         )
 
 
-def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables: Sequence[str]) -> None:
-    """Raise DeadLetterLimitError if the dead letters among the records of a micro-batch's files exceed the limit.
+def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables: Sequence[str], filtered: int) -> None:
+    """Raise DeadLetterLimitError if the dead letters among the records of a micro-batch exceed the limit.
 
     The caller checks all files of the micro-batch before the first commit. `tables` names the tables for dead letters
-    in the error.
+    in the error. `filtered` is the number of records that `ingest.where` left out.
     """
     dead = sum(file.records for file in files if file.dead_letters_for is not None)
-    check_limit(limit, dead, sum(file.records for file in files), ", ".join(sorted(tables)))
+    check_limit(limit, dead, filtered + sum(file.records for file in files), ", ".join(sorted(tables)))
 
 
 @dataclass(frozen=True)

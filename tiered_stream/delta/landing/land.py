@@ -32,10 +32,11 @@ from tiered_stream.delta.landing.suitability import (
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, time_zone
+from tiered_stream.delta.schema.spark_query import check_by_spark
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers, row_settings
-from tiered_stream.delta.write.data_files import data_files, held_rows, observed
+from tiered_stream.delta.write.data_files import data_files, filtered_records, held_rows, observed
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.options.parsing import parse_options
@@ -174,8 +175,9 @@ class Landing:
                 log.info("%s: batch %d is in the table already", self.address, batch_id)
                 return
             table.prepare()
-            files = data_files(batch.collect())
-            check_files(most_dead, files, list(folders))
+            rows_of_tasks = batch.collect()
+            files = data_files(rows_of_tasks)
+            check_files(most_dead, files, list(folders), filtered_records(rows_of_tasks))
             if dead_letters:
                 files = dead_letters.commit_first(table, self.target.key, query_id, batch_id, files)
             table.commit(query_id, batch_id, files)
@@ -226,7 +228,7 @@ class TopicsLanding:
         def commit(batch: DataFrame, batch_id: int) -> None:
             rows = batch.collect()
             files = data_files(rows)
-            check_files(most_dead, files, list(routing.dead_letter_folders))
+            check_files(most_dead, files, list(routing.dead_letter_folders), filtered_records(rows))
             tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
 
         rows = self.run.read(self.spark, SOURCE, options)
@@ -261,6 +263,8 @@ def plan_landing(
         options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)
     files = ingest.table_files(options)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
+    for row_format in rows.values():
+        check_by_spark(spark, row_format)
     target = TableTarget(str(address), files, shared_columns(rows.values(), files.day_column), options)
     create = partial(create_by_spark, spark, target=target)
     if address.uri is None:

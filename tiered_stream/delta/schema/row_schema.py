@@ -29,12 +29,15 @@ from tiered_stream.delta.settings.row_settings import (
     FLAT,
     KAFKA_COLUMNS,
     NONE,
+    SELECT,
     VALUE_COLUMNS,
+    WHERE,
     RowSettings,
     registry_properties,
     row_settings,
 )
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.extras import check_installed
 from tiered_stream.formats.columns.schema_growth import grown, joined
 from tiered_stream.formats.json.json_schema import json_schema_kind
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
@@ -43,6 +46,8 @@ from tiered_stream.formats.rows.kafka_columns import table_columns
 from tiered_stream.formats.rows.row_choices import Envelope, Format, SchemaIdsIn
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.rows.row_transformation import UserTransform
+from tiered_stream.formats.rows.sql_query import COLUMN, SqlQuery
+from tiered_stream.formats.sql.row_query import RowQuery
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import SUBSCRIBE
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
@@ -74,6 +79,7 @@ def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "U
         rows.schema_evolution,
         rows.envelope,
         rows.transform or "",
+        query=_query(rows),
         zone=zone,
         registry=registry_properties(settings),
     )
@@ -166,12 +172,15 @@ def registered(row_format: RowFormat, topic: str) -> RowFormat:
 def _checked(row_format: RowFormat) -> RowFormat:
     """Check the names of the format's columns, and return the row format.
 
-    If the row format has a transform of the user, the result also has the columns that the transform returns.
+    If the row format has SQL or a transform of the user, the result also has the columns that these give.
 
     Raises:
         ConfigurationError: Delta does not accept a column name, two columns have one name, or the transform is wrong.
     """
-    _check_columns(row_format.decoded.names)
+    if row_format.query is not None:
+        output = RowQuery(row_format.query, row_format.decoded, row_format.zone).output
+        row_format = replace(row_format, selected=output if row_format.query.select else None)
+    _check_columns(row_format.written.names)
     if row_format.transform:
         row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
         _check_columns(row_format.written.names)
@@ -223,10 +232,10 @@ def check_new_columns(
 def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
     """Return the row format with the table's types, where the table has wider numbers or more fields in a struct.
 
-    `fields` are the table's columns in Spark's JSON. If `fields` is empty, or the row format has a transform, the row
-    format is returned unchanged.
+    `fields` are the table's columns in Spark's JSON. If `fields` is empty, or the row format has a transform or
+    selects columns, the row format is returned unchanged.
     """
-    if not fields or row_format.transform:
+    if not fields or row_format.transform or row_format.selected is not None:
         return row_format
     decoded = {name.lower() for name in row_format.decoded.names}
     known = [field for field in fields if field["name"].lower() in decoded]
@@ -243,7 +252,8 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
         value = replace(value, kind=pa.struct(columns))
     elif value.kind is not None and (name := (row_format.struct_column or VALUE).lower()) in kinds:
         value = replace(value, kind=grown(value.kind, kinds[name], widen=True))
-    return replace(row_format, key=key, value=value)
+    fitted = replace(row_format, key=key, value=value)
+    return fitted if row_format.query is None else _checked(fitted)
 
 
 def written_columns(row_format: RowFormat, day_column: str | None) -> StructType:
@@ -289,8 +299,8 @@ def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, s
 def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the names of the table's columns that hold an unchanged column of Kafka, by Kafka's name of the column.
 
-    A key or value of format `string` counts as unchanged. Columns that are decoded or that the table does not get are
-    left out. The result has `headers` even if `includeHeaders` is off.
+    A key or value of format `string` counts as unchanged. Columns that are decoded, that the table does not get or
+    that `ingest.select` changes are left out. The result has `headers` even if `includeHeaders` is off.
 
     Raises:
         ConfigurationError: a setting is malformed.
@@ -299,7 +309,37 @@ def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
     of_value = VALUE if rows.value_columns.lower() == FLAT else rows.value_columns
     texts = {KEY: KEY} if rows.key.format is Format.STRING else {}
     texts |= {VALUE: of_value} if rows.value.format is Format.STRING else {}
-    return texts | dict(kept_columns(rows, include_headers=True))
+    names = texts | dict(kept_columns(rows, include_headers=True))
+    query = _query(rows)
+    if query is None or not query.select:
+        return names
+    found = ((column, _selected_as(query, name)) for column, name in names.items())
+    return {column: name for column, name in found if name is not None}
+
+
+def _selected_as(query: SqlQuery, name: str) -> str | None:
+    """Return the name that `ingest.select` gives the unchanged column `name`, or None if it does not have it."""
+    for item in query.select:
+        if item.tree is None:
+            return name
+        if item.tree.op == COLUMN and item.tree.text.lower() == name.lower():
+            return item.name
+    return None
+
+
+def _query(rows: RowSettings) -> SqlQuery | None:
+    """Return the parsed `ingest.select` and `ingest.where`, or None if neither is set.
+
+    Raises:
+        ConfigurationError: a text is no SQL of the list, or the package sqlglot is missing.
+    """
+    if rows.select is None and rows.where is None:
+        return None
+    check_installed("sqlglot", f"{SELECT.name} or {WHERE.name}")
+    # Imported here, because the import takes 0.3 s, and most jobs have no SQL.
+    from tiered_stream.formats.sql.parser import parse_query
+
+    return parse_query(rows.select, rows.where)
 
 
 def _with_kind(part: PartFormat, row_format: RowFormat, name: str) -> PartFormat:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
+from tiered_stream.observe.metrics import FILTERED, OBSERVATION, ReadMetrics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,6 +135,11 @@ def _to_json(written: DataFile | HeldRows) -> str:
 def data_files(rows: Iterable[Row]) -> list[DataFile]:
     """Return the data files in `rows`, which `file_rows` has made in tasks; rows without a file are skipped."""
     return [DataFile(**_from_json(row[_FILE])) for row in rows if row[_FILE] is not None]
+
+
+def filtered_records(rows: Iterable[Row]) -> int:
+    """Return the number of records that `ingest.where` left out, from `rows`, which `file_rows` has made in tasks."""
+    return sum(row[_TASK_PREFIX + FILTERED] or 0 for row in rows)
 
 
 def held_rows(rows: Iterable[Row]) -> list[HeldRows]:

@@ -1,6 +1,6 @@
-"""SQL's arithmetic that cannot fail: of DOUBLE and FLOAT, of DECIMAL with room for each result, and the `try_` functions.
+"""SQL's arithmetic that cannot fail: of DOUBLE, FLOAT, DECIMAL with room for each result, and the `try_` functions.
 
-Spark stops a query, or wraps a number around, at an integer that is too large, by `spark.sql.ansi.enabled`. So integers
+By `spark.sql.ansi.enabled`, Spark stops a query or wraps the number around if an integer is too large. So integers
 have the `try_` functions here, which give NULL.
 """
 
@@ -121,23 +121,34 @@ def tried(op: str, left: Bound, right: Bound) -> Bound:
     return call(kind, values, widened(left, kind), widened(right, kind))
 
 
-def divided(left: Bound, right: Bound, *, tried: bool) -> Bound:
-    """Return the quotient of two numbers as DOUBLE; with `tried`, a zero as divisor gives null.
+def divided(left: Bound, right: Bound) -> Bound:
+    """Return the quotient of a number and a literal as DOUBLE.
 
     Raises:
-        SqlTypeError: the quotient is a DECIMAL; or `tried` is false, and the divisor is no literal or is zero.
+        SqlTypeError: a side is a DECIMAL, or the divisor is no literal or is zero.
     """
-    what = "try_divide" if tried else "/"
+    left, right = _dividend_and_divisor("/", left, right)
+    if not (right.is_literal and right.literal):
+        raise SqlTypeError("/ fails at a zero: use try_divide, which then gives NULL, or divide by a literal")
+    return call(DOUBLE, pc.divide, left, right)
+
+
+def tried_quotient(left: Bound, right: Bound) -> Bound:
+    """Return the quotient of two numbers as DOUBLE, or null if the divisor is zero.
+
+    Raises:
+        SqlTypeError: a side is a DECIMAL.
+    """
+    left, right = _dividend_and_divisor("try_divide", left, right)
+    zero, none = pa.scalar(0.0), pa.scalar(None, DOUBLE)
+    return call(DOUBLE, lambda one, other: pc.divide(one, pc.if_else(pc.equal(other, zero), none, other)), left, right)
+
+
+def _dividend_and_divisor(what: str, left: Bound, right: Bound) -> tuple[Bound, Bound]:
     left, right = _numbers(what, left, right)
     if is_decimal(left.kind) or is_decimal(right.kind):
         raise SqlTypeError(f"{what} of {type_names([left, right])} is not on the list: CAST both to DOUBLE")
-    if not tried and not (right.is_literal and right.literal):
-        raise SqlTypeError("/ fails at a zero: use try_divide, which then gives NULL, or divide by a literal")
-    left, right = widened(left, DOUBLE), widened(right, DOUBLE)
-    zero, none = pa.scalar(0.0), pa.scalar(None, DOUBLE)
-    if not tried:
-        return call(DOUBLE, pc.divide, left, right)
-    return call(DOUBLE, lambda one, other: pc.divide(one, pc.if_else(pc.equal(other, zero), none, other)), left, right)
+    return widened(left, DOUBLE), widened(right, DOUBLE)
 
 
 def remainder(left: Bound, right: Bound) -> Bound:

@@ -112,9 +112,9 @@ def _literal(tree: Tree, columns: Columns) -> Bound:
         case sql.INTEGER if -(1 << 63) <= int(tree.text) < 1 << 63:
             number = int(tree.text)
             return literal(number, INT if -(1 << 31) <= number < 1 << 31 else BIGINT)
-    number = Decimal(tree.text)
-    size, scale = len(number.as_tuple().digits), max(-int(number.as_tuple().exponent), 0)
-    size = max(size, scale)
+    value = Decimal(tree.text)
+    scale = max(-int(value.as_tuple().exponent), 0)
+    size = max(len(value.as_tuple().digits), scale)
     if size > MAX_PRECISION:
         raise SqlTypeError(f"the number {tree.text:.100} has too many digits for DECIMAL")
-    return literal(number, pa.decimal128(size, scale))
+    return literal(value, pa.decimal128(size, scale))

@@ -136,7 +136,11 @@ def _certain(arg: Bound, kind: pa.DataType, zone_is_utc: bool) -> Bound | None:
 
 def _of_literal(arg: Bound, kind: pa.DataType) -> Bound | None:
     """Return the cast of a literal integer to a smaller type that holds it (`3Y`), or of a text to DECIMAL (`3BD`)."""
-    if is_integer(arg.kind) and is_integer(kind) and -1 << (kind.bit_width - 1) <= arg.literal < 1 << (kind.bit_width - 1):
+    if (
+        is_integer(arg.kind)
+        and is_integer(kind)
+        and -1 << (kind.bit_width - 1) <= arg.literal < 1 << (kind.bit_width - 1)
+    ):
         return literal(arg.literal, kind)
     if arg.kind == STRING and is_decimal(kind) and _NUMBER.fullmatch(arg.literal):
         number = fitted(Decimal(arg.literal), kind.precision, kind.scale)
@@ -284,4 +288,3 @@ def _booleans_of_texts(texts: pa.Array) -> pa.Array:
     words = pc.ascii_lower(_trimmed(texts))
     true, false = (pc.is_in(words, value_set=pa.array(known)) for known in (_TRUE, _FALSE))
     return _where(pc.or_(true, false), true)
-

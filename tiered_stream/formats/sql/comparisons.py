@@ -169,13 +169,14 @@ def negated(args: Sequence[Bound]) -> Bound:
     return call(BOOLEAN, pc.invert, *_conditions(args, "NOT"))
 
 
-def is_true(arg: Bound, wanted: bool) -> Bound:
-    """Return whether a condition is true (or false, if `wanted` is False); a null is neither."""
-    (condition,) = _conditions([arg], "IS")
-    of_null = pa.scalar(False)
-    return call(
-        BOOLEAN, lambda values: pc.coalesce(values if wanted else pc.invert(values), of_null), condition
-    )
+def is_true(arg: Bound) -> Bound:
+    """Return whether a condition is true, which a null is not."""
+    return call(BOOLEAN, lambda values: pc.coalesce(values, pa.scalar(False)), *_conditions([arg], "IS TRUE"))
+
+
+def is_false(arg: Bound) -> Bound:
+    """Return whether a condition is false, which a null is not."""
+    return is_true(negated([arg]))
 
 
 def case(args: Sequence[Bound]) -> Bound:
@@ -235,4 +236,3 @@ def time_literal(text: str, kind: pa.DataType, zone_is_utc: bool) -> Bound:
         pass
     forms = "yyyy-MM-dd" if kind == DATE else "yyyy-MM-dd HH:mm:ss+00:00"
     raise SqlTypeError(f"'{text:.100}' is no literal of the form {forms}")
-

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, ClassVar
 
 from sqlglot import exp, parse
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows import sql_query as sql
@@ -33,13 +35,15 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 
 
-class _NamesKept(Spark.Parser):  # type: ignore[misc,name-defined]
+class _NamesKept(SparkParser):
     """Parser that leaves calls of functions as they are written, because the list knows Spark's names."""
 
-    FUNCTIONS = {}  # noqa: RUF012
-    FUNCTION_PARSERS = {name: Spark.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")}  # noqa: RUF012
-    NO_PAREN_FUNCTIONS = {}  # noqa: RUF012
-    NO_PAREN_FUNCTION_PARSERS = {"CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}  # noqa: RUF012
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
+    }
+    NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
 
 class _Dialect(Spark):
@@ -178,11 +182,8 @@ class _Trees:
                 return replace(positive, text="-" + positive.text)
             case exp.Anonymous():
                 return self._call(found, [tree(arg) for arg in found.expressions])
-            case exp.Cast():  # a TryCast is a Cast, and Spark's CAST a TryCast that is not safe
-                kind = found.to.sql(dialect="spark")
-                return Tree(sql.TRY_CAST if found.args.get("safe") else sql.CAST, (tree(found.this),), kind)
-            case exp.Case():
-                return self._case(found, tree)
+            case exp.Cast() | exp.Case():
+                return _cast(found, tree) if isinstance(found, exp.Cast) else _case(found, tree)
         if (op := _OPERATORS.get(type(found))) is not None:
             sides = [found.this] if isinstance(found, exp.Unary) else [found.this, found.expression]
             return Tree(op, tuple(map(tree, sides)))
@@ -225,14 +226,21 @@ class _Trees:
             raise ConfigurationError(f"{self._setting} has {name} with {len(args)} arguments: write {function.forms}")
         return Tree(name, tuple(args))
 
-    def _case(self, found: exp.Case, tree: Callable[[exp.Expr], Tree]) -> Tree:
-        value = None if found.this is None else tree(found.this)
-        args: list[Tree] = []
-        for branch in found.args["ifs"]:
-            condition = tree(branch.this)
-            args += [condition if value is None else Tree("=", (value, condition)), tree(branch.args["true"])]
-        default = found.args.get("default")
-        return Tree(sql.CASE, (*args, *([] if default is None else [tree(default)])))
+
+def _cast(found: exp.Cast, tree: Callable[[exp.Expr], Tree]) -> Tree:
+    # A TryCast is a Cast, and Spark's CAST is a TryCast that is not safe.
+    op = sql.TRY_CAST if found.args.get("safe") else sql.CAST
+    return Tree(op, (tree(found.this),), found.to.sql(dialect="spark"))
+
+
+def _case(found: exp.Case, tree: Callable[[exp.Expr], Tree]) -> Tree:
+    value = None if found.this is None else tree(found.this)
+    args: list[Tree] = []
+    for branch in found.args["ifs"]:
+        condition = tree(branch.this)
+        args += [condition if value is None else Tree("=", (value, condition)), tree(branch.args["true"])]
+    default = found.args.get("default")
+    return Tree(sql.CASE, (*args, *([] if default is None else [tree(default)])))
 
 
 def _literal(found: exp.Literal | exp.Boolean | exp.Null) -> Tree:

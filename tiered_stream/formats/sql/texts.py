@@ -142,4 +142,3 @@ def like(arg: Bound, pattern: Bound) -> Bound:
     forms = {"%": ".*", "_": "."}
     expression = r"(?s)\A" + "".join(forms.get(part[0], "") or re.escape(part) for part in parts) + r"\z"
     return call(BOOLEAN, lambda texts: pc.match_substring_regex(texts, expression), of_text)
-
