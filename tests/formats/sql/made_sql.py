@@ -49,8 +49,7 @@ def _value(random: Random, kind: pa.DataType) -> Any:
     if pa.types.is_binary(kind):
         return random.choice([b"", b"\0", b"\xff\xfe", b"abc", b"ab"])
     if pa.types.is_floating(kind):
-        value = random.choice(_FLOATS) if random.random() < 0.7 else random.uniform(-1e6, 1e6)
-        return value
+        return random.choice(_FLOATS) if random.random() < 0.7 else random.uniform(-1e6, 1e6)
     if pa.types.is_decimal(kind):
         digits = random.choice([1, kind.precision, random.randrange(1, kind.precision + 1)])
         return Decimal(random.choice([-1, 1]) * random.randrange(10**digits)).scaleb(-kind.scale)
@@ -120,13 +119,14 @@ class Expressions:
         return self._one(f"({left}) {op} ({right})", f"({left} {op} {right})", f"{left} {op} {right}")
 
     def _int(self, depth: int) -> str:
+        source = self._one("big", "double", "float", "text", "int")
         name = self._one("try_add", "try_subtract", "try_multiply")
         return self._one(
             f"{name}({self.of('int', depth)}, {self.of('int', depth)})",
             f"({self.of('int', depth)}) % {self._one('1', '7', '100')}",
             f"length({self.of('text', depth)})",
             "length(raw)",
-            f"TRY_CAST({self.of(self._one('big', 'double', 'float', 'text', 'int'), depth)} AS {self._one('INT', 'SMALLINT', 'TINYINT')})",
+            f"TRY_CAST({self.of(source, depth)} AS {self._one('INT', 'SMALLINT', 'TINYINT')})",
             f"CAST({self.of('bool', depth)} AS INT)",
             f"{self._one('year', 'month', 'day', 'dayofmonth')}({self.of(self._one('day', 'at'), depth)})",
             f"{self._one('hour', 'minute', 'second')}({self.of('at', depth)})",
@@ -175,10 +175,11 @@ class Expressions:
         )
 
     def _text(self, depth: int) -> str:
+        first, size = self._one("0", "1", "2", "-2", "-9"), self._one("0", "1", "3", "-1", "99")
         old, new = self._one("'a'", "'😀'", "''", "'aa'"), self._one("''", "'b'", "'ß'")
         return self._one(
             f"{self._one('lower', 'upper', 'trim', 'ltrim', 'rtrim')}({self.of('text', depth)})",
-            f"{self._one('substring', 'substr')}({self.of('text', depth)}, {self._one('0', '1', '2', '-2', '-9')}, {self._one('0', '1', '3', '-1', '99')})",
+            f"{self._one('substring', 'substr')}({self.of('text', depth)}, {first}, {size})",
             f"substring({self.of('text', depth)}, {self._one('0', '1', '-2')})",
             f"{self.of('text', 0)} || {self.of('text', 0)} || '-'",
             f"concat({self.of('text', depth)}, {self.of('text', depth)})",
@@ -203,12 +204,13 @@ class Expressions:
         pattern = self._one(
             "'a%'", "'%a'", "'%a%'", "'_'", "'%_a%'", "''", "'%'", "'A_%'", "'😀%'", "'line_line'", "'%.%'"
         )
+        join = self._one("AND", "OR")
         wanted, at = self._one("''", "'a'", "'😀'"), self._one(*literals)
         return self._one(
             f"({left}) {self._one('=', '==', '<>', '!=', '<', '<=', '>', '>=', '<=>')} ({right})",
             f"({left}) IS {self._one('', 'NOT ')}DISTINCT FROM ({right})",
             f"({left}) {self._one('', 'NOT ')}BETWEEN ({right}) AND ({self.of(other, depth)})",
-            f"{self.of('bool', depth)} {self._one('AND', 'OR')} {self.of('bool', depth)} {self._one('AND', 'OR')} {self.of('bool', 0)}",
+            f"{self.of('bool', depth)} {join} {self.of('bool', depth)} {self._one('AND', 'OR')} {self.of('bool', 0)}",
             f"({self.of('bool', depth)}) {self._one('AND', 'OR')} ({self.of('bool', depth)})",
             f"NOT {self.of('bool', 0)}",
             f"NOT ({self.of('bool', depth)})",

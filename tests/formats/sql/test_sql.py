@@ -159,7 +159,8 @@ def test_a_star_stands_for_all_columns_also_for_new_ones() -> None:
 
 
 def test_columns_of_the_record_are_found_under_the_names_that_select_gives() -> None:
-    given = {"ingest.kafkaColumns": "key, offset as o, topic", "ingest.select": "O AS place, upper(topic) AS topic, key"}
+    select = "O AS place, upper(topic) AS topic, key"
+    given = {"ingest.kafkaColumns": "key, offset as o, topic", "ingest.select": select}
     assert record_columns(given) == {"key": "key", "offset": "place"}
     assert record_columns({**given, "ingest.select": "*"}) == {"key": "key", "offset": "o", "topic": "topic"}
 

@@ -1,4 +1,7 @@
-"""Parsed SQL of `ingest.select` and `ingest.where`. The driver parses the texts once; tasks receive the trees as JSON."""
+"""Parsed SQL of `ingest.select` and `ingest.where`.
+
+The driver parses the texts once, and tasks receive the trees as JSON.
+"""
 
 from __future__ import annotations
 
