@@ -105,8 +105,8 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
     for given in settings.values() or [ingest.shared_settings(options)]:
         if GivenOptions(given).has(WHERE):
             raise ConfigurationError(
-                f"{WHERE.name} is set: the table lacks records that it left out, so verify cannot tell whether one is "
-                "missing"
+                f"{WHERE.name} is set: a record that it left out looks like a lost record, so the table cannot be "
+                "verified"
             )
     by_topic = {topic: record_columns(own) for topic, own in settings.items()}
     first = next(iter(by_topic), None)

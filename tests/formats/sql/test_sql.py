@@ -20,6 +20,7 @@ from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.kafka_columns import find_column, hidden, kafka_column
 from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, row_format
+from tiered_stream.formats.rows.sql_query import SqlQuery
 from tiered_stream.formats.sql.functions import FUNCTIONS
 from tiered_stream.formats.sql.parser import MAX_DEPTH, MAX_LENGTH, parse_query
 from tiered_stream.formats.sql.row_query import RowQuery
@@ -27,9 +28,15 @@ from tiered_stream.formats.sql.row_query import RowQuery
 HIDDEN = [hidden("offset", pa.int64()), hidden("timestamp", pa.timestamp("us", tz="UTC"))]
 
 
+def parsed(select: str | None, where: str | None = None) -> SqlQuery:
+    query = parse_query(select, where)
+    assert query is not None
+    return query
+
+
 def selected(select: str, zone: str = "UTC", **values: Any) -> list[Any]:
     """The values of the only column that the select gives for one row."""
-    query = RowQuery(parse_query(select, None), COLUMNS, zone)  # type: ignore[arg-type]
+    query = RowQuery(parsed(select), COLUMNS, zone)
     whole = pa.RecordBatch.from_pylist([dict.fromkeys(COLUMNS.names) | values], COLUMNS)
     position = [pa.array([7]), pa.array([0], pa.timestamp("us", tz="UTC"))]
     batch = pa.RecordBatch.from_arrays([*whole.columns, *position], schema=pa.schema([*COLUMNS, *HIDDEN]))
@@ -114,7 +121,7 @@ def test_no_listed_expression_fails_for_any_values(seed: int) -> None:
     for _ in range(50):
         text = Expressions(random).some()
         try:
-            query = RowQuery(parse_query(f"{text} AS x", None), COLUMNS, "UTC")  # type: ignore[arg-type]
+            query = RowQuery(parsed(f"{text} AS x"), COLUMNS, "UTC")
         except ConfigurationError:
             continue
         assert query.apply(batch).column(0).type == query.output.field(0).type, text
@@ -125,9 +132,8 @@ KEPT = (("topic", "topic"), ("offset", "kafka_offset"))
 
 
 def planned(select: str | None, where: str | None) -> RowFormat:
-    query = parse_query(select, where)
+    query = parsed(select, where)
     plain = RowFormat(KEPT, value=TEXT, on_error=OnDecodeError.DEAD_LETTER, query=query)
-    assert query is not None
     output = RowQuery(query, plain.decoded, plain.zone).output
     return replace(plain, selected=output if query.select else None)
 
@@ -150,7 +156,7 @@ def test_offsets_are_hidden_where_nothing_selects_them() -> None:
 
 
 def test_a_star_stands_for_all_columns_also_for_new_ones() -> None:
-    query = RowQuery(parse_query("*, i AS k", None), COLUMNS, "UTC")  # type: ignore[arg-type]
+    query = RowQuery(parsed("*, i AS k"), COLUMNS, "UTC")
     whole = pa.RecordBatch.from_pylist([dict.fromkeys(COLUMNS.names)], COLUMNS)
     columns = [*whole.columns, pa.array(["new"]), pa.array([1]), pa.array([0], pa.timestamp("us", tz="UTC"))]
     schema = pa.schema([*COLUMNS, ("grown", pa.string()), *HIDDEN])

@@ -186,8 +186,7 @@ TRANSFORM = optional(
 )  # fmt: skip
 SELECT = optional(
     "ingest.select", types.text,
-    "Columns to land, in SQL, separated by commas: `id, upper(name) AS name, *`. Columns are those of the value and "
-    "Kafka's.",
+    "Columns to land, in SQL, separated by commas, such as `id, upper(name) AS name, *`.",
     shown="*",
 )  # fmt: skip
 WHERE = optional(

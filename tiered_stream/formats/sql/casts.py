@@ -78,7 +78,7 @@ def cast(arg: Bound, name: str, zone_is_utc: bool) -> Bound:
     """Return the value as the type of this name.
 
     Raises:
-        SqlTypeError: the type is not on the list, or a value of this type may not fit.
+        SqlTypeError: the type is not on the list, or not every value of the argument's type fits.
     """
     kind = kind_of(name)
     if arg.kind in (kind, NULL):

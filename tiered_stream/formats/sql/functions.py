@@ -99,7 +99,7 @@ def _is_not_null(arg: Bound) -> Bound:
 CONDITIONS, NUMBERS, TEXTS, TIMES = "Conditions", "Numbers", "Texts", "Dates and times"
 _NO_INTEGERS = "for DOUBLE, FLOAT, and DECIMAL whose result has at most 38 digits"
 _SIGNED = "for DOUBLE, FLOAT and DECIMAL"
-_OF_TIMESTAMP = "of TIMESTAMP"
+_OF_TIMESTAMP = "argument: TIMESTAMP"
 _ANY = _of_all(comparisons.first_valid)
 FUNCTIONS: Mapping[str, Function] = {
     **{op: Function(CONDITIONS, f"`a {op} b`", "", _comparison(op), 2, 2) for op in ("=", "<>", "<", "<=", ">", ">=")},
@@ -165,7 +165,7 @@ FUNCTIONS: Mapping[str, Function] = {
         for name in ("startswith", "endswith", "contains")
     },
     **{
-        name: Function(TIMES, f"`{name}(a)`", "of DATE and TIMESTAMP", _part(name), 1, 1)
+        name: Function(TIMES, f"`{name}(a)`", "argument: DATE or TIMESTAMP", _part(name), 1, 1)
         for name in ("year", "month", "day")
     },
     **{
@@ -178,7 +178,7 @@ FUNCTIONS: Mapping[str, Function] = {
     },
     "timestamp_micros": Function(
         TIMES, "`timestamp_micros(a)`",
-        "of integers; a number of milliseconds: `timestamp_micros(try_multiply(a, 1000))`",
+        "argument: an integer; for milliseconds: `timestamp_micros(try_multiply(a, 1000))`",
         _of_first(times.timestamp_of_micros), 1, 1,
     ),
 }  # fmt: skip

@@ -106,7 +106,7 @@ def unix_time(arg: Bound, what: str) -> Bound:
 
 
 def timestamp_of_micros(arg: Bound) -> Bound:
-    """Return the TIMESTAMP so many microseconds after 1970."""
+    """Return the TIMESTAMP of a number of microseconds since 1970."""
     if not is_integer(arg.kind):
         raise SqlTypeError(f"timestamp_micros needs an integer, but has {sql_name(arg.kind)}")
     return call(TIMESTAMP, lambda values: pc.cast(values, TIMESTAMP), widened(arg, BIGINT))
