@@ -66,7 +66,7 @@ class RowQuery:
         return pa.schema([pa.field(field.name, field.type) for field in fields])
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that meet the condition, with the selected columns and with hidden columns for the position."""
+        """Return the rows that meet the condition, with the selected columns and hidden columns for the position."""
         if self._where is not None:
             meets = as_array(self._where.values(rows), rows.num_rows)
             if meets.type == NULL:
