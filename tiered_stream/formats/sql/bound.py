@@ -14,6 +14,7 @@ from tiered_stream.formats.rows import sql_query as sql
 from tiered_stream.formats.rows.sql_query import Tree
 from tiered_stream.formats.sql.casts import cast, try_cast
 from tiered_stream.formats.sql.functions import FUNCTIONS
+from tiered_stream.formats.sql.sql_times import UTC_NAMES
 from tiered_stream.formats.sql.sql_values import (
     BIGINT,
     BOOLEAN,
@@ -27,7 +28,6 @@ from tiered_stream.formats.sql.sql_values import (
     literal,
     sql_name,
 )
-from tiered_stream.formats.sql.times import UTC_NAMES
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from tiered_stream.formats.json.spark_texts import fitted
 from tiered_stream.formats.sql.comparisons import time_literal
+from tiered_stream.formats.sql.sql_times import date_of
 from tiered_stream.formats.sql.sql_values import (
     BIGINT,
     BINARY,
@@ -37,7 +38,6 @@ from tiered_stream.formats.sql.sql_values import (
     sql_name,
     widened,
 )
-from tiered_stream.formats.sql.times import date_of
 
 KINDS = {
     "BOOLEAN": BOOLEAN, "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": INT, "BIGINT": BIGINT, "FLOAT": FLOAT,

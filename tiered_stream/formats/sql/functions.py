@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.sql import arithmetic, comparisons, texts, times
+from tiered_stream.formats.sql import arithmetic, comparisons, sql_times, texts
 from tiered_stream.formats.sql.sql_values import BOOLEAN, Bound, SqlTypeError, call, is_floating, sql_name
 
 Bind = Callable[[Sequence[Bound], bool], Bound]
@@ -68,11 +68,11 @@ def _found(name: str) -> Bind:
 
 
 def _part(name: str) -> Bind:
-    return lambda args, utc: times.part_of(args[0], name, utc)
+    return lambda args, utc: sql_times.part_of(args[0], name, utc)
 
 
 def _unix_time(name: str) -> Bind:
-    return lambda args, utc: times.unix_time(args[0], name)
+    return lambda args, utc: sql_times.unix_time(args[0], name)
 
 
 def _between(args: Sequence[Bound], utc: bool) -> Bound:
@@ -171,7 +171,7 @@ FUNCTIONS: Mapping[str, Function] = {
     **{
         name: Function(TIMES, f"`{name}(a)`", _OF_TIMESTAMP, _part(name), 1, 1) for name in ("hour", "minute", "second")
     },
-    "to_date": Function(TIMES, "`to_date(a)`", _OF_TIMESTAMP, lambda args, utc: times.date_of(args[0], utc), 1, 1),
+    "to_date": Function(TIMES, "`to_date(a)`", _OF_TIMESTAMP, lambda args, utc: sql_times.date_of(args[0], utc), 1, 1),
     **{
         name: Function(TIMES, f"`{name}(a)`", _OF_TIMESTAMP, _unix_time(name), 1, 1)
         for name in ("unix_seconds", "unix_millis", "unix_micros")
@@ -179,7 +179,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "timestamp_micros": Function(
         TIMES, "`timestamp_micros(a)`",
         "argument: an integer; for milliseconds: `timestamp_micros(try_multiply(a, 1000))`",
-        _of_first(times.timestamp_of_micros), 1, 1,
+        _of_first(sql_times.timestamp_of_micros), 1, 1,
     ),
 }  # fmt: skip
 """Functions and operators by name. Casts, columns, fields and literals have rules of their own (`bound.py`)."""
