@@ -12,7 +12,7 @@ from tests.without_packages import run_without
 
 EXTRAS = (
     "pyspark", "py4j", "pandas", "google.protobuf", "grpc_tools", "deltalake", "delta", "confluent_kafka",
-    "opentelemetry", "fastavro", "Crypto",
+    "opentelemetry", "fastavro", "Crypto", "sqlglot",
 )  # fmt: skip
 ENCRYPTED = "aiven-zstd-aesgcm"
 

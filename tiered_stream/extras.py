@@ -16,6 +16,7 @@ _EXTRAS = {
     "deltalake": ("deltalake", "delta"),
     "google": ("protobuf", "formats"),
     "google.protobuf": ("protobuf", "formats"),
+    "sqlglot": ("sqlglot", "sql"),
     "Crypto": ("pycryptodome", "aiven"),
 }
 """By the name of a module: the package that has the module, and the extra that installs the package."""

@@ -6,6 +6,7 @@ Run it as `python -m tests.docs.docs_tables`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
 from tiered_stream.delta.requirements.writer_requirements import render_writer_requirements
 from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
+from tiered_stream.formats.sql.functions import FUNCTIONS, Function
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS
 from tiered_stream.options.known_properties import KnownProperty, Use
@@ -34,6 +36,7 @@ def tables() -> dict[tuple[str, str], str]:
         ("options.md", "limits"): render_table(LIMIT_OPTIONS.values()),
         ("guides/ingest.md", "ingest options"): render_table(INGEST_OPTIONS),
         ("guides/typed-tables.md", "row options"): render_table(ROW_OPTIONS),
+        ("guides/typed-tables.md", "sql functions"): render_functions(FUNCTIONS.values()),
         ("guides/table-requirements.md", "writer requirements"): render_writer_requirements(),
         ("guides/gateway.md", "gateway options"): render_table(GATEWAY_OPTIONS),
         ("metrics.md", "gateway metrics"): _gateway_metrics(),
@@ -95,6 +98,16 @@ def with_table(text: str, name: str, table: str) -> str:
     if not (begin and end):
         raise ValueError(f"there are no markers <!-- {name} --> and <!-- /{name} -->")
     return f"{before}{begin}\n{table}{end}{after}"
+
+
+def render_functions(functions: Iterable[Function]) -> str:
+    """Return a Markdown table of the SQL that `ingest.select` and `ingest.where` may have, by groups."""
+    lines = ["| | SQL | |", "|---|---|---|"]
+    for group, members in groupby(functions, key=lambda function: function.group):
+        for meaning, alike in groupby(members, key=lambda function: function.meaning):
+            forms = ", ".join(function.forms for function in alike).replace("|", "\\|")
+            lines.append(f"| {group} | {forms} | {meaning} |")
+    return "\n".join(lines) + "\n"
 
 
 def _gateway_metrics() -> str:

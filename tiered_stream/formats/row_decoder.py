@@ -20,6 +20,7 @@ from tiered_stream.formats.rows.row_choices import Envelope, Evolution, OnDecode
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
 from tiered_stream.formats.rows.row_transformation import UserTransform
 from tiered_stream.formats.rows.table_rules import RowRules
+from tiered_stream.formats.sql.row_query import RowQuery
 
 HEADERS = "headers"
 ROW = "row"
@@ -32,13 +33,16 @@ _Failures = dict[int, tuple[str, str]]
 class DecodedRows:
     """Rows and dead letters of a batch of records.
 
-    Each record has a row or a dead letter, unless the user's function (`ingest.transform`) dropped its row.
+    Each record has a row or a dead letter, unless `ingest.where` or the user's function (`ingest.transform`) dropped
+    its row.
     """
 
     rows: pa.RecordBatch
     """Rows with the table's columns, followed by hidden columns that are not written (see `rows/kafka_columns.py`)."""
     dead: pa.RecordBatch | None
     """Dead letters, with the columns of `DEAD_LETTER_SCHEMA`; None if there are none."""
+    filtered: int = 0
+    """Number of records that decode, and whose rows `ingest.where` left out."""
 
 
 class RowDecoder:
@@ -54,6 +58,8 @@ class RowDecoder:
         self._row_format = row_format
         self._decoders = {name: open_decoder(row_format, name) for name in (KEY, VALUE)}
         self._rules = RowRules(row_format.rules, row_format.written)
+        query = row_format.query
+        self._query = RowQuery(query, row_format.decoded, row_format.zone) if query else None
         self._transform = UserTransform(row_format.transform) if row_format.transform else None
         is_debezium = row_format.envelope is Envelope.DEBEZIUM
         changes = ChangeRecords(row_format.keys, row_format.order_by or None, is_debezium=is_debezium)
@@ -87,10 +93,14 @@ class RowDecoder:
             alive = np.ones(rows.num_rows, bool)
             alive[list(failures)] = False
             rows = rows.filter(pa.array(alive))
+        found = rows.num_rows
+        if self._query is not None and found:
+            rows = self._query.apply(rows)
+        filtered = found - rows.num_rows
         if self._transform is not None and rows.num_rows:
             rows = self._transform.apply(rows, self._row_format.written)
         rows = self._within_rules(records, rows, failures)
-        return DecodedRows(rows, _dead_letters(records, failures) if failures else None)
+        return DecodedRows(rows, _dead_letters(records, failures) if failures else None, filtered)
 
     def _part(self, part: PartFormat, name: str, records: pa.RecordBatch, failures: _Failures) -> pa.Array:
         """Return the decoded keys (`name` is `key`) or values of `records`, with the table's type `part.kind`.

@@ -34,6 +34,9 @@ FIND_REASON = "`tiered-stream doctor` with the query's options finds the reason"
 _FALLBACKS = "fallbacks_"
 """Prefix, before the reason, of the counters of splits that were read from a broker instead of the storage."""
 
+FILTERED = "filtered_records"
+"""Counter of `ReadMetrics` for the records that `ingest.where` left out."""
+
 MicroBatchId = tuple[str, int]
 """Identity of a micro-batch: the streaming query's id and the batch id."""
 
@@ -43,7 +46,8 @@ class ReadMetrics:
     """Counters of one task, or their sum over many tasks: latencies in seconds, sizes in bytes, timestamps in ms.
 
     `remote_fetch_…` counts requests to the storage, and `broker_fetch_…` Fetch requests to brokers. A fallback is a
-    split that is read from a broker because it could not be read from the storage.
+    split that is read from a broker because it could not be read from the storage. `filtered_records` counts records
+    that `ingest.where` left out in the direct lane.
     """
 
     records: int = 0
@@ -77,6 +81,7 @@ class ReadMetrics:
     broker_fetch_requests: int = 0
     broker_fetch_bytes: int = 0
     lost_offsets: int = 0
+    filtered_records: int = 0
 
     def on_remote_fetch(self, size: int, seconds: float) -> None:
         """Count a request to the storage; `size` is its response's size in bytes, and `seconds` its latency."""
@@ -153,6 +158,8 @@ def describe(metrics: ReadMetrics) -> str:
             text += f", nothing came from storage: {FIND_REASON}"
     if metrics.lost_offsets:
         text += f", {metrics.lost_offsets:,} offsets lost (the tasks' logs name them)"
+    if metrics.filtered_records:
+        text += f", {metrics.filtered_records:,} records left out by ingest.where"
     return text
 
 

@@ -8,9 +8,11 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.row_settings import WHERE
 from tiered_stream.delta.settings.upsert_settings import refuse_upsert
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.parsing import parse_subscription
 from tiered_stream.options.positions import TimeRange
@@ -101,9 +103,16 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
     """Return the names of the table's columns that hold a record's key, value and so on, by Kafka's column name.
 
     Raises:
-        ConfigurationError: the settings of two topics name different columns.
+        ConfigurationError: the settings of two topics name different columns, or `ingest.where` is set.
     """
-    by_topic = {topic: record_columns(ingest.settings_of_topics(options, [topic])) for topic in sorted(topics)}
+    settings = {topic: ingest.settings_of_topics(options, [topic]) for topic in sorted(topics)}
+    for given in settings.values() or [ingest.shared_settings(options)]:
+        if GivenOptions(given).has(WHERE):
+            raise ConfigurationError(
+                f"{WHERE.name} is set: a record that it left out looks like a lost record, so the table cannot be "
+                "verified"
+            )
+    by_topic = {topic: record_columns(own) for topic, own in settings.items()}
     first = next(iter(by_topic), None)
     other = next((topic for topic, columns in by_topic.items() if columns != by_topic[first or ""]), None)
     if other is not None:

@@ -47,15 +47,17 @@ def with_inferred(
         include_headers: true if the rows have Kafka's headers.
 
     Raises:
-        ConfigurationError: the sample has no JSON objects, or a transform or an envelope is set.
+        ConfigurationError: the sample has no JSON objects, or a transform, a select or an envelope is set.
         TieredStreamError: the topics cannot be read.
     """
     rows = row_settings(settings)
     for part in (rows.key, rows.value):
         if part.schema == INFER:
             name = f"ingest.{part.name}.schema"
-            if rows.transform or rows.envelope is not Envelope.NONE:
-                raise ConfigurationError(f"{name} is infer: with ingest.transform and ingest.envelope, give one")
+            if rows.transform or rows.select or rows.envelope is not Envelope.NONE:
+                raise ConfigurationError(
+                    f"{name} is infer: with ingest.transform, ingest.select and ingest.envelope, give one"
+                )
             day_column = table_files(settings).day_column
             kind = _kind_in_table(part.name, rows, table, day_column, include_headers=include_headers)
             kind = kind or infer_json(_sample(settings, part.name))

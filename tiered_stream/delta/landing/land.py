@@ -34,6 +34,7 @@ from tiered_stream.delta.requirements.lane import Lane, TableDescription, column
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_plan import plan_topics
 from tiered_stream.delta.schema.row_schema import shared_columns, time_zone
+from tiered_stream.delta.schema.spark_query import check_by_spark
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers, row_settings
@@ -274,6 +275,8 @@ def plan_landing(
         options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)
     files = ingest.table_files(options)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
+    for row_format in rows.values():
+        check_by_spark(spark, row_format)
     target = TableTarget(str(address), files, shared_columns(rows.values(), files.day_column), options)
     create = partial(create_by_spark, spark, target=target)
     if address.uri is None:
@@ -285,13 +288,8 @@ def plan_landing(
     if replaces and not why_spark:
         why_spark = "the direct lane only appends, and rows are to be replaced"
     suitability = Suitability(None, why_spark) if why_spark else assess_table(spark, address, target, create, rows)
-    if files.keys and suitability.why_not:
-        raise ConfigurationError(f"{MODE.name}={UPSERT} cannot stage rows for {address}: {suitability.why_not}")
-    if lane == "direct" and suitability.why_not:
-        raise ConfigurationError(
-            f"the direct lane cannot write to {address}: {suitability.why_not}. Use lane auto or spark."
-        )
     if suitability.why_not:
+        _check_spark_lane(files, lane, address, suitability.why_not)
         check_table(spark, address.path)
     if suitability.table is None:
         create(address)
@@ -299,6 +297,14 @@ def plan_landing(
     rows = suitability.rows or _rows_for_spark(spark, rows, suitability.table, target)
     target = replace(target, schema=shared_columns(rows.values(), files.day_column))
     return Landing(spark, address, target, QueryRun(checkpoint, trigger, name), bounded, suitability, rows)
+
+
+def _check_spark_lane(files: ingest.TableFiles, lane: str, address: TableAddress, why_not: str) -> None:
+    """Raise ConfigurationError if the table needs the Spark lane, for the reason `why_not`, and may not take it."""
+    if files.keys:
+        raise ConfigurationError(f"{MODE.name}={UPSERT} cannot stage rows for {address}: {why_not}")
+    if lane == "direct":
+        raise ConfigurationError(f"the direct lane cannot write to {address}: {why_not}. Use lane auto or spark.")
 
 
 def _with_inferred(

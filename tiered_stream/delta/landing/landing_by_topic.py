@@ -34,6 +34,7 @@ from tiered_stream.delta.requirements.new_table_properties import CREATED_WELL, 
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_plan import plan_rows
 from tiered_stream.delta.schema.row_schema import time_zone
+from tiered_stream.delta.schema.spark_query import check_by_spark
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
@@ -141,6 +142,7 @@ def plan_formats(
     for topic, own in {"": {}, **overrides}.items():
         topic_settings = ingest.with_overrides(settings, own)
         rows[topic] = plan_rows(topic_settings, GivenOptions(topic_settings).read(INCLUDE_HEADERS), time_zone(spark))
+        check_by_spark(spark, rows[topic])
         if GivenOptions(topic_settings).read(DEAD_LETTER_TABLE) not in folders:
             folders |= dead_letter_folder(spark, topic_settings)
     return rows, folders

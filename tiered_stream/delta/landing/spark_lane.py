@@ -26,13 +26,14 @@ from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import shared_columns
+from tiered_stream.delta.schema.spark_query import queried
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, source_options, with_overrides
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, ON_DECODE_ERROR, evolution_of, row_settings
 from tiered_stream.delta.write.waiting_rows import spark_day
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.rows.table_rules import certain_rules
+from tiered_stream.formats.rows.table_rules import NO_RULES, certain_rules
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.spark.session import refuse_connect
@@ -97,9 +98,18 @@ class SparkLane:
         row_formats: dict[str, RowFormat] = {}
         for topic, row_format in self.rows.items():
             rules = certain_rules(row_format.rules, row_format.written)
+            if row_format.query is not None:
+                # The table's rules are for rows that Spark's SQL makes later, so they are left to Delta's sink.
+                row_format, rules = replace(row_format, query=None, selected=None), NO_RULES
             row_formats[topic] = replace(row_format, evolution=Evolution.NONE, rules=rules)
         day = self.target.files.day_column
-        return classify_records(records, row_formats, shared_columns(self.rows.values(), day), day)
+        return classify_records(records, row_formats, shared_columns(row_formats.values(), day), day)
+
+    def _good_rows(self, classified: DataFrame) -> DataFrame:
+        """Return the table's rows from `classified`, by `ingest.select` and `ingest.where` if they are set."""
+        rows, day = good_rows(classified), self.target.files.day_column
+        query = next(iter(self.rows.values())).query
+        return rows if query is None else queried(rows, query, [day] if day else [])
 
     def _table_rows(self, records: DataFrame) -> DataFrame:
         """Return the rows that the table gets from `records`, for a query that has no table for dead letters.
@@ -109,7 +119,7 @@ class SparkLane:
         returned without the dead letters.
         """
         if not all(row_format.is_plain for row_format in self.rows.values()):
-            return good_rows(self._classified(records))
+            return self._good_rows(self._classified(records))
         day = self.target.files.day_column
         return records.withColumn(day, sql.expr(spark_day())) if day else records
 
@@ -142,7 +152,7 @@ class SparkLane:
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
-                    _append(good_rows(classified), self.address, transaction, batch_id, self._options)
+                    _append(self._good_rows(classified), self.address, transaction, batch_id, self._options)
                     landed = LandedRows(str(self.address), count - dead_count, dead_count, name if dead_count else "")
                 finally:
                     classified.unpersist()

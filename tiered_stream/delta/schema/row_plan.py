@@ -21,13 +21,16 @@ from tiered_stream.delta.settings.row_settings import (
     FLAT,
     KAFKA_COLUMNS,
     NONE,
+    SELECT,
     VALUE_COLUMNS,
+    WHERE,
     RowSettings,
     registry_properties,
     row_settings,
 )
 from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.extras import check_installed
 from tiered_stream.formats.json.json_schema import json_schema_kind
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.rows.change_records import check_key_columns, named_column
@@ -35,6 +38,8 @@ from tiered_stream.formats.rows.envelope import unwrapped_type
 from tiered_stream.formats.rows.row_choices import Envelope, Format, SchemaIdsIn
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.rows.row_transformation import UserTransform
+from tiered_stream.formats.rows.sql_query import COLUMN, SqlQuery
+from tiered_stream.formats.sql.row_query import RowQuery
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import SUBSCRIBE
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
@@ -77,6 +82,7 @@ def plan_rows(
         rows.schema_evolution,
         rows.envelope,
         rows.transform or "",
+        query=_query(rows),
         keys=GivenOptions(settings).read(KEYS),
         order_by=GivenOptions(settings).read(ORDER_BY) or "",
         zone=zone,
@@ -84,7 +90,7 @@ def plan_rows(
     )
     if row_format.key.is_of_topic or row_format.value.is_of_topic:
         return row_format
-    return _checked(resolved(row_format)) if row_format.is_resolved else resolved(row_format)
+    return checked(resolved(row_format)) if row_format.is_resolved else resolved(row_format)
 
 
 def plan_topics(
@@ -123,7 +129,7 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
     key, value = _with_kind(row_format.key, row_format, KEY), _with_kind(row_format.value, row_format, VALUE)
     if row_format.envelope is not Envelope.NONE and value.kind is not None:
         value = replace(value, kind=unwrapped_type(value.kind))
-    return _checked(replace(row_format, key=key, value=value))
+    return checked(replace(row_format, key=key, value=value))
 
 
 def registered(row_format: RowFormat, topic: str) -> RowFormat:
@@ -142,20 +148,28 @@ def registered(row_format: RowFormat, topic: str) -> RowFormat:
     )
 
 
-def _checked(row_format: RowFormat) -> RowFormat:
+def checked(row_format: RowFormat) -> RowFormat:
     """Check the names of the format's columns, and return the row format.
 
-    If the row format has a transform of the user, the result also has the columns that the transform returns.
+    If the row format has SQL or a transform of the user, the result also has the columns that these give.
 
     Raises:
         ConfigurationError: Delta does not accept a column name, two columns have one name, or the transform is wrong.
     """
-    _check_columns(row_format.decoded.names)
+    if row_format.query is not None:
+        output = RowQuery(row_format.query, row_format.decoded, row_format.zone).output
+        row_format = replace(row_format, selected=output if row_format.query.select else None)
+    _check_columns(row_format.written.names)
     if row_format.transform:
         row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
         _check_columns(row_format.written.names)
     if not row_format.keys:
         return row_format
+    if row_format.query is not None:
+        raise ConfigurationError(
+            f"{SELECT.name} and {WHERE.name} cannot be used with {KEYS.name}: a row that is left out would keep an older "
+            "state in the table. Land the rows in another table first, and select there"
+        )
     check_key_columns(row_format.written, row_format.keys, row_format.order_by or None)
     as_written = partial(named_column, row_format.written)
     return replace(
@@ -181,8 +195,8 @@ def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, s
 def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the names of the table's columns that hold an unchanged column of Kafka, by Kafka's name of the column.
 
-    A key or value of format `string` counts as unchanged. Columns that are decoded or that the table does not get are
-    left out. The result has `headers` even if `includeHeaders` is off.
+    A key or value of format `string` counts as unchanged. Columns that are decoded, that the table does not get or
+    that `ingest.select` changes are left out. The result has `headers` even if `includeHeaders` is off.
 
     Raises:
         ConfigurationError: a setting is malformed.
@@ -191,7 +205,37 @@ def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
     of_value = VALUE if rows.value_columns.lower() == FLAT else rows.value_columns
     texts = {KEY: KEY} if rows.key.format is Format.STRING else {}
     texts |= {VALUE: of_value} if rows.value.format is Format.STRING else {}
-    return texts | dict(kept_columns(rows, include_headers=True))
+    names = texts | dict(kept_columns(rows, include_headers=True))
+    query = _query(rows)
+    if query is None or not query.select:
+        return names
+    found = ((column, _selected_as(query, name)) for column, name in names.items())
+    return {column: name for column, name in found if name is not None}
+
+
+def _selected_as(query: SqlQuery, name: str) -> str | None:
+    """Return the name that `ingest.select` gives the unchanged column `name`, or None if it does not have it."""
+    for item in query.select:
+        if item.tree is None:
+            return name
+        if item.tree.op == COLUMN and item.tree.text.lower() == name.lower():
+            return item.name
+    return None
+
+
+def _query(rows: RowSettings) -> SqlQuery | None:
+    """Return the parsed `ingest.select` and `ingest.where`, or None if neither is set.
+
+    Raises:
+        ConfigurationError: a text is no SQL of the list, or the package sqlglot is missing.
+    """
+    if rows.select is None and rows.where is None:
+        return None
+    check_installed("sqlglot", f"{SELECT.name} or {WHERE.name}")
+    # Imported here, because the import takes 0.3 s, and most jobs have no SQL.
+    from tiered_stream.formats.sql.parser import parse_query
+
+    return parse_query(rows.select, rows.where)
 
 
 def _with_kind(part: PartFormat, row_format: RowFormat, name: str) -> PartFormat:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType
 
-from tiered_stream.delta.schema.row_plan import FORBIDDEN
+from tiered_stream.delta.schema.row_plan import FORBIDDEN, checked
 from tiered_stream.delta.schema.sql_types import parse_ddl
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX
 from tiered_stream.errors import ConfigurationError
@@ -120,10 +120,10 @@ def check_new_columns(
 def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
     """Return the row format with the table's types, where the table has wider numbers or more fields in a struct.
 
-    `fields` are the table's columns in Spark's JSON. If `fields` is empty, or the row format has a transform, the row
-    format is returned unchanged.
+    `fields` are the table's columns in Spark's JSON. If `fields` is empty, or the row format has a transform or
+    selects columns, the row format is returned unchanged.
     """
-    if not fields or row_format.transform:
+    if not fields or row_format.transform or row_format.selected is not None:
         return row_format
     decoded = {name.lower() for name in row_format.decoded.names}
     known = [field for field in fields if field["name"].lower() in decoded]
@@ -140,7 +140,8 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
         value = replace(value, kind=pa.struct(columns))
     elif value.kind is not None and (name := (row_format.struct_column or VALUE).lower()) in kinds:
         value = replace(value, kind=grown(value.kind, kinds[name], widen=True))
-    return replace(row_format, key=key, value=value)
+    fitted = replace(row_format, key=key, value=value)
+    return fitted if row_format.query is None else checked(fitted)
 
 
 def written_columns(row_format: RowFormat, day_column: str | None) -> StructType:

@@ -184,6 +184,15 @@ TRANSFORM = optional(
     "ingest.transform", types.text,
     "`package.module:function`, which takes each decoded `pyarrow.RecordBatch` and returns the batch to land.",
 )  # fmt: skip
+SELECT = optional(
+    "ingest.select", types.text,
+    "Columns to land, in SQL, separated by commas, such as `id, upper(name) AS name, *`.",
+    shown="*",
+)  # fmt: skip
+WHERE = optional(
+    "ingest.where", types.text, "Condition in SQL for the rows to land, such as `amount > 0 AND kind <> 'ping'`.",
+    shown="all rows",
+)  # fmt: skip
 ROW_OPTIONS = types.declared_in(globals())
 _KEY: tuple[Option[Any], ...] = (KEY_FORMAT, KEY_SCHEMA, KEY_MESSAGE, KEY_SUBJECT, KEY_STRATEGY, KEY_ID_PLACE)
 _VALUE: tuple[Option[Any], ...] = (
@@ -206,6 +215,8 @@ class RowSettings:
     schema_evolution: Evolution = of(SCHEMA_EVOLUTION)
     envelope: Envelope = of(ENVELOPE)
     transform: str | None = of(TRANSFORM)
+    select: str | None = of(SELECT)
+    where: str | None = of(WHERE)
 
 
 def row_settings(settings: Mapping[str, str]) -> RowSettings:
@@ -231,18 +242,34 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
         raise ConfigurationError(
             f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set {VALUE_FORMAT.name}"
         )
+    _check_query(rows)
     return rows
+
+
+def _check_query(rows: RowSettings) -> None:
+    """Raise ConfigurationError if `ingest.select` or `ingest.where` is set next to a setting that excludes it."""
+    given = [option.name for option, value in ((SELECT, rows.select), (WHERE, rows.where)) if value is not None]
+    if given and rows.transform is not None:
+        raise ConfigurationError(f"{TRANSFORM.name} and {given[0]} exclude each other: do both in the function")
+    if given and rows.schema_evolution is Evolution.WIDEN:
+        raise ConfigurationError(
+            f"{SCHEMA_EVOLUTION.name}={Evolution.WIDEN.value} and {given[0]} exclude each other, because a wider type "
+            f"could change what an expression gives: set {Evolution.ADD.value}"
+        )
+
+
+_OF_ROWS: tuple[Option[Any], ...] = (KAFKA_COLUMNS, TRANSFORM, SELECT, WHERE)
 
 
 def makes_rows(settings: Mapping[str, str]) -> bool:
     """Return whether the settings make rows that differ from Kafka's unchanged records.
 
-    Rows differ if keys or values are decoded, Kafka's columns are chosen (`ingest.kafkaColumns`), or a transform is
-    set.
+    Rows differ if keys or values are decoded, Kafka's columns are chosen (`ingest.kafkaColumns`), or a transform,
+    `ingest.select` or `ingest.where` is set.
     """
     options = GivenOptions(settings)
     formats = {options.read(KEY_FORMAT), options.read(VALUE_FORMAT)}
-    return formats != {Format.BINARY} or options.has(KAFKA_COLUMNS) or options.has(TRANSFORM)
+    return formats != {Format.BINARY} or any(options.has(each) for each in _OF_ROWS)
 
 
 def infers(settings: Mapping[str, str]) -> bool:

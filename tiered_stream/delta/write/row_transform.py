@@ -44,6 +44,8 @@ class TableRows:
     rules: Mapping[str, TableRules] = field(default_factory=dict)
     query: str | None = None
     batch: int | None = None
+    filtered: int = field(default=0, init=False)
+    """Number of records so far that `ingest.where` left out."""
     _decoders: dict[str, RowDecoder | None] = field(default_factory=dict, init=False)
 
     def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
@@ -65,6 +67,7 @@ class TableRows:
             names = [name for name in batch.schema.names if name in target.schema.names]
             return [TargetRows(target, batch if len(names) == batch.num_columns else batch.select(names))]
         decoded = decoder.decode(batch)
+        self.filtered += decoded.filtered
         rows = [TargetRows(target, decoded.rows)] if decoded.rows.num_rows else []
         if decoded.dead is None:
             return rows

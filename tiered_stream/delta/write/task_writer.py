@@ -96,6 +96,7 @@ def write_splits(
                     table = decoded.target.files
                     writer.add(table, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for)
             metrics.add(reader.metrics)
+        metrics.filtered_records = transform.filtered
         ids = {split.topic_partition.topic: split.topic_id for split in splits if split.topic_id is not None}
         return Written([_with_topic_ids(file, ids) for file in writer.finish()], writer.held, metrics)
     finally:

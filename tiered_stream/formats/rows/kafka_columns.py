@@ -25,14 +25,20 @@ def hidden(column: str, kind: pa.DataType) -> pa.Field:
     return marked(pa.field(HIDDEN + column, kind), column)
 
 
+def held_column(field: pa.Field) -> str | None:
+    """Return the name of the Kafka column that `marked` has set for the field, or None."""
+    held: bytes | None = (field.metadata or {}).get(_MARK)
+    return None if held is None else held.decode()
+
+
 def find_column(schema: pa.Schema, column: str) -> int:
     """Return the index of the field in `schema` that holds Kafka's column `column`, or -1 if there is none.
 
     The metadata that `marked` sets decides. If no field has this metadata, the name `column` is searched for.
     """
-    held = [(field.metadata or {}).get(_MARK) for field in schema]
+    held = [held_column(field) for field in schema]
     if any(held):
-        return held.index(column.encode()) if column.encode() in held else -1
+        return held.index(column) if column in held else -1
     index: int = schema.get_field_index(column)
     return index
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, marked, table_columns
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format, OnDecodeError, SchemaIdsIn
+from tiered_stream.formats.rows.sql_query import SqlQuery
 from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
@@ -113,6 +114,10 @@ class RowFormat:
     """Name of the user's function, as `package.module:function`; '' means that there is none."""
     transformed: pa.Schema | None = None
     """Columns that the user's function returns; None if there is no function."""
+    query: SqlQuery | None = None
+    """Parsed `ingest.select` and `ingest.where`; None if neither is set."""
+    selected: pa.Schema | None = None
+    """Columns that `ingest.select` gives; None if it is not set."""
     rules: TableRules = NO_RULES
     keys: tuple[str, ...] = ()
     """Columns that identify a row of a table of the latest state, as they are written; empty: rows are appended."""
@@ -128,12 +133,12 @@ class RowFormat:
         """Return whether rows are unchanged Kafka records.
 
         Such rows have all of Kafka's columns, except perhaps `headers`, under Kafka's names. There is no decoding, no
-        user's function, no table rule and no key of rows.
+        user's function, no SQL, no table rule and no key of rows.
         """
         renamed = any(name != own for name, own in self.kafka_columns)
         complete = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
         decodes = self.key.kind is not None or self.value.kind is not None
-        return complete and not (decodes or renamed or self.transform or self.rules or self.keys)
+        return complete and not (decodes or renamed or self.transform or self.query or self.rules or self.keys)
 
     @property
     def needs_headers(self) -> bool:
@@ -152,11 +157,12 @@ class RowFormat:
 
     @property
     def written(self) -> pa.Schema:
-        """Return the columns that the user's function returns or, without a function, `decoded`.
+        """Return the columns that the user's function returns or that SQL selects, and otherwise `decoded`.
 
         These are the table's columns, except a column for the day.
         """
-        return self.decoded if self.transformed is None else self.transformed
+        own = self.selected if self.transformed is None else self.transformed
+        return self.decoded if own is None else own
 
     def layout(self, value_kind: pa.DataType | None) -> Iterator[tuple[pa.Field, Source]]:
         """Yield each column of a decoded row with its source, for values of the type `value_kind` (None: binary).

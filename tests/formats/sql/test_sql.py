@@ -1,0 +1,182 @@
+"""`ingest.select` and `ingest.where` on Arrow batches: names, types, refusals, and Kafka's columns."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.delta.made_batches import decoded
+from tests.formats.sql.made_sql import COLUMNS, Expressions, rows
+from tests.stack.rows import Record
+from tiered_stream.delta.schema.row_plan import plan_rows, record_columns
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.row_decoder import RowDecoder
+from tiered_stream.formats.rows.kafka_columns import find_column, hidden, kafka_column
+from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
+from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, row_format
+from tiered_stream.formats.rows.sql_query import SqlQuery
+from tiered_stream.formats.sql.functions import FUNCTIONS
+from tiered_stream.formats.sql.parser import MAX_DEPTH, MAX_LENGTH, parse_query
+from tiered_stream.formats.sql.row_query import RowQuery
+
+HIDDEN = [hidden("offset", pa.int64()), hidden("timestamp", pa.timestamp("us", tz="UTC"))]
+
+
+def parsed(select: str | None, where: str | None = None) -> SqlQuery:
+    query = parse_query(select, where)
+    assert query is not None
+    return query
+
+
+def selected(select: str, zone: str = "UTC", **values: Any) -> list[Any]:
+    """The values of the only column that the select gives for one row."""
+    query = RowQuery(parsed(select), COLUMNS, zone)
+    whole = pa.RecordBatch.from_pylist([dict.fromkeys(COLUMNS.names) | values], COLUMNS)
+    position = [pa.array([7]), pa.array([0], pa.timestamp("us", tz="UTC"))]
+    batch = pa.RecordBatch.from_arrays([*whole.columns, *position], schema=pa.schema([*COLUMNS, *HIDDEN]))
+    return query.apply(batch).column(0).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "wanted"),
+    [
+        ("try_add(big, 1)", {"big": 2**63 - 1}, None),
+        ("try_multiply(i, 2)", {"i": -(2**30)}, -(2**31)),
+        ("d = e", {"d": float("nan"), "e": float("nan")}, True),
+        ("d > e", {"d": float("nan"), "e": float("inf")}, True),
+        ("upper(s)", {"s": "straße 😀"}, "STRASSE 😀"),
+        ("substring(s, -2, 1)", {"s": "a😀b"}, "😀"),
+        ("TRY_CAST(s AS INT)", {"s": "\t+0012 "}, 12),
+        ("TRY_CAST(s AS INT)", {"s": "2147483648"}, None),
+        ("TRY_CAST(d AS BIGINT)", {"d": 2.0**63}, 2**63 - 1),
+        ("TRY_CAST(m AS DECIMAL(5,1))", {"m": Decimal("-0.25")}, Decimal("-0.3")),
+        ("year(day)", {"day": -719_529}, -1),
+        ("unix_seconds(at)", {"at": -1}, -1),
+        ("b AND c", {"b": None, "c": False}, False),
+        ("i NOT IN (1, NULL)", {"i": 2}, None),
+        ("CASE i WHEN 1 THEN 'one' ELSE s END", {"i": None, "s": "else"}, "else"),
+        ("nested.y", {"nested": {"y": "deep"}}, "deep"),
+        ("s LIKE 'a_c%'", {"s": "a\nc."}, True),
+    ],
+)
+def test_a_function_gives_what_spark_gives_at_its_edges(text: str, given: dict[str, Any], wanted: Any) -> None:
+    assert selected(f"{text} AS x", **given) == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("select", "said"),
+    [
+        ("foo(i) AS x", "the function foo, which is not on the list"),
+        ("sum(i) OVER () AS x", "WINDOW"),
+        ("(SELECT 1) AS x", "SUBQUERY"),
+        ("a.*", "not on the list"),
+        ("i; DROP TABLE x", "no SQL expression|not one SQL expression"),
+        ("i FROM t", "not one SQL expression"),
+        ("i AS x -- all", "comment"),
+        ('"i" AS x', "double quotes"),
+        (r"'a\n' AS x", "backslash"),
+        ("i", "gives two columns"),
+        ("nothing", "no column nothing"),
+        ("nested.nothing", "no field nothing"),
+        ("i.x", "only a STRUCT has fields"),
+        ("i + 1 AS x", "can overflow: use try_add"),
+        ("i / j AS x", "use try_divide"),
+        ("CAST(s AS INT) AS x", "use TRY_CAST"),
+        ("CAST(raw AS STRING) AS x", "not on the list"),
+        ("lower(raw) AS x", "ingest.value.format=string"),
+        ("i AS x, big = s AS y", "give both one type"),
+        ("i + 1", "add AS and a name"),
+        ("NULL AS x", r"CAST\(NULL AS"),
+        ("if(b, i) AS x", "2 arguments"),
+        ("NOT " * (MAX_DEPTH + 5) + "b AS x", "levels deep"),
+        ("i" * (MAX_LENGTH + 1), "characters"),
+        ("CAST(i AS INTERVAL) AS x", "the type INTERVAL is not on the list"),
+        ("DATE '2024-02-30' AS x", "no literal of the form"),
+    ],
+)
+def test_what_is_not_on_the_list_is_refused_by_name(select: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        selected(f"i, {select}" if select == "i" else select)
+
+
+@pytest.mark.parametrize("text", ["hour(at)", "CAST(at AS DATE)", "TIMESTAMP '2024-01-01'", "at > '2024-01-01'"])
+def test_times_that_depend_on_the_sessions_zone_are_refused(text: str) -> None:
+    assert selected(f"{text} AS x", at=0)
+    with pytest.raises(ConfigurationError, match="time zone"):
+        selected(f"{text} AS x", zone="Europe/Berlin", at=0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_listed_expression_fails_for_any_values(seed: int) -> None:
+    random = Random(seed)
+    batch = rows(random, 30)
+    position = [pa.array(range(30), pa.int64()), pa.array(range(30), pa.timestamp("us", tz="UTC"))]
+    batch = pa.RecordBatch.from_arrays([*batch.columns, *position], schema=pa.schema([*COLUMNS, *HIDDEN]))
+    for _ in range(50):
+        text = Expressions(random).some()
+        try:
+            query = RowQuery(parsed(f"{text} AS x"), COLUMNS, "UTC")
+        except ConfigurationError:
+            continue
+        assert query.apply(batch).column(0).type == query.output.field(0).type, text
+
+
+TEXT = PartFormat(Format.STRING, kind=pa.string())
+KEPT = (("topic", "topic"), ("offset", "kafka_offset"))
+
+
+def planned(select: str | None, where: str | None) -> RowFormat:
+    query = parsed(select, where)
+    plain = RowFormat(KEPT, value=TEXT, on_error=OnDecodeError.DEAD_LETTER, query=query)
+    output = RowQuery(query, plain.decoded, plain.zone).output
+    return replace(plain, selected=output if query.select else None)
+
+
+def test_rows_keep_their_offsets_and_left_out_records_are_counted() -> None:
+    how = planned("upper(value) AS v, kafka_offset AS o", "kafka_offset <> 11")
+    records = decoded([Record(b"k", value) for value in (b"a", b"b", b"\xff", b"d")], 10)
+    found = RowDecoder(pickle.loads(pickle.dumps(row_format(how.to_json(), {})))).decode(records)
+    assert found.rows.select(["v", "o"]).to_pydict() == {"v": ["A", "D"], "o": [10, 13]}
+    assert find_column(found.rows.schema, "offset") == 1
+    assert kafka_column(found.rows, "timestamp").type == pa.timestamp("us", tz="UTC")
+    assert found.filtered == 1
+    assert found.dead is not None and found.dead.column("offset").to_pylist() == [12]
+
+
+def test_offsets_are_hidden_where_nothing_selects_them() -> None:
+    rows = RowDecoder(planned("value", None)).decode(decoded([Record(b"k", b"a")], 10)).rows
+    assert kafka_column(rows, "offset").to_pylist() == [10]
+    assert planned("value", None).written.names == ["value"]
+
+
+def test_a_star_stands_for_all_columns_also_for_new_ones() -> None:
+    query = RowQuery(parsed("*, i AS k"), COLUMNS, "UTC")
+    whole = pa.RecordBatch.from_pylist([dict.fromkeys(COLUMNS.names)], COLUMNS)
+    columns = [*whole.columns, pa.array(["new"]), pa.array([1]), pa.array([0], pa.timestamp("us", tz="UTC"))]
+    schema = pa.schema([*COLUMNS, ("grown", pa.string()), *HIDDEN])
+    found = query.apply(pa.RecordBatch.from_arrays(columns, schema=schema))
+    assert found.schema.names[: len(COLUMNS) + 2] == [*COLUMNS.names, "grown", "k"]
+
+
+def test_columns_of_the_record_are_found_under_the_names_that_select_gives() -> None:
+    select = "O AS place, upper(topic) AS topic, key"
+    given = {"ingest.kafkaColumns": "key, offset as o, topic", "ingest.select": select}
+    assert record_columns(given) == {"key": "key", "offset": "place"}
+    assert record_columns({**given, "ingest.select": "*"}) == {"key": "key", "offset": "o", "topic": "topic"}
+
+
+def test_plain_records_are_selected_without_a_format() -> None:
+    rows = plan_rows({"ingest.select": "topic, length(value) AS size", "ingest.where": "partition = 0"}, False)
+    assert (rows.written.names, rows.is_plain) == (["topic", "size"], False)
+
+
+def test_each_function_of_the_list_is_in_a_made_expression() -> None:
+    texts = " ".join(Expressions(Random(seed)).some(4) for seed in range(1500)).lower()
+    calls = {name for name, function in FUNCTIONS.items() if f"`{name}(" in function.forms}
+    assert {name for name in calls if f"{name}(" not in texts} <= {"isnull", "isnotnull", "ifnull"}

@@ -1,0 +1,120 @@
+"""Binding of parsed SQL to the columns of decoded rows: names are looked up, and types are checked and chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows import sql_query as sql
+from tiered_stream.formats.rows.sql_query import Tree
+from tiered_stream.formats.sql.casts import cast, try_cast
+from tiered_stream.formats.sql.functions import FUNCTIONS
+from tiered_stream.formats.sql.sql_times import UTC_NAMES
+from tiered_stream.formats.sql.sql_values import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    MAX_PRECISION,
+    NULL,
+    STRING,
+    Bound,
+    SqlTypeError,
+    literal,
+    sql_name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns that an expression can name, and the session's time zone."""
+
+    schema: pa.Schema
+    zone: str
+
+    def find(self, name: str) -> pa.Field:
+        """Return the column with this name, in upper or lower case.
+
+        Raises:
+            SqlTypeError: there is no such column.
+        """
+        return _find(self.schema, name, "column")
+
+    @property
+    def zone_is_utc(self) -> bool:
+        return self.zone in UTC_NAMES
+
+
+def _find(fields: Iterable[pa.Field], name: str, what: str) -> pa.Field:
+    known = list(fields)
+    found = [field for field in known if field.name.lower() == name.lower()]
+    if len(found) != 1:
+        names = ", ".join(field.name for field in known)
+        several = f"{len(found)} of this name" if found else "none of this name"
+        raise SqlTypeError(f"there is no {what} {name:.100}, or it is not clear: {several}. Known are {names:.300}")
+    return found[0]
+
+
+def bind(setting: str, text: str, tree: Tree, columns: Columns) -> Bound:
+    """Return the expression with its types.
+
+    Args:
+        setting: name of the setting, for errors.
+        text: the expression as the user wrote it, for errors.
+        tree: the parsed expression.
+        columns: columns that the expression can name.
+
+    Raises:
+        ConfigurationError: a column is unknown, or the list does not have the expression for these types.
+    """
+    try:
+        return _bound(tree, columns)
+    except SqlTypeError as error:
+        raise ConfigurationError(f"{setting} has {text!r:.300}, which is refused: {error}") from error
+
+
+def _bound(tree: Tree, columns: Columns) -> Bound:
+    if tree.op in sql.LITERALS:
+        return _literal(tree, columns)
+    if tree.op == sql.COLUMN:
+        column = columns.find(tree.text)
+        return Bound(column.type, lambda batch: batch.column(batch.schema.get_field_index(column.name)))
+    args = [_bound(arg, columns) for arg in tree.args]
+    if tree.op == sql.FIELD:
+        return _field(args[0], tree.text)
+    if tree.op in (sql.CAST, sql.TRY_CAST):
+        return (cast if tree.op == sql.CAST else try_cast)(args[0], tree.text, columns.zone_is_utc)
+    return FUNCTIONS[tree.op].bind(args, columns.zone_is_utc)
+
+
+def _field(whole: Bound, name: str) -> Bound:
+    if not pa.types.is_struct(whole.kind):
+        raise SqlTypeError(f"{name:.100} is no field of {sql_name(whole.kind):.100}: only a STRUCT has fields")
+    field = _find(whole.kind, name, "field")
+    return Bound(field.type, lambda batch: pc.struct_field(whole.values(batch), [field.name]))
+
+
+def _literal(tree: Tree, columns: Columns) -> Bound:
+    match tree.op:
+        case sql.NULL:
+            return literal(None, NULL)
+        case sql.BOOLEAN:
+            return literal(tree.text == "true", BOOLEAN)
+        case sql.STRING:
+            return literal(tree.text, STRING)
+        case sql.DOUBLE:
+            return literal(float(tree.text), DOUBLE)
+        case sql.INTEGER if -(1 << 63) <= int(tree.text) < 1 << 63:
+            number = int(tree.text)
+            return literal(number, INT if -(1 << 31) <= number < 1 << 31 else BIGINT)
+    value = Decimal(tree.text)
+    scale = max(-int(value.as_tuple().exponent), 0)
+    size = max(len(value.as_tuple().digits), scale)
+    if size > MAX_PRECISION:
+        raise SqlTypeError(f"the number {tree.text:.100} has too many digits for DECIMAL")
+    return literal(value, pa.decimal128(size, scale))

@@ -1,0 +1,290 @@
+"""SQL's CAST, where it cannot fail, and TRY_CAST, which gives NULL for a value that does not fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.formats.json.spark_texts import fitted
+from tiered_stream.formats.sql.comparisons import time_literal
+from tiered_stream.formats.sql.sql_times import date_of
+from tiered_stream.formats.sql.sql_values import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    Bound,
+    SqlTypeError,
+    Values,
+    as_array,
+    as_decimal,
+    call,
+    digits,
+    is_decimal,
+    is_floating,
+    is_integer,
+    literal,
+    sql_name,
+    widened,
+)
+
+KINDS = {
+    "BOOLEAN": BOOLEAN, "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": INT, "BIGINT": BIGINT, "FLOAT": FLOAT,
+    "DOUBLE": DOUBLE, "STRING": STRING, "BINARY": BINARY, "DATE": DATE, "TIMESTAMP": TIMESTAMP,
+}  # fmt: skip
+_DECIMAL = re.compile(r"DECIMAL(?:\((\d+)(?:, ?(\d+))?\))?")
+_BLANKS = "".join(map(chr, (*range(33), *range(127, 160))))
+"""Characters that Spark's casts ignore at both ends of a text: blanks and control characters."""
+_INTEGER = r"\A[+-]?[0-9]+\z"
+_SIMPLE_DOUBLE = r"\A[+-]?[0-9]{1,300}(\.[0-9]{0,300})?([eE][+-]?[0-9]{1,3})?\z"
+_NUMBER = re.compile(r"[+-]?\d{1,38}(?:\.\d{1,38})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
+_DOUBLE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?", re.ASCII)
+_HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+[fFdD]?", re.ASCII)
+_SPECIAL = {
+    "inf": np.inf, "+inf": np.inf, "infinity": np.inf, "+infinity": np.inf, "-inf": -np.inf, "-infinity": -np.inf,
+    "nan": np.nan,
+}  # fmt: skip
+_JAVA_BLANKS = "".join(map(chr, range(33)))
+_TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
+
+
+def kind_of(name: str) -> pa.DataType:
+    """Return the type of the name in a cast.
+
+    Raises:
+        SqlTypeError: the type is not on the list.
+    """
+    if name in KINDS:
+        return KINDS[name]
+    match = _DECIMAL.fullmatch(name)
+    precision, scale = (int(match[1] or 10), int(match[2] or 0)) if match else (0, 0)
+    if not 0 < precision <= 38 or scale > precision:
+        raise SqlTypeError(f"the type {name:.100} is not on the list: {', '.join(KINDS)}, DECIMAL(p,s)")
+    return pa.decimal128(precision, scale)
+
+
+def cast(arg: Bound, name: str, zone_is_utc: bool) -> Bound:
+    """Return the value as the type of this name.
+
+    Raises:
+        SqlTypeError: the type is not on the list, or not every value of the argument's type fits.
+    """
+    kind = kind_of(name)
+    if arg.kind in (kind, NULL):
+        return arg if arg.kind == kind else literal(None, kind)
+    if kind in (DATE, TIMESTAMP) and arg.kind == STRING and arg.is_literal:
+        return time_literal(str(arg.literal), kind, zone_is_utc)
+    result = _certain(arg, kind, zone_is_utc)
+    if result is None:
+        can_try = _tried(arg, kind) is not None
+        hint = f": use TRY_CAST(… AS {name}), which gives NULL for a value that does not fit" if can_try else ""
+        raise SqlTypeError(f"CAST of {sql_name(arg.kind)} AS {name} is not on the list{hint}")
+    return result
+
+
+def try_cast(arg: Bound, name: str, zone_is_utc: bool) -> Bound:
+    """Return the value as the type of this name, or null if it does not fit.
+
+    Raises:
+        SqlTypeError: the cast between the two types is not on the list.
+    """
+    kind = kind_of(name)
+    if arg.kind in (kind, NULL):
+        return arg if arg.kind == kind else literal(None, kind)
+    result = _certain(arg, kind, zone_is_utc) or _tried(arg, kind)
+    if result is None:
+        raise SqlTypeError(f"TRY_CAST of {sql_name(arg.kind)} AS {name} is not on the list")
+    return result
+
+
+def _certain(arg: Bound, kind: pa.DataType, zone_is_utc: bool) -> Bound | None:
+    """Return the cast if each value of the argument's type fits `kind`, else None."""
+    source = arg.kind
+    if arg.is_literal and arg.literal is not None and (fixed := _of_literal(arg, kind)) is not None:
+        return fixed
+    if is_integer(source) and is_integer(kind) and digits(source) <= digits(kind):
+        return widened(arg, kind)
+    if kind == DOUBLE and (is_integer(source) or source == FLOAT or is_decimal(source)):
+        return widened(arg, kind)
+    # Not INT AS FLOAT: Spark leaves that cast out before another one, although it rounds.
+    if kind == FLOAT and is_integer(source) and source.bit_width <= 16:
+        return widened(arg, kind)
+    if is_decimal(kind) and (is_integer(source) or is_decimal(source)):
+        own = (source.precision, source.scale) if is_decimal(source) else (digits(source), 0)
+        room = (19 if source == BIGINT else own[0]) - own[1] <= kind.precision - kind.scale
+        if own[1] <= kind.scale and room:
+            return widened(arg, kind)
+    if kind == STRING and (is_integer(source) or source == BOOLEAN):
+        return call(STRING, lambda values: values.cast(STRING), arg)
+    if is_integer(kind) and source == BOOLEAN:
+        return call(kind, lambda values: values.cast(kind), arg)
+    if kind == BINARY and source == STRING:
+        return call(BINARY, lambda values: values.cast(BINARY), arg)
+    return date_of(arg, zone_is_utc) if kind == DATE and pa.types.is_timestamp(source) else None
+
+
+def _of_literal(arg: Bound, kind: pa.DataType) -> Bound | None:
+    """Return the cast of a literal integer to a smaller type that holds it (`3Y`), or of a text to DECIMAL (`3BD`)."""
+    if (
+        is_integer(arg.kind)
+        and is_integer(kind)
+        and -1 << (kind.bit_width - 1) <= arg.literal < 1 << (kind.bit_width - 1)
+    ):
+        return literal(arg.literal, kind)
+    if arg.kind == STRING and is_decimal(kind) and _NUMBER.fullmatch(arg.literal):
+        number = fitted(Decimal(arg.literal), kind.precision, kind.scale)
+        return None if number is None else literal(number, kind)
+    return None
+
+
+def _tried(arg: Bound, kind: pa.DataType) -> Bound | None:
+    """Return the cast that gives null for a value that does not fit, or None if it is not on the list."""
+    source, function = arg.kind, None
+    if is_integer(kind):
+        if is_integer(source):
+            function = _within(kind)
+        elif is_floating(source):
+            function = _truncated(kind)
+        elif source == STRING:
+            function = _integers_of_texts(kind)
+    elif is_decimal(kind) and (is_integer(source) or is_decimal(source)):
+        arg, function = as_decimal(Bound(source, arg.values)), _rounded(kind)
+    elif kind == DOUBLE and source == STRING:
+        function = _doubles_of_texts
+    elif kind == BOOLEAN and source == STRING:
+        function = _booleans_of_texts
+    return None if function is None else call(kind, _of_arrays(function), arg)
+
+
+def _of_arrays(function: Callable[[pa.Array], pa.Array]) -> Callable[[Values], Values]:
+    return lambda values: function(as_array(values, 1))[0] if isinstance(values, pa.Scalar) else function(values)
+
+
+def _where(fits: pa.Array, values: pa.Array) -> pa.Array:
+    """Return the values, and null where `fits` is false or null."""
+    return pc.if_else(pc.coalesce(fits, pa.scalar(False)), values, pa.scalar(None, values.type))
+
+
+def _within(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    largest = (1 << (kind.bit_width - 1)) - 1
+
+    def values(numbers: pa.Array) -> pa.Array:
+        wide = numbers.cast(BIGINT)
+        fits = pc.and_(pc.greater_equal(wide, -largest - 1), pc.less_equal(wide, largest))
+        return _where(fits, wide).cast(kind)
+
+    return values
+
+
+def _truncated(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    """Return the cast of DOUBLE or FLOAT, as Spark's `DoubleExactNumeric`: 2 to the 63 gives the largest BIGINT."""
+    largest = (1 << (kind.bit_width - 1)) - 1
+
+    def values(numbers: pa.Array) -> pa.Array:
+        wide = numbers.cast(DOUBLE)
+        fits = pc.and_(
+            pc.less_equal(pc.floor(wide), float(largest)), pc.greater_equal(pc.ceil(wide), float(-largest - 1))
+        )
+        whole = pc.trunc(_where(fits, wide))
+        at_top = pc.greater_equal(whole, 2.0**63)
+        result = pc.if_else(at_top, pa.scalar(0.0), whole).cast(BIGINT, safe=False)
+        return pc.if_else(at_top, pa.scalar(largest, BIGINT), result).cast(kind)
+
+    return values
+
+
+def _rounded(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    """Return the cast of DECIMAL to DECIMAL, rounded half up."""
+    limit = 10 ** (kind.precision - kind.scale)
+
+    def values(numbers: pa.Array) -> pa.Array:
+        source = numbers.type
+        if kind.scale < source.scale:
+            # One digit more has room for a number that is rounded up.
+            room = pa.decimal128(min(source.precision + 1, 38), source.scale)
+            if room.precision == source.precision:
+                return pa.array([_quantized(number, kind) for number in numbers.to_pylist()], kind)
+            numbers = pc.round(numbers.cast(room), ndigits=kind.scale, round_mode="half_towards_infinity")
+            # No check whether digits are lost: they are zeros now.
+        if source.precision - source.scale + 1 > kind.precision - kind.scale:
+            whole = pa.scalar(Decimal(limit), pa.decimal128(38, 0)) if limit < 10**38 else None
+            if whole is None or numbers.type.scale:
+                return pa.array([_quantized(number, kind) for number in numbers.to_pylist()], kind)
+            fits = pc.and_(pc.less(numbers, whole), pc.greater(numbers, pc.negate(whole)))
+            numbers = _where(fits, numbers)
+        return numbers.cast(kind, safe=False)
+
+    return values
+
+
+def _quantized(number: Decimal | None, kind: pa.DataType) -> Decimal | None:
+    return None if number is None else fitted(number, kind.precision, kind.scale)
+
+
+def _trimmed(texts: pa.Array) -> pa.Array:
+    return pc.utf8_trim(texts, characters=_BLANKS)
+
+
+def _integers_of_texts(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    largest = (1 << (kind.bit_width - 1)) - 1
+
+    def exact(text: str) -> int | None:
+        digits_of_text = text.lstrip("+-").lstrip("0") or "0"
+        number = int(digits_of_text[:20]) * (-1 if text[0] == "-" else 1)
+        return number if -largest - 1 <= number <= largest else None
+
+    def values(texts: pa.Array) -> pa.Array:
+        whole = _trimmed(texts)
+        whole = _where(pc.match_substring_regex(whole, _INTEGER), whole)
+        try:
+            return pc.utf8_ltrim(whole, characters="+").cast(kind)
+        except pa.ArrowInvalid:  # a number of the batch does not fit
+            return pa.array([None if text is None else exact(text) for text in whole.to_pylist()], kind)
+
+    return values
+
+
+def _doubles_of_texts(texts: pa.Array) -> pa.Array:
+    simple = pc.match_substring_regex(texts, _SIMPLE_DOUBLE)
+    certain = pc.utf8_ltrim(_where(simple, texts), characters="+").cast(DOUBLE)
+    others = pc.coalesce(pc.invert(simple), pa.scalar(False))
+    if others.true_count == 0:
+        return certain
+    rare = pa.array(map(_exact_double, texts.filter(others).to_pylist()), DOUBLE)
+    return pc.replace_with_mask(certain, others, rare)
+
+
+def _exact_double(text: str) -> float | None:
+    """Return the DOUBLE of a text as `java.lang.Double.parseDouble` and Spark's special names give it."""
+    trimmed = text.strip(_JAVA_BLANKS)
+    if _DOUBLE.fullmatch(trimmed):
+        return float(trimmed.rstrip("fFdD"))
+    if _HEXADECIMAL.fullmatch(trimmed):
+        return _hexadecimal(trimmed)
+    if trimmed in ("NaN", "+NaN", "-NaN"):
+        return float("nan")
+    return _SPECIAL.get(text.strip(_JAVA_BLANKS).lower())
+
+
+def _hexadecimal(text: str) -> float:
+    try:
+        return float.fromhex(text.rstrip("fFdD") if "p" in text.lower() else text)
+    except OverflowError:
+        return -np.inf if text.startswith("-") else np.inf
+
+
+def _booleans_of_texts(texts: pa.Array) -> pa.Array:
+    words = pc.ascii_lower(_trimmed(texts))
+    true, false = (pc.is_in(words, value_set=pa.array(known)) for known in (_TRUE, _FALSE))
+    return _where(pc.or_(true, false), true)

@@ -1,0 +1,175 @@
+"""Bound SQL expressions: their types, and the conversions between types that Spark makes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Values = Any
+"""Arrow array, or an Arrow scalar if the value is the same in all rows."""
+NULL, BOOLEAN, STRING, BINARY, DATE = pa.null(), pa.bool_(), pa.string(), pa.binary(), pa.date32()
+INT, BIGINT, FLOAT, DOUBLE = pa.int32(), pa.int64(), pa.float32(), pa.float64()
+TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+MAX_PRECISION = 38
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, INT: 10, BIGINT: 20}
+"""Precision of Spark's DECIMAL for the values of an integer type."""
+_EXACT_IN_FLOAT = 1 << 24
+_NAMES = {
+    NULL: "NULL", BOOLEAN: "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", INT: "INT", BIGINT: "BIGINT",
+    FLOAT: "FLOAT", DOUBLE: "DOUBLE", STRING: "STRING", BINARY: "BINARY", DATE: "DATE", TIMESTAMP: "TIMESTAMP",
+    TIMESTAMP_NTZ: "TIMESTAMP_NTZ",
+}  # fmt: skip
+
+
+class SqlTypeError(Exception):
+    """Expression that the list of SQL does not have for these types; the text is a clause for an error's end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound:
+    """Expression with its type, ready to be evaluated.
+
+    `values` returns the values for a batch of decoded rows. `literal` is the Python value of a literal; the attribute
+    has no meaning unless `is_literal` is True.
+    """
+
+    kind: pa.DataType
+    values: Callable[[pa.RecordBatch], Values]
+    is_literal: bool = False
+    literal: Any = None
+
+
+def literal(value: Any, kind: pa.DataType) -> Bound:
+    """Return a bound literal of the type `kind`; None is NULL."""
+    scalar = pa.scalar(value, kind)
+    return Bound(kind, lambda batch: scalar, True, value)
+
+
+def call(kind: pa.DataType, function: Callable[..., Values], *args: Bound) -> Bound:
+    """Return the expression of the type `kind` that applies `function` to the values of `args`."""
+    return Bound(kind, lambda batch: function(*(arg.values(batch) for arg in args)))
+
+
+def sql_name(kind: pa.DataType) -> str:
+    """Return Spark's name of a type, for errors."""
+    if pa.types.is_decimal128(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    return _NAMES.get(kind, str(kind).upper())
+
+
+def type_names(args: Sequence[Bound]) -> str:
+    return " and ".join(sql_name(arg.kind) for arg in args)
+
+
+def is_integer(kind: pa.DataType) -> bool:
+    return kind in _DIGITS
+
+
+def is_floating(kind: pa.DataType) -> bool:
+    return kind in (FLOAT, DOUBLE)
+
+
+def is_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal128(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return is_integer(kind) or is_floating(kind) or is_decimal(kind)
+
+
+def digits(kind: pa.DataType) -> int:
+    """Return the precision of the DECIMAL that Spark makes of an integer type."""
+    return _DIGITS[kind]
+
+
+def as_decimal(arg: Bound) -> Bound:
+    """Return an integer as the DECIMAL that Spark makes of it next to a DECIMAL; a DECIMAL is returned unchanged."""
+    if is_decimal(arg.kind):
+        return arg
+    if arg.is_literal and arg.literal is not None:
+        return literal(Decimal(arg.literal), pa.decimal128(len(str(abs(arg.literal))), 0))
+    return widened(arg, pa.decimal128(digits(arg.kind), 0))
+
+
+def widened(arg: Bound, kind: pa.DataType) -> Bound:
+    """Return `arg` as the type `kind`, which holds all its values, or is a DOUBLE or FLOAT next to them."""
+    if arg.kind == kind:
+        return arg
+    if arg.is_literal:
+        value = arg.literal
+        return literal(float(value) if is_floating(kind) and value is not None else value, kind)
+    if is_decimal(arg.kind) and is_floating(kind):
+        # By the text, because Arrow's own conversion does not round as Java does.
+        return call(kind, lambda values: values.cast(STRING).cast(kind), arg)
+    if is_integer(arg.kind) and is_decimal(kind):
+        whole = pa.decimal128(19, 0)  # Arrow wants room for all of a type's digits
+        return call(kind, lambda values: values.cast(BIGINT).cast(whole).cast(kind), arg)
+    return call(kind, lambda values: values.cast(kind, safe=False), arg)
+
+
+def common_number(left: Bound, right: Bound) -> pa.DataType | None:
+    """Return the type in which Spark compares or adds two numbers, both of which are no DECIMAL; None: not on the list.
+
+    A FLOAT and an integer have no common type here, because Spark's depends on `spark.sql.ansi.enabled`, except for
+    literals that are exact in both.
+    """
+    kinds = {left.kind, right.kind}
+    if all(map(is_integer, kinds)):
+        return max(kinds, key=digits)
+    if DOUBLE in kinds or FLOAT not in kinds:
+        return DOUBLE
+    if kinds == {FLOAT}:
+        return FLOAT
+    other = left if is_integer(left.kind) else right
+    return DOUBLE if other.is_literal and abs(other.literal or 0) <= _EXACT_IN_FLOAT else None
+
+
+def common(args: Sequence[Bound], what: str) -> list[Bound]:
+    """Return values of one type, as Spark makes them of the branches of `what` or of the sides of a comparison.
+
+    NULL gets the type of the others.
+
+    Raises:
+        SqlTypeError: the types have no common type on the list.
+    """
+    typed = [arg for arg in args if arg.kind != NULL]
+    if not typed:
+        raise SqlTypeError(f"{what} has only NULL: give one a type by CAST(NULL AS …)")
+    kind = typed[0].kind
+    for arg in typed[1:]:
+        kind = _common(Bound(kind, arg.values), arg, what)
+    return [literal(None, kind) if arg.kind == NULL else widened(arg, kind) for arg in args]
+
+
+def _common(left: Bound, right: Bound, what: str) -> pa.DataType:
+    if left.kind == right.kind:
+        return left.kind
+    if is_integer(left.kind) and is_integer(right.kind):
+        return max(left.kind, right.kind, key=digits)
+    if {left.kind, right.kind} == {FLOAT, DOUBLE} or (
+        DOUBLE in (left.kind, right.kind) and is_number(left.kind) and is_number(right.kind)
+    ):
+        return DOUBLE
+    if is_decimal(left.kind) and is_decimal(right.kind):
+        scale = max(left.kind.scale, right.kind.scale)
+        whole = max(kind.precision - kind.scale for kind in (left.kind, right.kind))
+        if whole + scale <= MAX_PRECISION:
+            return pa.decimal128(whole + scale, scale)
+    raise SqlTypeError(f"{what} has {type_names([left, right])}: give both one type by CAST or TRY_CAST")
+
+
+def as_array(values: Values, rows: int) -> pa.Array:
+    """Return the values of `rows` rows as an array, also if they are a scalar."""
+    if isinstance(values, pa.Scalar):
+        return pa.repeat(values, rows)
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def if_else(condition: Values, then: Values, otherwise: Values) -> Values:
+    """Return `then` where the condition is true, and `otherwise` where it is false or null."""
+    return pc.if_else(pc.coalesce(condition, pa.scalar(False)), then, otherwise)
