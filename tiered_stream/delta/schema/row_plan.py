@@ -167,8 +167,8 @@ def checked(row_format: RowFormat) -> RowFormat:
         return row_format
     if row_format.query is not None:
         raise ConfigurationError(
-            f"{SELECT.name} and {WHERE.name} cannot be used with {KEYS.name}: a row that is left out would keep an older "
-            "state in the table. Land the rows in another table first, and select there"
+            f"{SELECT.name} and {WHERE.name} cannot be used with {KEYS.name}: a row that is left out would keep an "
+            "older state in the table. Land the rows in another table first, and select there"
         )
     check_key_columns(row_format.written, row_format.keys, row_format.order_by or None)
     as_written = partial(named_column, row_format.written)
