@@ -58,23 +58,13 @@ def _files(folder: Path, suffix: str = "") -> int:
 class LandingJob:
     """Runs of `jobs/ingest_to_delta.py` by spark-submit: a Delta table for each topic.
 
-    Args:
-        by_queries: whether each table has a query of its own; otherwise one query has all tables.
+    Each table of the latest state has a query of its own. One query appends to all tables.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        stack: TieredStack,
-        tables: Sequence[Table],
-        mode: str,
-        seed: int,
-        *,
-        by_queries: bool = False,
-    ) -> None:
+    def __init__(self, folder: Path, stack: TieredStack, tables: Sequence[Table], mode: str, seed: int) -> None:
         self.lake = Lake(folder)
-        self._checkpoint = f"{folder}/checkpoints/{'{topic}' if by_queries else 'all'}"
-        self._queries = len(tables) if by_queries else 1
+        self._checkpoint = f"{folder}/checkpoints/{'{topic}' if mode == UPSERT else 'all'}"
+        self._queries = len(tables) if mode == UPSERT else 1
         self._limit = _LIMIT * len(tables) // self._queries
         self._folder, self._stack, self._tables, self._mode = folder, stack, tables, mode
         self._random = Random(seed)
@@ -92,8 +82,6 @@ class LandingJob:
             "ingest.trigger": trigger,
             "ingest.mode": self._mode,
         }
-        if self._mode == APPEND:
-            del shared["ingest.mode"]
         for table in self._tables:
             own = f"ingest.topic.{table.topic}."
             shared |= {
