@@ -162,13 +162,14 @@ def merge_sql(
         by = sql_name([order_by])
         late = f" AND (target.{by} IS NULL OR source.{by} >= target.{by})"
     values = ", ".join(f"target.{name} = source.{name}" for name in names)
-    return (
-        f"MERGE INTO {table} AS target USING {_SOURCE} AS source ON {matched} "
-        f"WHEN MATCHED AND source.{DELETES}{late} THEN DELETE "
-        f"WHEN MATCHED AND NOT source.{DELETES}{late} THEN UPDATE SET {values} "
-        f"WHEN NOT MATCHED AND NOT source.{DELETES} THEN INSERT ({', '.join(names)}) "
-        f"VALUES ({', '.join(f'source.{name}' for name in names)})"
-    )
+    clauses = [
+        f"MERGE INTO {table} AS target USING {_SOURCE} AS source ON {matched}",
+        f"WHEN MATCHED AND source.{DELETES}{late} THEN DELETE",
+        f"WHEN MATCHED AND NOT source.{DELETES}{late} THEN UPDATE SET {values}",
+        f"WHEN NOT MATCHED AND NOT source.{DELETES} THEN INSERT ({', '.join(names)})",
+        f"VALUES ({', '.join(f'source.{name}' for name in names)})",
+    ]
+    return " ".join(clauses)
 
 
 def last_rows_sql(

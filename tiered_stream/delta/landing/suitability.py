@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -16,7 +17,6 @@ from tiered_stream.delta.catalog.session_platform import platform_of
 from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation, why_no_committer
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
-from tiered_stream.delta.commit.merge import MergedTable
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
 from tiered_stream.delta.commit.transaction import CatalogManagedError, CommitTable
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from tiered_stream.delta.checkpoint.query_tables import Landed
     from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
+    from tiered_stream.delta.commit.merge import MergedTable
 
 _NO_JVM = "with Spark Connect nobody can commit files that tasks have written: that takes the driver's own JVM"
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
@@ -183,6 +184,9 @@ def assess_table(
 
 
 def _merged(spark: SparkSession, address: TableAddress, target: TableTarget, schema: StructType) -> MergedTable:
+    # Imported late, because the import loads Arrow and NumPy, which a driver that appends does not need.
+    from tiered_stream.delta.commit.merge import MergedTable
+
     return MergedTable(spark, address, target.files, GivenOptions(target.settings).read(MERGE_ON), schema)
 
 
@@ -247,8 +251,10 @@ def open_commits(
         files, target.schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table),
         suitability.grow, compaction_of(spark, address, files, committer), rules_by_file,
     )  # fmt: skip
-    merged: CommitTable = _merged(spark, address, target, target.schema)
-    return TableCommits(merged if files.keys else committer.open(spark, address, files), planned, on_gap, landed)
+    opened: Callable[[], CommitTable] = partial(committer.open, spark, address, files)
+    if files.keys:
+        opened = partial(_merged, spark, address, target, target.schema)
+    return TableCommits(opened(), planned, on_gap, landed)
 
 
 def _why_session_needs_spark(spark: SparkSession, files: TableFiles) -> str | None:
