@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,7 +17,7 @@ from tiered_stream.delta.commit.committer import Committer, choose_committer, lo
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
-from tiered_stream.delta.commit.transaction import CatalogManagedError, CommitTable
+from tiered_stream.delta.commit.transaction import CatalogManagedError
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 
     from tiered_stream.delta.checkpoint.query_tables import Landed
     from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
-    from tiered_stream.delta.commit.merge import MergedTable
 
 _NO_JVM = "with Spark Connect nobody can commit files that tasks have written: that takes the driver's own JVM"
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
@@ -175,19 +173,10 @@ def assess_table(
         table.update_incremental()
         description = describe(table)
     check_fit(files.uri, description, schema, files.day_column)
-    if files.keys:  # Spark merges the rows, so it meets what the table requires
-        _merged(spark, address, target, schema).check_condition(description)
-        return Suitability(description, None, committer, rows or {}, grow)
-    why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
-    why_not = why_not or committer.why_not_direct(description)
+    if not files.keys:  # Spark itself merges rows, so it meets what the table requires
+        why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
+        why_not = why_not or committer.why_not_direct(description)
     return Suitability(description, why_not, committer, rows or {}, grow)
-
-
-def _merged(spark: SparkSession, address: TableAddress, target: TableTarget, schema: StructType) -> MergedTable:
-    # Imported late, because the import loads Arrow and NumPy, which a driver that appends does not need.
-    from tiered_stream.delta.commit.merge import MergedTable
-
-    return MergedTable(spark, address, target.files, GivenOptions(target.settings).read(MERGE_ON), schema)
 
 
 def _create(
@@ -251,10 +240,14 @@ def open_commits(
         files, target.schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table),
         suitability.grow, compaction_of(spark, address, files, committer), rules_by_file,
     )  # fmt: skip
-    opened: Callable[[], CommitTable] = partial(committer.open, spark, address, files)
-    if files.keys:
-        opened = partial(_merged, spark, address, target, target.schema)
-    return TableCommits(opened(), planned, on_gap, landed)
+    if not files.keys:
+        return TableCommits(committer.open(spark, address, files), planned, on_gap, landed)
+    # Imported late, because the import loads Arrow and NumPy, which a driver that appends does not need.
+    from tiered_stream.delta.commit.merge import MergedTable
+
+    merged = MergedTable(spark, address, files, GivenOptions(target.settings).read(MERGE_ON), target.schema)
+    merged.check_condition(table)
+    return TableCommits(merged, planned, on_gap, landed)
 
 
 def _why_session_needs_spark(spark: SparkSession, files: TableFiles) -> str | None:
