@@ -138,9 +138,10 @@ debezium: venv java ## Land changes of TABLES=20 PostgreSQL tables by Debezium, 
 differential: venv java ## Compare SETTINGS=300 random reads and streams with Spark's own kafka source; takes a SEED
 	@$(BIN)/python -m tests.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))
 
-model: venv java ## Kill the driver within HISTORIES=300 random histories with dead letters, and look for each offset; takes a SEED
+model: venv java ## Kill the driver within HISTORIES=300 random histories of dead letters and of changed rows, and compare the tables; takes a SEED
 	@$(BIN)/python -m tests.dead_letter_model --without-spark --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.dead_letter_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.upsert_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 
 bench: venv java ## Measure throughput against Spark's own kafka source; takes ONLY=A,H (parts), SCALE=0.1, RUNS=5 and UNCHECKED=1
 	@$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RUNS),--runs $(RUNS)) $(if $(UNCHECKED),--unchecked)

@@ -1,6 +1,6 @@
 """`make debezium`: Debezium writes a database's changes into topics that tier, and a job lands them in Delta tables.
 
-python -m tests.debezium [--tables 20] [--kills 20] [--seed N] [--mode upsert|append] [--rate 20] [--queries]
+python -m tests.debezium [--tables 20] [--kills 20] [--seed N] [--mode upsert|append] [--rate 20]
 
 The job is killed while the database is written, and each Delta table is compared with its table row for row at the end.
 With `--mode append` the tables have the history, and are reduced to the latest state before the comparison.
@@ -26,12 +26,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--mode", choices=MODES, default=UPSERT)
     parser.add_argument("--rate", type=float, default=20, help="transactions a second")
-    parser.add_argument("--queries", action="store_true", help="a query for each table")
     given = parser.parse_args()
     console.print(f"{given.tables} tables, {given.kills} kills, mode {given.mode}, seed {given.seed}")
     begun = time.monotonic()
     with build_folder("debezium") as folder, Rig(folder, tables(given.tables), given.seed) as rig:
-        job = LandingJob(folder / "lake", rig.stack, rig.tables, given.mode, given.seed, by_queries=given.queries)
+        job = LandingJob(folder / "lake", rig.stack, rig.tables, given.mode, given.seed)
         events = rig.land(job, given.kills, given.rate)
         found = rig.differences(job, given.mode)
         tiered, records = rig.tiered_share()

@@ -19,7 +19,7 @@ MODES = (APPEND, UPSERT)
 _LONGEST_WAIT = 0.4
 """Seconds between an event and the kill, at most."""
 _LIMIT = 150
-"""Records that a micro-batch has of a topic, on average at most."""
+"""Records that a micro-batch has of a topic while the job is killed, on average at most."""
 _BATCHES = 3
 """A kill comes within so many micro-batches, about."""
 BATCH_EVENTS = ("a batch is planned", "a batch is done")
@@ -58,42 +58,29 @@ def _files(folder: Path, suffix: str = "") -> int:
 class LandingJob:
     """Runs of `jobs/ingest_to_delta.py` by spark-submit: a Delta table for each topic.
 
-    Args:
-        by_queries: whether each table has a query of its own; otherwise one query has all tables.
+    Each table of the latest state has a query of its own. One query appends to all tables.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        stack: TieredStack,
-        tables: Sequence[Table],
-        mode: str,
-        seed: int,
-        *,
-        by_queries: bool = False,
-    ) -> None:
+    def __init__(self, folder: Path, stack: TieredStack, tables: Sequence[Table], mode: str, seed: int) -> None:
         self.lake = Lake(folder)
-        self._checkpoint = f"{folder}/checkpoints/{'{topic}' if by_queries else 'all'}"
-        self._queries = len(tables) if by_queries else 1
-        self._limit = _LIMIT * len(tables) // self._queries
+        self._checkpoint = f"{folder}/checkpoints/{'{topic}' if mode == UPSERT else 'all'}"
+        self._queries = len(tables) if mode == UPSERT else 1
         self._folder, self._stack, self._tables, self._mode = folder, stack, tables, mode
         self._random = Random(seed)
         self._runs = 0
 
-    def settings(self, trigger: str) -> dict[str, str]:
-        """Return the job's settings."""
+    def settings(self, trigger: str, limit: int) -> dict[str, str]:
+        """Return the job's settings; `limit` is the number of records that a micro-batch has of a topic, at most."""
         shared = {
             **self._stack.options(),
             "subscribe": ",".join(table.topic for table in self._tables),
             "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": str(self._limit),
+            "maxOffsetsPerTrigger": str(limit * len(self._tables) // self._queries),
             "ingest.table": f"{self._folder}/tables/{{topic}}",
             "ingest.checkpointLocation": self._checkpoint,
             "ingest.trigger": trigger,
             "ingest.mode": self._mode,
         }
-        if self._mode == APPEND:
-            del shared["ingest.mode"]
         for table in self._tables:
             own = f"ingest.topic.{table.topic}."
             shared |= {
@@ -113,7 +100,7 @@ class LandingJob:
         Raises:
             AssertionError: the job ended before.
         """
-        job = self._start("1 second")
+        job = self._start("1 second", _LIMIT)
         event = self._random.choice(BATCH_EVENTS + TABLE_EVENTS)
         a_batch = self._queries if event in BATCH_EVENTS else len(self._tables)
         before, count = self.lake.events()[event], self._random.randint(1, _BATCHES * a_batch)
@@ -133,14 +120,14 @@ class LandingJob:
         Raises:
             AssertionError: the job failed.
         """
-        job = self._start("availableNow")
+        job = self._start("availableNow", 20 * _LIMIT)
         try:
             assert job.wait(6 * LONG) == 0, job.output()[-6000:]
         finally:
             job.kill()
 
-    def _start(self, trigger: str) -> SubmittedJob:
+    def _start(self, trigger: str, limit: int) -> SubmittedJob:
         self._runs += 1
-        job = SubmittedJob("ingest_to_delta.py", self._folder / f"run-{self._runs:02d}", self.settings(trigger))
+        job = SubmittedJob("ingest_to_delta.py", self._folder / f"run-{self._runs:02d}", self.settings(trigger, limit))
         job.start()
         return job

@@ -29,7 +29,7 @@ SNAPSHOT_TRANSACTIONS = 40
 """Number of transactions before Debezium's snapshot, for each table."""
 KILLS_OF_CONNECT = 5
 """After so many kills of the job, Kafka Connect is killed, too: Debezium then sends some records again."""
-SEGMENT_MS = 5_000
+SEGMENT_MS = 10_000
 """A segment is closed, and tiered, after so many milliseconds."""
 
 console = Console(highlight=False, soft_wrap=True)
@@ -75,7 +75,7 @@ class Rig:
     def __init__(self, folder: Path, tables: Sequence[Table], seed: int) -> None:
         self.tables = tables
         self.workload = Workload(tables, seed)
-        self.stack = TieredStack(folder / "stack")
+        self.stack = TieredStack(folder / "stack", properties={"remote.log.manager.task.interval.ms": "3000"})
         self.database = Postgres(folder)
         connectors = []
         for name in sorted({table.connector for table in tables}):

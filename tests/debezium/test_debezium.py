@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.debezium.landing import APPEND, LandingJob
+from tests.debezium.landing import MODES, LandingJob
 from tests.debezium.postgres import why_no_postgres
 from tests.debezium.rig import Rig
 from tests.debezium.tables import tables
@@ -22,9 +22,10 @@ def rig(tmp_path_factory):
         yield running
 
 
-def test_the_history_of_each_table_reduces_to_the_database(rig: Rig, tmp_path: Path) -> None:
-    job = LandingJob(tmp_path / "lake", rig.stack, rig.tables, APPEND, seed=1)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_table_is_equal_to_the_database(rig: Rig, tmp_path: Path, mode: str) -> None:
+    job = LandingJob(tmp_path / "lake", rig.stack, rig.tables, mode, seed=1)
     rig.land(job, kills=2, rate=10)
-    assert rig.differences(job, APPEND) == []
+    assert rig.differences(job, mode) == []
     tiered, records = rig.tiered_share()
     assert tiered > records / 2

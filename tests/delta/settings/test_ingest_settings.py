@@ -203,3 +203,9 @@ def test_a_placeholder_that_only_a_broker_fills_in_is_refused() -> None:
         ConfigurationError, match=r"option ingest\.storage\.secret\.key has a placeholder \$\{secrets:…\}"
     ):
         check_names({"ingest.storage.secret.key": "${secrets:lake/credentials:secret}"})
+
+
+def test_keys_of_a_single_topic_need_the_mode_that_merges() -> None:
+    keys = {"ingest.topic.orders.keys": "id", "subscribe": "orders", "kafka.bootstrap.servers": "b:9092"}
+    with pytest.raises(ConfigurationError, match="ingest.keys is set, but ingest.mode is append"):
+        check_settings(keys, "auto")

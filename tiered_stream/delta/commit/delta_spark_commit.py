@@ -39,7 +39,7 @@ def _java_delta_log(spark: SparkSession) -> tuple[Any, Any, Any, Any]:
     return delta_log, getattr(_delta(spark), "DeltaLog$DeltaLogCacheKey"), no_options, cache
 
 
-_FINAL = {
+FINAL = {
     "org.apache.spark.sql.AnalysisException",
     "java.lang.UnsupportedOperationException",
     "java.lang.IllegalArgumentException",
@@ -50,7 +50,7 @@ _FINAL = {
 """Java classes of errors that another attempt would raise again."""
 _CATALOG_MANAGED = "DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED"
 """Name of Delta's error for a table that a catalog manages, and that is opened by its path."""
-_INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
+INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
 """Java classes of errors in a query that is being stopped; the errors pass unchanged, because Spark recognizes them."""
 
 
@@ -83,7 +83,7 @@ class DeltaSparkTable:
         Raises:
             TableError: the table cannot be read, or its name in the catalog now means another folder.
         """
-        with java_errors(self._address, "opened"):
+        with _java_errors(self._address, "opened"):
             _activate(self._spark)
             transaction = self._started(self._log())
             if transaction.snapshot().version() < 0:
@@ -131,7 +131,7 @@ class DeltaSparkTable:
 
     @contextmanager
     def _locked(self, lock: Any) -> Iterator[None]:
-        with java_errors(self._address, "locked"):
+        with _java_errors(self._address, "locked"):
             lock.lockInterruptibly()
         try:
             yield
@@ -147,7 +147,7 @@ class DeltaSparkTable:
 
         If the table is named in the catalog, this method opens it.
         """
-        with java_errors(self._address, "locked"):
+        with _java_errors(self._address, "locked"):
             if self._address.path is None:
                 _activate(self._spark)
                 opened = self._log()  # only the catalog knows how a table is opened by name
@@ -188,12 +188,12 @@ class DeltaSparkTransaction:
         self.state = TableState(int(transaction.snapshot().version()), _describe(transaction))
 
     def last_batch(self, query_id: str) -> int | None:
-        with java_errors(self._address, "read"):
+        with _java_errors(self._address, "read"):
             version = int(self._transaction.txnVersion(query_id))
             return version if version >= 0 else None
 
     def commit(self, batch: BatchCommit) -> int:
-        with java_errors(self._address, "committed to"):
+        with _java_errors(self._address, "committed to"):
             delta, transaction = _delta(self._spark), self._transaction
             # With this line, Delta raises a conflict (`ConcurrentTransactionException`) if another process has
             # committed the batch since this transaction began. `txnVersion` would do so, too, but reads the table's
@@ -278,19 +278,19 @@ def _activate(spark: SparkSession) -> None:
 
 
 @contextmanager
-def java_errors(address: TableAddress, done: str) -> Iterator[None]:
+def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
     """Turn the JVM's errors in the `with` block into TableError or UncertainCommitError.
 
-    The error is a TableError if another attempt would raise it again (`_FINAL`, `_CATALOG_MANAGED`), else an
-    UncertainCommitError. Errors of a query that is being stopped pass unchanged (`_INTERRUPTED`). `done` is a
+    The error is a TableError if another attempt would raise it again (`FINAL`, `_CATALOG_MANAGED`), else an
+    UncertainCommitError. Errors of a query that is being stopped pass unchanged (`INTERRUPTED`). `done` is a
     participle for the text "the table X cannot be {done}", such as "opened".
     """
     try:
         yield
     except JAVA_ERRORS as error:
         classes = java_classes(error)
-        if classes & _INTERRUPTED:
+        if classes & INTERRUPTED:
             raise
         text = first_line(error)
-        kind = TableError if classes & _FINAL or _CATALOG_MANAGED in text else UncertainCommitError
+        kind = TableError if classes & FINAL or _CATALOG_MANAGED in text else UncertainCommitError
         raise kind(f"the table {address} cannot be {done} by Spark's Delta: {text}") from error

@@ -16,15 +16,16 @@ from typing import Any
 from urllib.parse import unquote
 
 import orjson
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from tiered_stream.delta.catalog.address import TableAddress, known_scheme
-from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, all_messages, first_line
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction, java_errors
-from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, all_messages, first_line, is_conflict, java_classes
+from tiered_stream.delta.commit.delta_spark_commit import FINAL, INTERRUPTED, DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
@@ -45,6 +46,12 @@ _SETTINGS = {
 _NO_GLOBS = {"__globPaths__": "false"}
 """Option of Spark's readers by which a path may have `[`, `{` or `*`."""
 _SOURCE, _RANK, _LOWEST, _HIGHEST = "tiered_stream_upserts", "__staged_rank", "__staged_lowest", "__staged_highest"
+_FAILED = {
+    "org.apache.spark.SparkException",
+    "org.apache.spark.SparkRuntimeException",
+    "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException",
+}
+"""Java classes of errors in Spark's work on the rows, which another attempt would raise again."""
 _UNORDERED = "tiered_stream: a key occurs in several partitions"
 
 
@@ -110,19 +117,17 @@ class MergeTransaction:
         settings = {
             **_SETTINGS, _APPLICATION: batch.query_id, _VERSION: str(batch.batch_id), _METADATA: batch.metadata()
         }  # fmt: skip
-        with java_errors(table.address, "merged into"):
-            for name, value in settings.items():
-                session.conf.set(name, value)
-            columns = _columns(self.state.description, table.written, batch.files)
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        columns = _columns(self.state.description, table.written, batch.files)
+        text = merge_sql(table.address.sql_name, columns.names, table.files.keys, table.files.order_by, table.merge_on)
+        try:
             self._last_rows(batch.files, columns).createOrReplaceTempView(_SOURCE)
-            text = merge_sql(
-                table.address.sql_name, columns.names, table.files.keys, table.files.order_by, table.merge_on
-            )
-            try:
-                session.sql(text)
-            except JAVA_ERRORS as error:
-                _raise_unordered(table, error)
+            session.sql(text)
+        except JAVA_ERRORS as error:
+            if _is_stopped(error):
                 raise
+            raise _table_error(table, error) from error
         self._remove(batch.files)
         return self.state.version + 1
 
@@ -162,13 +167,14 @@ def merge_sql(
         by = sql_name([order_by])
         late = f" AND (target.{by} IS NULL OR source.{by} >= target.{by})"
     values = ", ".join(f"target.{name} = source.{name}" for name in names)
-    return (
-        f"MERGE INTO {table} AS target USING {_SOURCE} AS source ON {matched} "
-        f"WHEN MATCHED AND source.{DELETES}{late} THEN DELETE "
-        f"WHEN MATCHED AND NOT source.{DELETES}{late} THEN UPDATE SET {values} "
-        f"WHEN NOT MATCHED AND NOT source.{DELETES} THEN INSERT ({', '.join(names)}) "
-        f"VALUES ({', '.join(f'source.{name}' for name in names)})"
-    )
+    clauses = [
+        f"MERGE INTO {table} AS target USING {_SOURCE} AS source ON {matched}",
+        f"WHEN MATCHED AND source.{DELETES}{late} THEN DELETE",
+        f"WHEN MATCHED AND NOT source.{DELETES}{late} THEN UPDATE SET {values}",
+        f"WHEN NOT MATCHED AND NOT source.{DELETES} THEN INSERT ({', '.join(names)})",
+        f"VALUES ({', '.join(f'source.{name}' for name in names)})",
+    ]
+    return " ".join(clauses)
 
 
 def last_rows_sql(
@@ -193,15 +199,23 @@ def last_rows_sql(
     return ranked, [*(sql_name([name]) for name in columns), deletes]
 
 
-def _raise_unordered(table: MergedTable, error: Any) -> None:
-    """Raise TableError if Spark has raised the error of a key that occurs in several partitions."""
+def _is_stopped(error: Py4JJavaError | CapturedException) -> bool:
+    """Return whether the query is being stopped; Spark recognizes the error only if it passes unchanged."""
+    return bool(java_classes(error) & INTERRUPTED) or "cancelled" in first_line(error)
+
+
+def _table_error(table: MergedTable, error: Py4JJavaError | CapturedException) -> TableError:
+    """Return the error of a failed MERGE; it is an UncertainCommitError if another attempt may succeed."""
     for message in all_messages(error):
         _, found, partitions = message.partition(f"{_UNORDERED}: ")
         if found:
-            raise TableError(
-                f"a key of the table {table.address} has records in the partitions {partitions.split(chr(10))[0]}, "
-                f"and Kafka gives them no order: set {ORDER_BY.name} to a column that does, such as timestamp"
-            ) from error
+            return TableError(
+                f"a key of the table {table.address} has records in the partitions {partitions.splitlines()[0]}, and "
+                f"Kafka gives them no order: set {ORDER_BY.name} to a column that does, such as timestamp"
+            )
+    fails_again = bool(java_classes(error) & (FINAL | _FAILED)) and not is_conflict(error)
+    kind = TableError if fails_again else UncertainCommitError
+    return kind(f"rows cannot be merged into the table {table.address} by Spark's Delta: {first_line(error)}")
 
 
 def _columns(description: TableDescription, written: StructType, files: Sequence[DataFile]) -> StructType:

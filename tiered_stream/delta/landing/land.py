@@ -106,8 +106,8 @@ def plan_query(
         return plan_landing(
             spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
         )
-    check_settings(options, lane)
     refuse_upsert(options, "one query for many tables", "land each table by a query of its own")
+    check_settings(options, lane)
     check_file_system(spark, "the checkpoint", checkpoint)
     return TopicsLanding(spark, by_topic.plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
 

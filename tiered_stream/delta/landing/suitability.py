@@ -16,9 +16,8 @@ from tiered_stream.delta.catalog.session_platform import platform_of
 from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation, why_no_committer
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
-from tiered_stream.delta.commit.merge import MergedTable
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
-from tiered_stream.delta.commit.transaction import CatalogManagedError, CommitTable
+from tiered_stream.delta.commit.transaction import CatalogManagedError
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
@@ -165,12 +164,10 @@ def assess_table(
         table.update_incremental()
         description = describe(table)
     check_fit(files.uri, description, schema, files.day_column)
-    why_not = None
-    if files.keys:  # Spark merges the rows, so it meets what the table requires
-        _merged(spark, address, target, schema).check_condition(description)
-    else:
+    if not files.keys:  # Spark itself merges rows, so it meets what the table requires
         why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
-    return Suitability(description, why_not or committer.why_not_direct(description), committer, rows or {}, grow)
+        why_not = why_not or committer.why_not_direct(description)
+    return Suitability(description, why_not, committer, rows or {}, grow)
 
 
 def _opened(
@@ -192,10 +189,6 @@ def _opened(
     except TableError as error:
         return str(error)
     return table
-
-
-def _merged(spark: SparkSession, address: TableAddress, target: TableTarget, schema: StructType) -> MergedTable:
-    return MergedTable(spark, address, target.files, GivenOptions(target.settings).read(MERGE_ON), schema)
 
 
 def _create(
@@ -259,8 +252,14 @@ def open_commits(
         files, target.schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table),
         suitability.grow, compaction_of(spark, address, files, committer), rules_by_file,
     )  # fmt: skip
-    merged: CommitTable = _merged(spark, address, target, target.schema)
-    return TableCommits(merged if files.keys else committer.open(spark, address, files), planned, on_gap, landed)
+    if not files.keys:
+        return TableCommits(committer.open(spark, address, files), planned, on_gap, landed)
+    # Imported late, because the import loads Arrow and NumPy, which a driver that appends does not need.
+    from tiered_stream.delta.commit.merge import MergedTable
+
+    merged = MergedTable(spark, address, files, GivenOptions(target.settings).read(MERGE_ON), target.schema)
+    merged.check_condition(table)
+    return TableCommits(merged, planned, on_gap, landed)
 
 
 def _why_session_needs_spark(spark: SparkSession, files: TableFiles) -> str | None:

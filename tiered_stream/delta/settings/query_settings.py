@@ -9,8 +9,11 @@ from tiered_stream.delta.settings.ingest_settings import (
     COMMIT_BY_DELTALAKE,
     DAY_COLUMN,
     check_names,
+    shared_settings,
     source_options,
     table_files,
+    topic_overrides,
+    with_overrides,
 )
 from tiered_stream.delta.settings.row_settings import row_settings
 from tiered_stream.delta.settings.upsert_settings import check_upsert
@@ -36,8 +39,15 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
     check_all_columns(parsed)
     table_files(options)
     row_settings(options)
-    check_upsert(options, _refused_with_upsert(options, lane))
+    for given in (options, *_of_topics(options)):
+        check_upsert(given, _refused_with_upsert(given, lane))
     return parsed
+
+
+def _of_topics(options: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the settings of each topic that has settings of its own."""
+    shared = shared_settings(options)
+    return [dict(with_overrides(shared, own)) for own in topic_overrides(options).values()]
 
 
 def _refused_with_upsert(options: Mapping[str, str], lane: str) -> dict[str, str]:

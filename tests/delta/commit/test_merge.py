@@ -1,0 +1,29 @@
+"""SQL by which rows are merged; `test_latest_state.py` runs it."""
+
+from __future__ import annotations
+
+from tiered_stream.delta.commit.merge import last_rows_sql, merge_sql
+
+
+def test_a_row_is_found_by_all_of_its_keys_and_the_users_condition() -> None:
+    text = merge_sql("shop.`orders`", ["id", "a`b"], ["country", "id"], None, "target.day > 1 OR source.x")
+    assert (
+        "MERGE INTO shop.`orders` AS target USING tiered_stream_upserts AS source ON "
+        "target.`country` = source.`country` AND target.`id` = source.`id` AND (target.day > 1 OR source.x) WHEN"
+    ) in text
+    assert "UPDATE SET target.`id` = source.`id`, target.`a``b` = source.`a``b` WHEN NOT MATCHED" in text
+    assert "`at`" not in text
+
+
+def test_an_older_row_neither_updates_nor_deletes() -> None:
+    text = merge_sql("t", ["id", "at"], ["id"], "at", None)
+    late = "AND (target.`at` IS NULL OR source.`at` >= target.`at`)"
+    assert f"WHEN MATCHED AND source.__staged_delete {late} THEN DELETE" in text
+    assert f"WHEN MATCHED AND NOT source.__staged_delete {late} THEN UPDATE" in text
+
+
+def test_only_keys_without_an_order_may_not_be_in_several_partitions() -> None:
+    for order_by, one, checked in ((None, False, True), (None, True, False), ("at", False, False)):
+        ranked, last = last_rows_sql(["id"], ["id"], order_by, one=one)
+        assert any("raise_error" in text for text in last) is checked
+        assert ("ORDER BY `at` DESC, " in ranked[0]) is (order_by is not None)

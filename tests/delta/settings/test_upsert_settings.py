@@ -1,0 +1,57 @@
+"""Settings of tables of the latest state."""
+
+from __future__ import annotations
+
+import pytest
+
+from tiered_stream.delta.settings.ingest_settings import table_files
+from tiered_stream.delta.settings.query_settings import check_settings
+from tiered_stream.delta.settings.upsert_settings import is_upsert, refuse_upsert
+from tiered_stream.errors import ConfigurationError
+
+SOURCE = {"kafka.bootstrap.servers": "a:1", "subscribe": "orders", "remote.storage.uri": "s3://tier"}
+UPSERT = {**SOURCE, "ingest.mode": "upsert", "ingest.keys": "country, id"}
+
+
+def test_keys_and_their_order_are_settings_of_the_tables_files() -> None:
+    check_settings(UPSERT, "auto")
+    files = table_files({**UPSERT, "Ingest.OrderBy": "at"})
+    assert (files.keys, files.order_by) == (("country", "id"), "at")
+    assert (table_files(SOURCE).keys, table_files(SOURCE).order_by) == ((), None)
+    assert is_upsert(UPSERT) and not is_upsert(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("given", "lane", "said"),
+    [
+        ({"ingest.keys": "id,id"}, "auto", "ingest.keys: 'id,id' must name columns, separated by commas, each once"),
+        ({"ingest.keys": ""}, "auto", "ingest.keys: '' must name columns"),
+        ({"ingest.mode": "merge"}, "auto", "ingest.mode"),
+        ({"ingest.mode": "append"}, "auto", "ingest.keys is set, but ingest.mode is append: set ingest.mode=upsert"),
+        ({"ingest.dayColumn": "day"}, "auto", "ingest.dayColumn does not go with ingest.mode=upsert: an update would"),
+        ({"ingest.commit": "deltalake"}, "auto", "ingest.commit=deltalake does not go with ingest.mode=upsert"),
+        ({"ingest.transform": "a:b"}, "auto", "ingest.transform does not go with ingest.mode=upsert"),
+        ({"ingest.value.format": "string", "ingest.onDecodeError": "null"}, "auto", "onDecodeError=null does not go"),
+        ({}, "spark", "the Spark lane does not go with ingest.mode=upsert"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused_by_name(given: dict[str, str], lane: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        check_settings({**UPSERT, **given}, lane)
+
+
+@pytest.mark.parametrize("name", ["ingest.orderBy", "ingest.mergeOn", "ingest.keys"])
+def test_a_setting_of_upserts_without_the_mode_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is set, but ingest.mode is append"):
+        check_settings({**SOURCE, name: "x"}, "auto")
+
+
+def test_upserts_need_keys() -> None:
+    with pytest.raises(ConfigurationError, match="ingest.mode is upsert: set ingest.keys"):
+        check_settings({**SOURCE, "ingest.mode": "upsert"}, "auto")
+
+
+def test_what_cannot_handle_such_a_table_refuses_it() -> None:
+    refuse_upsert(SOURCE, "a replay", "do something else")
+    with pytest.raises(ConfigurationError, match="a replay does not go with ingest.mode=upsert: do something else"):
+        refuse_upsert(UPSERT, "a replay", "do something else")

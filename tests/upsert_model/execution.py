@@ -1,0 +1,184 @@
+"""Execution of a history: micro-batches by a small engine, and each MERGE by a real session of Spark and Delta."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from pyspark.sql import SparkSession
+
+from tests.dead_letter_model import without_spark
+from tests.delta.typed_archive import typed_options, write_topic
+from tests.upsert_model.history import Change, Fault, History, Rows, Step, apply_batch
+from tiered_stream import land
+from tiered_stream.delta.commit.merge import MergeTransaction
+from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
+from tiered_stream.delta.landing import data_files_readers
+from tiered_stream.delta.landing import land as landing
+from tiered_stream.delta.write import latest_rows
+from tiered_stream.observe import metrics
+
+IMAGE = "STRUCT<id: BIGINT, name: STRING>"
+DEBEZIUM = {
+    "ingest.value.format": "json",
+    "ingest.value.schema": f"before {IMAGE}, after {IMAGE}, op STRING, ts_ms BIGINT",
+    "ingest.key.format": "json",
+    "ingest.key.schema": "id BIGINT",
+    "ingest.envelope": "debezium",
+    "ingest.keys": "id",
+}
+PLAIN = {"ingest.key.format": "string", "ingest.value.format": "string", "ingest.keys": "key"}
+
+
+class Died(Exception):  # noqa: N818 - it is the driver's end, and no error of the product
+    """The driver dies here."""
+
+
+class Session:
+    """A real session, but for its streaming queries: a small engine runs their micro-batches in this process."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.batch: tuple[str, int] | None = None
+        context = _Delegate(spark.sparkContext)
+        context.getLocalProperty = lambda _: self.batch and self.batch[0]
+        self.sparkContext = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.spark, name)
+
+    @property
+    def readStream(self) -> Any:  # noqa: N802 - Spark's name
+        return without_spark._Reader(self, is_stream=True)  # type: ignore[arg-type]
+
+    def installed(self) -> ExitStack:
+        """Let the product use this session until the stack is closed."""
+        stack = ExitStack()
+        for owner, name, stand_in in (
+            (landing, "register_source", lambda *_: None),
+            (landing, "observed", lambda rows: rows),
+            (data_files_readers, "settle_worker", lambda: None),
+            (metrics, "current_micro_batch", lambda: self.batch),
+        ):
+            stack.enter_context(patch.object(owner, name, stand_in))
+        return stack
+
+
+class _Delegate(SimpleNamespace):
+    def __init__(self, wrapped: Any) -> None:
+        super().__init__(_wrapped=wrapped)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+
+class Execution:
+    """One history in a folder of its own."""
+
+    def __init__(self, session: Session, history: History, folder: Path) -> None:
+        self._session, self._history, self._folder = session, history, folder
+        self._table, self._dead = folder / "table", folder / "dead"
+        self._checkpoint = folder / "checkpoint"
+        self._log: dict[int, list[Change]] = {}
+        self._rows: Rows = {}
+        self._applied = 0
+
+    def run(self) -> list[str]:
+        """Execute all steps; return a text for each fault that was found."""
+        for number, step in enumerate(self._history.steps):
+            self._write(step)
+            if step.optimize and self._table.exists():
+                self._session.spark.sql(f"OPTIMIZE delta.`{self._table}`")
+            if self._log:
+                self._query(step)
+                if found := self._differences():
+                    return [f"{self._history.name}, step {number}: {text}" for text in found]
+        return []
+
+    def _write(self, step: Step) -> None:
+        for partition, changes in step.records.items():
+            log = self._log.setdefault(partition, [])
+            records = [change.record(debezium=self._history.debezium) for change in changes]
+            write_topic(self._folder / "bucket", "orders", [[]] * partition + [records], len(log))
+            log.extend(changes)
+
+    def _query(self, step: Step) -> None:
+        """Run the query until it ends well, with the step's fault in its first run."""
+        history = self._history
+        given = {**(DEBEZIUM if history.debezium else PLAIN), "ingest.mode": "upsert",
+                 "ingest.kafkaColumns": "timestamp", "maxOffsetsPerTrigger": str(step.limit)}  # fmt: skip
+        if history.across:
+            given["ingest.orderBy"] = "timestamp"
+        if history.deletion_vectors:
+            given["ingest.tableProperty.delta.enableDeletionVectors"] = "true"
+        if history.dead_letters:
+            given |= {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(self._dead)}
+        for fault in (step.fault, Fault.NONE):
+            with (
+                patch.object(MergeTransaction, "commit", _faulty(fault, step.at)),
+                patch.multiple(latest_rows, _MIN_NEW_BYTES=history.memory, MAX_KEPT_BYTES=2 * history.memory),
+            ):
+                query = land(
+                    self._session,  # type: ignore[arg-type]
+                    options=typed_options(self._folder / "bucket", "orders", given), table=str(self._table),
+                    checkpoint=str(self._checkpoint), lane="direct",
+                )  # fmt: skip
+                try:
+                    query.awaitTermination(600)
+                except Died:
+                    continue
+            break
+        self._model()
+
+    def _model(self) -> None:
+        """Apply the micro-batches of the checkpoint that the model has not seen."""
+        ends = [{}, *(self._ends(number) for number in range(len(list((self._checkpoint / "offsets").iterdir()))))]
+        for start, end in list(pairwise(ends))[self._applied :]:
+            batch = {
+                partition: list(enumerate(self._log[partition]))[start.get(partition, 0) : last]
+                for partition, last in end.items()
+            }
+            apply_batch(self._rows, batch, across=self._history.across)
+            self._applied += 1
+
+    def _ends(self, number: int) -> dict[int, int]:
+        offsets = json.loads((self._checkpoint / "offsets" / str(number)).read_text())["orders"]
+        return {int(partition): end for partition, end in offsets.items()}
+
+    def _differences(self) -> list[str]:
+        spark, history = self._session.spark, self._history
+        names = ("id", "name") if history.debezium else ("CAST(key AS BIGINT)", "value")
+        table = spark.read.format("delta").load(str(self._table)).selectExpr(*names, "unix_millis(timestamp)").collect()
+        found, expected = sorted(map(tuple, table)), sorted((key, *row) for key, row in self._rows.items())
+        texts = [] if found == expected else [f"the table has {found}, the model {expected}"]
+        if history.dead_letters:
+            dead = spark.read.format("delta").load(str(self._dead)).select("partition", "offset").collect()
+            garbage = [(number, at) for number, log in self._log.items() for at, each in enumerate(log) if each.garbage]
+            if sorted(map(tuple, dead)) != sorted(garbage):
+                texts.append(f"dead letters are {sorted(map(tuple, dead))}, and garbage is {sorted(garbage)}")
+        return texts
+
+
+def _faulty(fault: Fault, at: int) -> Any:
+    """Return `MergeTransaction.commit` with the fault in the commit number `at`."""
+    commit, seen = MergeTransaction.commit, iter(range(1 << 30))
+
+    def faulty(self: MergeTransaction, batch: BatchCommit) -> int:
+        if next(seen) != at or fault is Fault.NONE:
+            return commit(self, batch)
+        if fault is Fault.BEFORE:
+            raise Died
+        with patch.object(MergeTransaction, "_remove", lambda *_: None):
+            version = commit(self, batch)
+        if fault is Fault.AFTER:
+            raise Died
+        if fault is Fault.UNCERTAIN:
+            raise UncertainCommitError("no response")
+        return commit(self, batch) if batch.files else version
+
+    return faulty
