@@ -144,8 +144,7 @@ def assess_table(
             `ingest.commit` asks.
         TableAccessError: the table's store refuses access, or does not respond.
     """
-    why_not = NO_DELTALAKE if find_spec("deltalake") is None else _why_session_needs_spark(spark, target.files)
-    if why_not is not None:
+    if (why_not := _why_session_needs_spark(spark, target.files)) is not None:
         return Suitability(None, why_not)
     from tiered_stream.delta.commit.deltalake_commit import describe
 
@@ -263,7 +262,13 @@ def open_commits(
 
 
 def _why_session_needs_spark(spark: SparkSession, files: TableFiles) -> str | None:
-    """Return in one line a setting of the session that only Spark follows; None: there is none, or Spark merges."""
+    """Return in one line why the session needs the Spark lane; None: it does not.
+
+    It needs the Spark lane without deltalake, or for a setting that only Spark follows. If Spark merges the rows, no
+    setting counts.
+    """
+    if find_spec("deltalake") is None:
+        return NO_DELTALAKE
     if files.keys:
         return None
     requirements = requirements_of_session(settings_in_list(spark))
