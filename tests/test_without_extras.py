@@ -71,7 +71,8 @@ def test_no_module_needs_spark_but_those_that_are_for_spark() -> None:
         ["plan", *given(archive_options(PLAIN))],
         ["segments", *given(archive_options(PLAIN))],
         ["doctor", *given(archive_options(PLAIN))],
-        *([command, "--help"] for command in ("gateway", "lag", "warm", "watch", "ingest", "replay", "verify")),
+        *([command, "--help"] for command in ("export", "gateway", "lag", "warm", "watch", "ingest", "replay")),
+        ["verify", "--help"],
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -177,7 +177,7 @@ def test_help_is_printed_in_any_encoding() -> None:
         [sys.executable, "-c", HELP_OF_ALL], capture_output=True, env=environment(PYTHONIOENCODING="ascii")
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
-    assert ended.stdout.count(b"Usage: ") == 13
+    assert ended.stdout.count(b"Usage: ") == 14
 
 
 def test_the_version_is_told_by_the_command_and_by_the_module() -> None:

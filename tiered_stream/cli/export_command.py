@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tiered_stream.cli.arguments import DIFFERS, Json, SettingsArguments, command, show
+from tiered_stream.process.heap_and_gc import share_heap_with_arrow
 
 if TYPE_CHECKING:
     from tiered_stream.export.run_export import ExportReport
@@ -47,6 +48,7 @@ def export(
     Starting and ending options choose the records, or --from and --to as in a replay. Without them, all records are
     exported. With the settings ingest.value.format and ingest.value.schema, values become columns, as in a typed table.
     """
+    share_heap_with_arrow()  # before pyarrow is imported
     # Imported late, because other commands need neither numba nor pyarrow.
     from tiered_stream.errors import ConfigurationError
     from tiered_stream.export.run_export import ExportArguments, target_of

@@ -29,8 +29,10 @@ from tiered_stream.options.spark_options import INCLUDE_HEADERS, ISOLATION_LEVEL
 from tiered_stream.process.cores import usable_cores
 from tiered_stream.read.scanner import read_in_threads
 
-_WAITING_BYTES, _GROUP_BYTES, _LEAST_GROUP_BYTES = 64 << 20, 64 << 20, 8 << 20
+_WAITING_BYTES, _GROUP_BYTES, _LEAST_GROUP_BYTES = 32 << 20, 32 << 20, 8 << 20
 """Sizes in memory: rows that wait for all writers together, and rows of Parquet's row groups that are being written."""
+_FETCHED_BYTES = 96 << 20
+"""Maximum fetched bytes in memory of all threads together, but at least two requests of each thread."""
 _REPORT_SECONDS = 10.0
 _COMPARED = {
     name.lower()
@@ -183,7 +185,10 @@ class _Run:
     def _plan(self, manifest: Manifest | None = None) -> ExportPlan:
         given = self._arguments
         stored = (manifest.ranges, manifest.topic_ids) if manifest else None
-        return plan_export(given.settings, given.times, exact=given.exact, where=given.where, stored=stored)
+        plan = plan_export(given.settings, given.times, exact=given.exact, where=given.where, stored=stored)
+        fetch = plan.options.fetch
+        limit = min(fetch.memory_bytes, max(2 * fetch.request_bytes, _FETCHED_BYTES // self._threads))
+        return replace(plan, options=replace(plan.options, fetch=replace(fetch, memory_bytes=limit)))
 
     def _write_partitions(
         self, plan: ExportPlan, missing: Mapping[TopicPartition, Any], folder: ExportFolder, reader: RowReader
