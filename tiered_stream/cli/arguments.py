@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tiered_stream.delta.settings.ingest_settings import source_options
-from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.errors import (
+    BrokerAuthorizationError,
+    ConfigurationError,
+    DataLossError,
+    TieredStreamError,
+    UnknownTopicError,
+)
 from tiered_stream.extras import naming_extras
 from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings
@@ -29,6 +35,8 @@ PropertiesFile = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 FAILED, REFUSED, DIFFERS, STOPPED = 1, 2, 3, 130
+WRONG_INPUT = (ConfigurationError, UnknownTopicError, BrokerAuthorizationError, DataLossError)
+"""Errors for which the exit code is REFUSED, if they are raised before anything is written."""
 INSPECTION_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
 
 

@@ -14,11 +14,13 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream import errors
+from tiered_stream.broker.first_contact import check_brokers
 from tiered_stream.cli.arguments import (
     DIFFERS,
     FAILED,
     REFUSED,
     STOPPED,
+    WRONG_INPUT,
     PriceArguments,
     SettingsArguments,
     SparkArguments,
@@ -45,10 +47,6 @@ from tiered_stream.verification.verify_table import verify
 log = logging.getLogger(__name__)
 
 ERRORS = (errors.TieredStreamError, PySparkException, Py4JError)
-WRONG_INPUT = (
-    ConfigurationError, errors.UnknownTopicError, errors.BrokerAuthorizationError, errors.DataLossError,
-)  # fmt: skip
-"""Errors for which the exit code is REFUSED, if they are raised before anything is written."""
 
 
 @contextmanager
@@ -83,6 +81,7 @@ def run_replay(
     try:
         job, now_ms = settings.all_settings(), time.time_ns() // 1_000_000
         parse_range(command.from_time, command.to_time, now_ms)  # refuse wrong times before Spark starts
+        check_brokers(without(job, JOB_SETTINGS), topics=True)
         with spark_session("replay", spark_arguments) as spark:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             replay = _planned(spark, command, job, now_ms)
@@ -112,6 +111,7 @@ def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: 
         table = table or _job_setting(job, TABLE)
         if table is None:
             raise ConfigurationError("say by --table what to verify: a path, or a name in the catalog")
+        check_brokers(without(job, JOB_SETTINGS), topics=True)
         with spark_session("verify", spark_arguments) as spark:
             report = verify(spark, options=without(job, JOB_SETTINGS), table=table)
     except KeyboardInterrupt:

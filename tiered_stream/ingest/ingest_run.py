@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tiered_stream.broker.first_contact import check_brokers
 from tiered_stream.delta.catalog.java_errors import own_error
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_OTLP, METRICS_PROMETHEUS, job_settings
@@ -142,10 +143,12 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
 
     Raises:
         ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
+        BrokerError: no broker responds, or the only query's topics do not exist; Spark was not started.
     """
     ingests = plan_ingests(settings)
     check_settings(ingests[0].options, ingests[0].lane)  # `plan_query` checks each query's own settings again
     start_pythons()
+    check_brokers(ingests[0].options, topics=len(ingests) == 1)  # before Spark, which takes many seconds to start
     spark = builder.getOrCreate()
     forgo_source_lookup(spark)
     own = job_settings(settings)
@@ -214,7 +217,8 @@ def _summarize(outcome: Outcome, count: int) -> None:
     total = outcome.total()
     console.print(f"{total.records:,} rows read, {describe(total)}")
     if outcome.failed:
-        console.print(f"{len(outcome.failed)} of {count} queries failed:", style="red")
-        for name, reason in outcome.failed.items():
-            console.print(f"  {name}: {reason}", style="red", markup=False)
+        if count > 1:  # the reason of a single query has just been printed
+            console.print(f"{len(outcome.failed)} of {count} queries failed:", style="red")
+            for name, reason in outcome.failed.items():
+                console.print(f"  {name}: {reason}", style="red", markup=False)
         console.print("Start the job again when this is corrected: tables and checkpoints stay, each query continues")
