@@ -34,7 +34,7 @@ class AzureContainer(Service):
         retry: RetryConfig = {"max_retries": retries}
         return AzureStore(self.bucket, config=self._config, client_options=client, retry_config=retry)
 
-    def access_hint(self, *, listing: bool) -> str:
+    def access_hint(self) -> str:
         use = self.use
         return (
             f"check {use.prefix}azure.account.key, {use.prefix}azure.sas.token or "

@@ -46,6 +46,11 @@ T = TypeVar("T")
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _REGION = re.compile(r"<Region>([a-z][a-z0-9-]{0,38}[a-z0-9])</Region>")
+_DENIED = re.compile(
+    r"not authorized to perform: (?P<action>[a-z0-9-]{1,40}:[A-Za-z]{1,60})"
+    r"(?: on resource: (?:&quot;|\\*\")?(?P<resource>arn:[^\s\\\"&<]{1,400}))?"
+)
+"""AWS's text about a missing permission."""
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _FIRST_WAIT = 0.1
 """Seconds to wait before the second attempt, at most.
@@ -79,13 +84,15 @@ class Failure:
     """Failure of one attempt of a request.
 
     `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
-    in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none.
+    in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none. `denied` is the
+    permission that the service names as missing, such as `kms:Decrypt on arn:…`.
     """
 
     kind: FailureKind
     status: int = 0
     code: str = ""
     region: str = ""
+    denied: str = ""
 
     @classmethod
     def of(cls, error: Exception) -> Failure:
@@ -96,7 +103,10 @@ class Failure:
         text = str(error)
         if status := _STATUS.search(text):
             code, region = (found[1] if (found := form.search(text)) else "" for form in (_CODE, _REGION))
-            return cls(FailureKind.STATUS, int(status[1]), code, region)
+            denied = _DENIED.search(text)
+            resource = f" on {denied['resource']}" if denied and denied["resource"] else ""
+            permission = f"{denied['action']}{resource}" if denied else ""
+            return cls(FailureKind.STATUS, int(status[1]), code, region, permission)
         kinds = {
             "Timeout": FailureKind.TIMEOUT,
             "Connect": FailureKind.UNREACHABLE,
@@ -185,8 +195,12 @@ class Service(ABC):
         return False
 
     @abstractmethod
-    def access_hint(self, *, listing: bool) -> str:
-        """Return advice for refused access. `listing` is true if the request was to list keys."""
+    def access_hint(self) -> str:
+        """Return advice on the credentials for refused access."""
+
+    def grant_hint(self, failure: Failure, name: str, *, listing: bool) -> str:
+        """Return advice on the permission that may be missing for the object `name`, in front of `access_hint`."""
+        return ""
 
     def refused(self, failure: Failure, name: str, *, listing: bool) -> errors.StorageError:
         """Return the error for a response with an error status, if another attempt would get the same response.
@@ -203,7 +217,10 @@ class Service(ABC):
         if failure.status == 404:
             return errors.StorageObjectNotFoundError(f"{name} does not exist: {answer}")
         if failure.status in (401, 403) or failure.code in self.access_codes:
-            return errors.StorageAccessError(f"no access to {name}: {answer}; {self.access_hint(listing=listing)}")
+            hint = self.grant_hint(failure, name, listing=listing) + self.access_hint()
+            refused = errors.StorageAccessError(f"no access to {name}: {answer}; {hint}")
+            refused.permission = failure.denied
+            return refused
         return errors.StorageError(f"{answer}, asked for {name}")
 
     def unreachable(self, name: str) -> str:

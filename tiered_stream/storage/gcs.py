@@ -31,9 +31,9 @@ class GoogleBucket(Service):
             return GCSStore(self.bucket, config=self._config, client_options=client, retry_config=retry)
         except BaseError:
             # obstore's own message may show the credentials' text.
-            raise StorageAccessError(f"no credentials for {self.uri}: {self.access_hint(listing=False)}") from None
+            raise StorageAccessError(f"no credentials for {self.uri}: {self.access_hint()}") from None
 
-    def access_hint(self, *, listing: bool) -> str:
+    def access_hint(self) -> str:
         use = self.use
         return (
             f"check {use.prefix}gcs.credentials.path or {use.prefix}gcs.credentials.json{use.otherwise}, or where they "
