@@ -22,7 +22,7 @@ from tiered_stream.errors import (
 )
 from tiered_stream.extras import naming_extras
 from tiered_stream.observe.standard_output import open_console, write_bytes
-from tiered_stream.options.command_settings import command_settings
+from tiered_stream.options.command_settings import command_settings, with_origins
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -139,7 +139,7 @@ def exit_codes(*refused: type[TieredStreamError]) -> Iterator[None]:
         with naming_extras("this command"):
             yield
     except TieredStreamError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(with_origins(str(error)), err=True)
         raise typer.Exit(REFUSED if isinstance(error, (ConfigurationError, *refused)) else FAILED) from None
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None

@@ -21,7 +21,7 @@ from tiered_stream.cli.arguments import (
 )
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.options.command_settings import command_settings
+from tiered_stream.options.command_settings import command_settings, with_origins
 
 INGEST_EXIT_CODES = (
     "Exit codes: 0 all rows are landed; 1 a query failed, or no broker responds; 2 refused, and no query was started; "
@@ -55,7 +55,7 @@ def ingest(
         own = command_settings(settings, option, {name: value for name, value in given.items() if value})
         outcome = run(own, session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf))
     except TieredStreamError as error:
-        console.print(str(error), style="red", markup=False)
+        console.print(with_origins(str(error)), style="red", markup=False)
         raise typer.Exit(REFUSED if isinstance(error, WRONG_INPUT) else FAILED) from None
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None

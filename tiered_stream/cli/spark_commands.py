@@ -33,7 +33,7 @@ from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, JOB_SETTING
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
-from tiered_stream.options.command_settings import without
+from tiered_stream.options.command_settings import with_origins, without
 from tiered_stream.plan.read_cost import prices_or_default
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
@@ -124,7 +124,7 @@ def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: 
 
 
 def _failed(console: Console, error: Exception, refused: tuple[type[Exception], ...]) -> int:
-    console.print(str(error), style="red", markup=False)
+    console.print(with_origins(str(error)), style="red", markup=False)
     return REFUSED if isinstance(error, refused) else FAILED
 
 

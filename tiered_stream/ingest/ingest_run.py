@@ -24,6 +24,7 @@ from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import describe_batch, finished_batch
 from tiered_stream.observe.standard_output import open_console
+from tiered_stream.options.command_settings import with_origins
 from tiered_stream.spark.reporting import report_queries
 from tiered_stream.spark.session import forgo_source_lookup, start_pythons
 
@@ -209,7 +210,7 @@ def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:
 
 
 def _failed(outcome: Outcome, name: str, error: Exception) -> None:
-    outcome.failed[name] = own_error(str(error))[1] or type(error).__name__
+    outcome.failed[name] = with_origins(own_error(str(error))[1] or type(error).__name__)
     console.print(f"{name}: failed: {outcome.failed[name]}", style="red", markup=False)
 
 

@@ -8,7 +8,7 @@ from obstore.store import S3Store
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, check_bucket
+from tiered_stream.storage.cloud_endpoints import SEGMENTS, TABLES, StoreUse, check_bucket
 from tiered_stream.storage.cloud_store import Failure, Service
 from tiered_stream.storage.s3_client import S3Session, credentials_hint
 
@@ -81,7 +81,7 @@ class S3Bucket(Service):
             return f"grant {failure.denied}; otherwise "
         if listing:
             return f"to list it, grant s3:ListBucket on {resource}; otherwise "
-        if self.use is not SEGMENTS or failure.code not in _DENIALS:
+        if self.use is TABLES or failure.code not in _DENIALS:
             return ""
         key = ("/object" if is_access_point else "") + name.removeprefix(self.uri)
         return (
