@@ -5,7 +5,7 @@ import ssl
 import kafka.errors as kafka_errors
 import pytest
 
-from tiered_stream.broker.faults import code_name, connection_fault, is_retriable
+from tiered_stream.broker.faults import AbsentBrokerError, code_name, connection_fault, is_retriable
 from tiered_stream.errors import BrokerAuthorizationError, BrokerError, BrokerUnavailableError, ConfigurationError
 
 
@@ -44,7 +44,8 @@ def test_a_code_that_is_not_known_stands_for_an_unknown_server_error() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (kafka_errors.KafkaConnectionError("111 ECONNREFUSED"), BrokerUnavailableError),
+        (kafka_errors.KafkaConnectionError("111 ECONNREFUSED"), AbsentBrokerError),
+        (kafka_errors.KafkaConnectionError("Connection timed out"), BrokerUnavailableError),
         (kafka_errors.RequestTimedOutError(), BrokerUnavailableError),
         (kafka_errors.UnknownBrokerIdError(4), BrokerUnavailableError),
         (kafka_errors.KafkaConnectionError(ssl.SSLEOFError(8, "EOF")), BrokerUnavailableError),

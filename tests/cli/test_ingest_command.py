@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from tests.cli.test_spark_commands import command, settings_file, start
 from tests.delta.archive import LONG, everything, landed
+from tests.stack.processes import free_ports
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import create_tiered_topic
+from tiered_stream.cli import app
 
 
 @pytest.mark.stack
@@ -18,3 +24,43 @@ def test_topics_are_landed_without_spark_submit(tmp_path: Path) -> None:
     assert process.returncode == 0, errors
     assert "direct lane" in shown
     assert landed(tmp_path / "table").num_rows == everything(LONG).num_rows
+
+
+def nobody_listens(folder: Path, servers: str) -> list[str]:
+    settings = {
+        "kafka.bootstrap.servers": servers,
+        "subscribe": "t",
+        "ingest.table": str(folder / "table"),
+        "ingest.checkpointLocation": str(folder / "checkpoint"),
+    }
+    return [word for name, value in settings.items() for word in ("--option", f"{name}={value}")]
+
+
+@pytest.mark.parametrize("name", ["ingest", "replay"])
+def test_a_broker_that_is_down_ends_it_in_one_line_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def start_spark(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start_spark)
+    servers = f"127.0.0.1:{free_ports(1)[0]}"
+    times = ["--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z"] if name == "replay" else []
+    ended = CliRunner().invoke(app, [name, *nobody_listens(tmp_path, servers), *times])
+    (line,) = ended.output.splitlines()
+    assert ended.exit_code == 1
+    assert f"bootstrap server {servers}: nobody listens there (connection refused)" in line
+
+
+@pytest.mark.stack
+def test_an_unknown_topic_ends_it_in_one_line_with_the_near_names(
+    stack: TieredStack, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(SparkSession.Builder, "getOrCreate")
+    create_tiered_topic(stack.broker, topic)
+    given = nobody_listens(tmp_path, stack.bootstrap_servers)
+    ended = CliRunner().invoke(app, ["ingest", *given, "--option", f"subscribe={topic}x"])
+    (line,) = ended.output.splitlines()
+    assert ended.exit_code == 2
+    assert line.startswith(f"no such topic: '{topic}x'")
+    assert f"Topics with a similar name: '{topic}'" in line

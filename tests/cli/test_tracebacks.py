@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import tiered_stream
 
@@ -40,3 +44,25 @@ def test_every_command_line_is_made_by_the_one_function_that_sees_to_it() -> Non
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("typer.Typer", "typer.run")
     }
     assert made == {"command_app.py"}
+
+
+BOXES = re.compile("[\u2500-\u257f]")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-m", "tiered_stream", "plan", "--no-such-option"],
+        ["-m", "tiered_stream", "--help"],
+        [str(PACKAGE.parent / "jobs/ingest_to_delta.py"), "--no-such-option"],
+        [str(PACKAGE.parent / "jobs/replay_from_timestamp.py"), "--help"],
+        ["-c", FAIL],
+    ],
+    ids=["a command's usage", "a command's help", "a job's usage", "a job's help", "an unforeseen failure"],
+)
+def test_nothing_is_drawn_in_boxes_outside_a_terminal(words: list[str]) -> None:
+    """As in the log of a YARN container."""
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONUTF8": "1"}
+    ended = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment)
+    assert ended.stdout + ended.stderr
+    assert not BOXES.search(ended.stdout + ended.stderr)

@@ -57,7 +57,11 @@ _ERRORS_AND_COLUMNS = (
 )
 _OPTIONS = (
     Row("1.2 names in any case", "option names in any case; unknown ones and a path are ignored"),
-    Row("1.2 subscribe", "topics by name, trimmed, repetitions dropped; one that is missing fails after the retries"),
+    _different(
+        "1.2 subscribe",
+        "topics by name, trimmed, repetitions dropped; one that is missing fails after the retries",
+        "a topic that is missing at the start fails after 1 s, unless `fetchOffset.numRetries` is set",
+    ),
     _different(
         "1.2 subscribePattern",
         "a Java regular expression that matches anywhere in a name; internal topics never match",

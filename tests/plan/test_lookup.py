@@ -7,7 +7,7 @@ import pytest
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, UnknownTopicError
 from tiered_stream.model import NO_TOPIC_ID, TopicPartition
-from tiered_stream.options.parsing import Subscription
+from tiered_stream.options.parsing import Subscription, parse_options
 from tiered_stream.plan.lookup import OffsetLookup, assigned
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -64,11 +64,35 @@ def test_assigned_partitions_that_do_not_exist_are_left_out() -> None:
     assert assigned(Subscription(assigned=(T1, TopicPartition("t", 9))), reader()).partitions == {T1}
 
 
-@pytest.mark.contract("1.2 subscribe", "1.2 fetchOffset.numRetries")
-def test_a_named_topic_that_does_not_exist_fails_after_the_retries() -> None:
+@pytest.mark.contract("1.2 subscribe")
+def test_a_named_topic_that_was_never_found_is_not_looked_up_again(caplog: pytest.LogCaptureFixture) -> None:
     naps = Naps()
     with pytest.raises(UnknownTopicError, match="nowhere"):
         OffsetLookup(reader(), Subscription(topics=("nowhere",)), 3, 250, naps).assignment()
+    assert (naps, caplog.messages) == ([], [])
+
+
+@pytest.mark.contract("1.2 fetchOffset.numRetries")
+def test_a_topic_that_was_never_found_is_awaited_where_the_user_has_set_the_attempts() -> None:
+    naps, awaits = (
+        Naps(),
+        parse_options(
+            {"kafka.bootstrap.servers": "a:1", "subscribe": "nowhere", "fetchOffset.numRetries": "4"}, streaming=False
+        ),
+    )
+    with pytest.raises(UnknownTopicError, match="nowhere"):
+        OffsetLookup.of(awaits, reader(), naps).assignment()
+    assert naps == [1.0] * 3
+
+
+@pytest.mark.contract("1.2 subscribe", "1.2 fetchOffset.numRetries")
+def test_a_topic_that_was_found_before_fails_after_the_retries() -> None:
+    offsets, naps = reader(), Naps()
+    looking = lookup(offsets, naps)
+    looking.assignment()
+    offsets.delete("t")
+    with pytest.raises(UnknownTopicError, match="t does not exist"):
+        looking.assignment()
     assert naps == [0.25, 0.25]
 
 

@@ -67,6 +67,31 @@ def test_a_listing_that_is_refused_names_the_permission() -> None:
         list(S3.store(server.url).list("t-"))
 
 
+def test_an_object_that_is_refused_names_the_permission_for_this_object() -> None:
+    grant = r"grant s3:GetObject on arn:aws:s3:::bucket/p/t-1\.log, and kms:Decrypt.*Without s3:ListBucket on arn:aws"
+    with ScriptedHttp([error(403, "AccessDenied")]) as server, pytest.raises(StorageAccessError, match=grant):
+        S3.store(server.url).get("t-1.log", ByteRange(0, 5))
+
+
+@pytest.mark.parametrize("quote", ["", "&quot;", '"'])
+def test_the_permission_that_the_service_names_is_the_advice(quote: str) -> None:
+    key = "arn:aws:kms:eu-west-1:123456789012:key/1234-abcd"
+    said = f"User: arn:aws:iam::123456789012:user/x is not authorized to perform: kms:Decrypt on resource: {quote}{key}"
+    body = f"<Error><Code>AccessDenied</Code><Message>{said}{quote} because</Message></Error>".encode()
+    with ScriptedHttp([answer(403, body)]) as server, pytest.raises(StorageAccessError) as raised:
+        S3.store(server.url).get("t-1.log", ByteRange(0, 5))
+    assert raised.value.permission == f"kms:Decrypt on {key}"
+    assert f"; grant kms:Decrypt on {key}; otherwise check" in str(raised.value)
+    assert "s3:GetObject" not in str(raised.value)
+
+
+@pytest.mark.parametrize("code", ["InvalidAccessKeyId", "SignatureDoesNotMatch"])
+def test_wrong_credentials_are_no_missing_permission(code: str) -> None:
+    with ScriptedHttp([error(403, code)]) as server, pytest.raises(StorageAccessError) as raised:
+        S3.store(server.url).get("t-1.log", ByteRange(0, 5))
+    assert "grant" not in str(raised.value) and raised.value.permission == ""
+
+
 def test_neither_credentials_nor_signatures_are_logged_when_everything_is(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     token = f"{SECRET}-token"

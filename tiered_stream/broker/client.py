@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import os
 import random
 import threading
@@ -10,6 +11,9 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
+from difflib import get_close_matches
+from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -18,13 +22,21 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
 from tiered_stream.broker.connections import Connections, Deadline
-from tiered_stream.broker.faults import code_name, is_retriable, response_fault
-from tiered_stream.errors import BrokerUnavailableError, UnknownTopicError
+from tiered_stream.broker.faults import AbsentBrokerError, code_name, is_retriable, response_fault
+from tiered_stream.errors import BrokerError, BrokerUnavailableError, UnknownTopicError
 from tiered_stream.model import NO_TOPIC_ID, TopicPartition
 from tiered_stream.process.shared import PerProcess
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 3.0
+"""Seconds without a response after which the log says why."""
+_MAX_COMPARED = 20_000
+"""Maximum number of topics whose names are compared with the name of an unknown topic."""
+_ASKED_AT_ONCE = 5
+"""Maximum number of brokers that are asked at once for the first response."""
 _UNKNOWN_TOPIC_CODE = 3  # UNKNOWN_TOPIC_OR_PARTITION
 _UNKNOWN_TOPIC_GRACE_MS = 1_000  # time for which an unknown topic is requested again; brokers learn of new topics late
 
@@ -44,6 +56,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         self._connections = Connections(self.config)
         weakref.finalize(self, _close, self._connections, os.getpid()).atexit = False
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
+        self.has_met_brokers = False
+        """True if brokers have responded to `meet`."""
+        self.trouble: str = ""
+        """Reason why a request about partitions is being repeated; empty: none is. The network thread sets it."""
         self.cluster_id: str | None = None
         """Cluster id in the last Metadata response; None: no response yet, or the cluster has no id."""
         self.read_replicas: dict[TopicPartition, int] = {}
@@ -89,14 +105,78 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return self.run(lambda: self.ask_any(build, self.deadline()))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the coroutine that `work` makes, on the network thread. Return its result or raise its error."""
-        return self._connections.run(work)
+        """Run the coroutine that `work` makes, on the network thread. Return its result or raise its error.
+
+        If there is no result after 3 s, and addresses have not responded, log a warning with their reasons.
+        """
+        begin, call = time.monotonic(), self.start(work)
+        if not concurrent.futures.wait([call], PATIENCE_S).done:
+            reasons = "; ".join(filter(None, (self.trouble, self._connections.unanswered(begin))))
+            if reasons:
+                log.warning("still trying: %s", reasons)
+        return call.result()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Start the coroutine that `work` makes, on the network thread, and return a future of its result or error."""
         return self._connections.start(work)
 
+    def unanswered(self, since: float) -> str:
+        """Return a text with each address that has not responded since `since` (`time.monotonic`), and its reason."""
+        return self._connections.unanswered(since)
+
     # The coroutines below run on the network thread.
+
+    async def meet(self, deadline: Deadline, soon: Deadline) -> None:
+        """Wait until a bootstrap server has responded, and then a broker at the address that it advertises.
+
+        Several addresses are asked at once, so that an address which does not respond costs no time.
+
+        Raises:
+            BrokerUnavailableError: nobody responded before `deadline`, or before `soon` where every address is unknown
+                or refuses connections.
+            BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
+        """
+        response = await self._ask_several(self._connections.nodes, lambda: metadata_request(()), deadline, soon)
+        self._connections.update_brokers(response)
+        self.cluster_id = response.cluster_id
+        try:
+            await self._ask_several(self._connections.brokers, _api_versions_request, deadline, soon)
+        except AbsentBrokerError as error:
+            raise BrokerUnavailableError(
+                f"{error}. Correct the brokers' advertised.listeners, or this machine's names and routes: all reading "
+                "goes to the addresses that the brokers advertise"
+            ) from error
+        self.has_met_brokers = True
+
+    async def _ask_several(
+        self, nodes: Callable[[], list[Any]], build: Callable[[], Any], deadline: Deadline, soon: Deadline
+    ) -> Any:
+        """Send a request to some of the nodes at once, again and again, and return the first response."""
+        begin, attempt = time.monotonic(), 0
+        while True:
+            known = nodes()
+            asked = random.sample(known, min(len(known), _ASKED_AT_ONCE))
+            try:
+                return await self._connections.first([partial(self.request, node, build(), deadline) for node in asked])
+            except BrokerUnavailableError as error:
+                limit = soon if isinstance(error, AbsentBrokerError) else deadline
+                if not limit.remaining_ms:
+                    raise self._nobody_responded(error, begin, limit) from error
+            await self.back_off(attempt, limit)
+            attempt += 1
+
+    def _nobody_responded(
+        self, last: BrokerUnavailableError, since: float, deadline: Deadline
+    ) -> BrokerUnavailableError:
+        """Return the error for a request that no broker has responded to; its class is the class of `last`."""
+        servers = f"kafka.bootstrap.servers = {self.config.bootstrap_servers!r}"
+        reasons = self._connections.unanswered(since) or str(last)
+        if isinstance(last, AbsentBrokerError):
+            return AbsentBrokerError(f"{servers}: no broker can be reached: {reasons}")
+        return BrokerUnavailableError(
+            f"{servers}: no broker responded within {deadline}: {reasons}. Are the brokers up, and is "
+            f"{self.config.security} what they speak there?"
+        )
 
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
         """Run the coroutines that `works` make, all concurrently, and return their results in the order of `works`.
@@ -197,11 +277,24 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             self._topics.update({topic: (received, metadata) for topic, metadata in described.items()})
             if topics is None or not error_codes:
                 return described
-            _check_error_codes(error_codes, grace, deadline)
+            try:
+                _check_error_codes(error_codes, grace, deadline)
+            except UnknownTopicError as error:
+                raise UnknownTopicError(f"{error}{await self._near_names(error_codes, deadline)}") from None
             await self.back_off(attempt, deadline)
             if not deadline.remaining_ms:
                 _check_error_codes(error_codes, deadline, deadline)
             attempt += 1
+
+    async def _near_names(self, unknown: Collection[str], deadline: Deadline) -> str:
+        """Return a text with topics that the user may describe and whose names are similar; empty if there is none."""
+        try:
+            response = await self.ask_any(lambda: metadata_request(None), deadline)
+        except BrokerError:
+            return ""
+        known = list(islice(read_topics(response)[0], _MAX_COMPARED))
+        near = {name: None for topic in sorted(unknown) for name in get_close_matches(topic, known)}
+        return f". Topics with a similar name: {', '.join(map(repr, near))}" if near else ""
 
     async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
         """Send a request to the brokers in turn until a broker responds, and return its response.
@@ -211,7 +304,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 
         Raises: as `ask_any_broker`.
         """
-        attempt = 0
+        begin, attempt = time.monotonic(), 0
         reason: BrokerUnavailableError | None = None
         # Make at least one attempt, because its error is a better reason than that time is up.
         while reason is None or deadline.remaining_ms:
@@ -224,11 +317,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
                     reason = error
             await self.back_off(attempt, deadline)
             attempt += 1
-        raise BrokerUnavailableError(
-            f"kafka.bootstrap.servers = {self.config.bootstrap_servers!r}: no broker responded within "
-            f"{deadline}; last: {reason}. Are the brokers up, and is "
-            f"{self.config.security} what they speak there?"
-        ) from reason
+        raise self._nobody_responded(BrokerUnavailableError(str(reason)), begin, deadline) from reason
 
 
 def _check_error_codes(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
@@ -262,9 +351,11 @@ def api_versions(client: BrokerClient) -> Any:
     Raises:
         BrokerError: no broker responds.
     """
-    return client.ask_any_broker(
-        lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
-    )
+    return client.ask_any_broker(_api_versions_request)
+
+
+def _api_versions_request() -> Any:
+    return ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
 
 
 def supported_feature(client: BrokerClient, name: str) -> int:

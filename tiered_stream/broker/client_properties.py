@@ -24,6 +24,7 @@ from tiered_stream.options.types import INT_MAX, Option
 if TYPE_CHECKING:
     from tiered_stream.broker.login.renewed_login import RenewedLogin
 
+_START_TIMEOUT_MS = 2_500
 _SMALLEST_RECEIVE_LIMIT = 256 << 20  # below 0x15030100, the size that a TLS alert seems to announce, so it is refused
 _KAFKA_PYTHON_SETTINGS: dict[str, Option[Any]] = {
     "client_dns_lookup": kafka.CLIENT_DNS_LOOKUP,
@@ -59,6 +60,11 @@ class BrokerConfig:
     fetch_min_bytes: int = of(kafka.INTEGERS["fetch.min.bytes"])
     check_crcs: bool = of(spark.CHECK_CRCS)
     client_rack: str
+    start_timeout_ms: int
+    """Time limit of the first contact where every address is unknown or refuses connections.
+
+    It is `default.api.timeout.ms` if the user has set that property, or 2.5 s.
+    """
 
     @property
     def security(self) -> str:
@@ -101,11 +107,13 @@ class BrokerConfig:
         fetch_max_bytes = min(
             values.read(kafka.INTEGERS["fetch.max.bytes"]), values.read(kafka.INTEGERS["max.partition.fetch.bytes"])
         )
+        api_timeout = kafka.INTEGERS["default.api.timeout.ms"]
         return cls(
             bootstrap_servers=servers,
             net=_net_settings(values, servers, fetch_max_bytes),
             fetch_max_bytes=fetch_max_bytes,
             client_rack=values.text("client.rack"),
+            start_timeout_ms=values.read(api_timeout) if "default.api.timeout.ms" in values else _START_TIMEOUT_MS,
             **{name: values.read(option) for name, option in declared(cls).items()},
         )
 

@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from kafka.errors import NodeNotReadyError
+from kafka.future import Future
 
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.broker.faults import connection_fault
+from tiered_stream.broker.faults import AbsentBrokerError, connection_fault
 from tiered_stream.broker.wire.kafka_python import ConnectionManager, NetworkSelector
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.process.logs import muted
@@ -26,6 +27,10 @@ T = TypeVar("T")
 
 _LOGIN_POLL_SECONDS = 0.02
 """Seconds between two checks whether another thread has obtained a login's token or credentials."""
+
+
+_MAX_ADDRESSES = 10
+"""Maximum number of addresses that a message names."""
 
 
 class Deadline:
@@ -43,6 +48,10 @@ class Deadline:
     def remaining_ms(self) -> int:
         """Milliseconds left; 0 if the deadline has passed."""
         return max(0, int((self._at - time.monotonic()) * 1000))
+
+    def end(self) -> None:
+        """Let the deadline pass now, so that work up to this deadline ends soon."""
+        self._at = time.monotonic()
 
     def __str__(self) -> str:
         return f"{self.timeout_ms} ms ({self._option})"
@@ -71,7 +80,8 @@ class Connections:
         self._closed = False
         self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
         """Lock held from the check of `_closed` until the event loop has the work: an ended loop runs no work."""
-        self._last_fault: dict[Any, str] = {}  # text by node id; removed when a request to the node succeeds
+        self._last_fault: dict[Any, tuple[float, BrokerUnavailableError]] = {}
+        """Time and error of the last failed request by node id; removed when a request to the node succeeds."""
         self._net.start()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
@@ -109,6 +119,30 @@ class Connections:
         futures: list[Awaitable[T]] = [self._manager.call_soon(work) for work in works]
         return [await future for future in futures]
 
+    async def first(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> T:
+        """Run the coroutines that `works` make, all concurrently, and return the result that comes first.
+
+        The other coroutines go on until their own ends, and their outcomes are dropped.
+
+        Raises: if all fail, an error that the same request would get again, or else an error that is no
+            AbsentBrokerError, or else an AbsentBrokerError.
+        """
+        outcome: Future = Future()
+        errors: list[BaseException] = []
+
+        def fail(error: BaseException) -> None:
+            errors.append(error)
+            if len(errors) == len(works):
+                errors.sort(key=lambda fault: (isinstance(fault, BrokerUnavailableError), _is_absent(fault)))
+                outcome.failure(errors[0])
+
+        for work in works:
+            future = self._manager.call_soon(work)
+            future.add_callback(lambda result: outcome.is_done or outcome.success(result))
+            future.add_errback(fail)
+        result: T = await outcome
+        return result
+
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`. Raises BrokerUnavailableError if the client was closed before."""
         if self._closed:
@@ -125,6 +159,21 @@ class Connections:
         best = self._manager.least_loaded_node()
         known.sort(key=lambda node_id: node_id != best)
         return known + bootstrap
+
+    def brokers(self) -> list[Any]:
+        """Return the node ids of the brokers that a Metadata response has named."""
+        return [broker.node_id for broker in self._manager.cluster.brokers()]
+
+    def unanswered(self, since: float) -> str:
+        """Return a text with each address that has not responded since `since`, and its reason; empty: there is none.
+
+        `since` is a time of `time.monotonic`. May be called on any thread.
+        """
+        faults = {node_id: str(fault) for node_id, (at, fault) in self._last_fault.copy().items() if at >= since}
+        waiting = (node_id for node_id in self._manager.connecting() if node_id not in faults)
+        reasons = [*faults.values(), *(f"{self._describe(node_id)}: no response yet" for node_id in waiting)]
+        others = f"; and {len(reasons) - _MAX_ADDRESSES} more" if len(reasons) > _MAX_ADDRESSES else ""
+        return "; ".join(reasons[:_MAX_ADDRESSES]) + others
 
     def update_brokers(self, metadata_response: Any) -> None:
         """Replace the known brokers by the brokers in a Metadata response.
@@ -150,11 +199,13 @@ class Connections:
         try:
             response = await self._exchange(node_id, message, deadline)
         except NodeNotReadyError as error:  # nothing was sent: too soon after a failure, or over the quota
-            reason = self._last_fault.get(node_id, f"{self._describe(node_id)}: not ready, or throttled by its quota")
-            raise BrokerUnavailableError(reason) from error
+            unready = BrokerUnavailableError(f"{self._describe(node_id)}: not ready, or throttled by its quota")
+            _, last = self._last_fault.get(node_id, (0, unready))
+            raise type(last)(str(last)) from error
         except Exception as error:
             fault = connection_fault(error, self._describe(node_id), self._config.security)
-            self._last_fault[node_id] = str(fault)
+            kind = AbsentBrokerError if isinstance(fault, AbsentBrokerError) else BrokerUnavailableError
+            self._last_fault[node_id] = time.monotonic(), kind(str(fault))  # never raised, so it keeps no frames alive
             raise fault from error
         self._last_fault.pop(node_id, None)
         return response
@@ -211,6 +262,10 @@ class Connections:
                 self._net.run(self._manager.close)
             finally:
                 self._net.close()
+
+
+def _is_absent(error: BaseException) -> bool:
+    return isinstance(error, AbsentBrokerError)
 
 
 def _closed() -> BrokerUnavailableError:

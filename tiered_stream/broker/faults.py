@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 
@@ -18,6 +19,22 @@ _REFUSALS = (
     kafka_errors.IllegalSaslStateError,
     kafka_errors.AuthorizationError,
 )
+_ABSENT = {
+    "DNS Resolution failure": "the name is not known here (DNS)",
+    "ECONNREFUSED": "nobody listens there (connection refused)",
+    "EHOSTUNREACH": "there is no route to the host",
+    "ENETUNREACH": "there is no route to the network",
+}
+"""Reasons for messages, by a part of kafka-python's text for an address where nobody can respond."""
+_HTTP = b"HTTP", b"<"
+"""First bytes of an HTTP server's response; `<` begins the page of a server that takes the request for HTTP/0.9."""
+TLS = b"\x15\x03", b"\x16\x03"
+"""First bytes of a TLS record that holds an alert or a handshake message."""
+_FRAME_LENGTH = re.compile(r"Invalid frame length: (-?\d+)")
+
+
+class AbsentBrokerError(errors.BrokerUnavailableError):
+    """Error for an address where nobody can respond: its name is unknown, or it refuses connections."""
 
 
 def code_name(error_code: int) -> str:
@@ -94,12 +111,40 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
     if isinstance(error, kafka_errors.UnknownBrokerIdError):  # the broker left the cluster, or has not joined yet
         return errors.BrokerUnavailableError(f"{broker}: not among the brokers of the cluster")
     if isinstance(error, kafka_errors.KafkaError) and error.retriable:
-        return errors.BrokerUnavailableError(f"{broker}: {_reason(error)}")
+        reason = _reason(error)
+        absent = next((text for part, text in _ABSENT.items() if part in reason), None)
+        return (
+            AbsentBrokerError(f"{broker}: {absent}") if absent else errors.BrokerUnavailableError(f"{broker}: {reason}")
+        )
     if isinstance(error, kafka_errors.KafkaProtocolError):
+        foreign = foreign_protocol(_first_bytes(error))
+        if foreign:
+            return errors.ConfigurationError(f"{broker} {foreign}")
         return errors.BrokerError(
             f"{broker} sent a response that is not Kafka's protocol ({error}). Does the listener speak {security}?"
         )
     return errors.BrokerError(f"{broker}: {type(error).__name__}: {error}")
+
+
+def foreign_protocol(first_bytes: bytes) -> str:
+    """Return what a server speaks that has responded with `first_bytes` to a plain request, and the fix.
+
+    The text is the end of a sentence that begins with the server. It is empty if the server may speak Kafka's protocol.
+    """
+    if first_bytes.startswith(_HTTP):
+        return (
+            "is an HTTP server, such as an S3 endpoint, and no Kafka listener: correct the host and port in "
+            "kafka.bootstrap.servers"
+        )
+    if first_bytes.startswith(TLS):
+        return "speaks TLS: set kafka.security.protocol to SSL, or to SASL_SSL if it asks for a login"
+    return ""
+
+
+def _first_bytes(error: kafka_errors.KafkaProtocolError) -> bytes:
+    """Return the first 4 bytes of a response, which kafka-python has refused as its length; empty: another error."""
+    match = next((match for cause in _causes(error) if (match := _FRAME_LENGTH.search(str(cause)))), None)
+    return int(match[1]).to_bytes(4, "big", signed=True) if match else b""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

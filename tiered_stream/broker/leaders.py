@@ -109,6 +109,7 @@ async def _ask_until(
         answer.found.update(attempted.results)
         answer.faults.update(attempted.faults)
         reasons = _joined(attempted.retry_reasons, reasons)
+        client.trouble = _first(request, reasons) if reasons else ""
         if reasons:
             await client.back_off(attempt, deadline)
         late, give_up = not deadline.remaining_ms, attempt and not await_leaders
@@ -226,9 +227,13 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
 def _unavailable(
     request: LeaderRequest[A], reasons: Mapping[TopicPartition, str], deadline: Deadline
 ) -> BrokerUnavailableError:
+    return BrokerUnavailableError(
+        f"{_first(request, reasons, f'no response from its leader within {deadline.timeout_ms} ms; last: ')}"
+    )
+
+
+def _first(request: LeaderRequest[A], reasons: Mapping[TopicPartition, str], before: str = "") -> str:
+    """Return a text with the first partition, the number of other partitions, `before`, and the partition's reason."""
     partition, reason = min(reasons.items())
     others = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-    return BrokerUnavailableError(
-        f"{request.subject(partition)}{others}: no response from its leader within {deadline.timeout_ms} ms; "
-        f"last: {reason or 'no attempt was made'}"
-    )
+    return f"{request.subject(partition)}{others}: {before}{reason or 'no attempt was made'}"

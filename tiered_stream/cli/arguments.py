@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tiered_stream.delta.settings.ingest_settings import source_options
-from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.errors import (
+    BrokerAuthorizationError,
+    ConfigurationError,
+    DataLossError,
+    TieredStreamError,
+    UnknownTopicError,
+)
 from tiered_stream.extras import naming_extras
 from tiered_stream.observe.standard_output import open_console, write_bytes
-from tiered_stream.options.command_settings import command_settings
+from tiered_stream.options.command_settings import command_settings, with_origins
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,6 +35,8 @@ PropertiesFile = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 FAILED, REFUSED, DIFFERS, STOPPED = 1, 2, 3, 130
+WRONG_INPUT = (ConfigurationError, UnknownTopicError, BrokerAuthorizationError, DataLossError)
+"""Errors for which the exit code is REFUSED, if they are raised before anything is written."""
 INSPECTION_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
 
 
@@ -131,7 +139,7 @@ def exit_codes(*refused: type[TieredStreamError]) -> Iterator[None]:
         with naming_extras("this command"):
             yield
     except TieredStreamError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(with_origins(str(error)), err=True)
         raise typer.Exit(REFUSED if isinstance(error, (ConfigurationError, *refused)) else FAILED) from None
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None

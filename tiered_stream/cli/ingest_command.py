@@ -9,13 +9,23 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import Assignments, SparkArguments, exit_codes, with_grouped_arguments
+from tiered_stream.cli.arguments import (
+    FAILED,
+    REFUSED,
+    STOPPED,
+    WRONG_INPUT,
+    Assignments,
+    SparkArguments,
+    exit_codes,
+    with_grouped_arguments,
+)
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
-from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.command_settings import command_settings
+from tiered_stream.errors import TieredStreamError
+from tiered_stream.options.command_settings import command_settings, with_origins
 
 INGEST_EXIT_CODES = (
-    "Exit codes: 0 all rows are landed; 1 a query failed; 2 the settings are wrong, and no query was started."
+    "Exit codes: 0 all rows are landed; 1 a query failed, or no broker responds; 2 refused, and no query was started; "
+    "130 stopped by Ctrl-C."
 )
 
 
@@ -44,10 +54,12 @@ def ingest(
         given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         own = command_settings(settings, option, {name: value for name, value in given.items() if value})
         outcome = run(own, session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf))
-    except ConfigurationError as error:
-        console.print(str(error), style="red", markup=False)
-        raise typer.Exit(2) from None
+    except TieredStreamError as error:
+        console.print(with_origins(str(error)), style="red", markup=False)
+        raise typer.Exit(REFUSED if isinstance(error, WRONG_INPUT) else FAILED) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(STOPPED) from None
     if metrics_file:
         metrics_file.write_text(json.dumps(asdict(outcome.total())))
     if outcome.failed:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)

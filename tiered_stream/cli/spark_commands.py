@@ -14,11 +14,13 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream import errors
+from tiered_stream.broker.first_contact import check_brokers
 from tiered_stream.cli.arguments import (
     DIFFERS,
     FAILED,
     REFUSED,
     STOPPED,
+    WRONG_INPUT,
     PriceArguments,
     SettingsArguments,
     SparkArguments,
@@ -31,7 +33,7 @@ from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, JOB_SETTING
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
-from tiered_stream.options.command_settings import without
+from tiered_stream.options.command_settings import with_origins, without
 from tiered_stream.plan.read_cost import prices_or_default
 from tiered_stream.process.cores import usable_cores
 from tiered_stream.replay.dry_run import estimate_without_spark, why_spark
@@ -48,10 +50,6 @@ from tiered_stream.verification.verify_table import verify
 log = logging.getLogger(__name__)
 
 ERRORS = (errors.TieredStreamError, PySparkException, Py4JError)
-WRONG_INPUT = (
-    ConfigurationError, errors.UnknownTopicError, errors.BrokerAuthorizationError, errors.DataLossError,
-)  # fmt: skip
-"""Errors for which the exit code is REFUSED, if they are raised before anything is written."""
 
 
 @contextmanager
@@ -88,6 +86,7 @@ def run_replay(
         parse_range(command.from_time, command.to_time, now_ms)  # refuse wrong times before Spark starts
         if command.dry_run and _dry_run_without_spark(command, job, prices, console, now_ms):
             return 0
+        check_brokers(without(job, JOB_SETTINGS), topics=True)
         with spark_session("replay", spark_arguments) as spark:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             replay = _planned(spark, command, job, now_ms)
@@ -117,6 +116,7 @@ def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: 
         table = table or _job_setting(job, TABLE)
         if table is None:
             raise ConfigurationError("say by --table what to verify: a path, or a name in the catalog")
+        check_brokers(without(job, JOB_SETTINGS), topics=True)
         console.print("verify: starting Spark", markup=False)
         with spark_session("verify", spark_arguments) as spark:
             console.print(f"verify: reading {table} and its topics, each once", markup=False)
@@ -131,7 +131,7 @@ def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: 
 
 
 def _failed(console: Console, error: Exception, refused: tuple[type[Exception], ...]) -> int:
-    console.print(str(error), style="red", markup=False)
+    console.print(with_origins(str(error)), style="red", markup=False)
     return REFUSED if isinstance(error, refused) else FAILED
 
 

@@ -34,8 +34,8 @@ def login_fixes(kafka: Mapping[str, str]) -> Fixes:
     )
     return {
         BrokerAuthorizationError: f"{refused}; if that is right, kafka.security.protocol and kafka.sasl.mechanism",
-        ConfigurationError: "correct kafka.ssl.*: the authority to trust, or a client certificate that the broker asks "
-        "for",
+        ConfigurationError: "correct the setting that the message names, or kafka.ssl.*: the authority to trust, or a "
+        "client certificate that the broker asks for",
         BrokerUnavailableError: "set kafka.security.protocol and kafka.sasl.mechanism to what this listener speaks",
     }
 

@@ -12,6 +12,7 @@ from tiered_stream import errors
 from tiered_stream.broker.client import api_versions, open_client, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
+from tiered_stream.broker.first_contact import meet_brokers
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
@@ -137,6 +138,7 @@ def _log_in(options: Options) -> Result[Any]:
     """Log in to a broker, send a Metadata request without topics, and return the response, which lists the brokers."""
     client = open_client(options.kafka)
     _renew_login(client.config)
+    meet_brokers(client)
     response = client.ask_any_broker(lambda: metadata_request(()))
     count = len(response.brokers)
     description = f"let in, {client.config.security}; cluster {response.cluster_id}, {count} broker{'s' * (count != 1)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tiered_stream.doctor.cluster_checks import check_cluster
+from tiered_stream.doctor.effective_settings import describe_settings
 from tiered_stream.doctor.environment import SETTINGS, check_environment, has_pyspark
 from tiered_stream.doctor.finding import Examination, Finding, Status
 from tiered_stream.doctor.platform_check import check_platform
@@ -27,6 +28,7 @@ def examine(
     """
     examination = Examination(report)
     job = check_environment(examination, settings)
+    examination.check("settings in effect", describe_settings, job)
     check_platform(examination, spark)
     cluster = check_cluster(examination, job)
     try:

@@ -227,6 +227,8 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
         )
     if refused and "encryption.key.pairs" in str(first):
         return FaultError(str(first), "name the private key of that key pair: rsm.config.encryption.key.pairs.*")
+    if isinstance(first, errors.StorageAccessError) and first.permission:
+        return FaultError(str(first), f"grant {first.permission}")
     if refused:
         bucket, _ = bucket_and_path(storage.uri or "")
         grant_list = (

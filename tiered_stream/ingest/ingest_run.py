@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tiered_stream.broker.first_contact import check_brokers
 from tiered_stream.delta.catalog.java_errors import own_error
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_OTLP, METRICS_PROMETHEUS, job_settings
@@ -24,6 +25,7 @@ from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import describe_batch, finished_batch
 from tiered_stream.observe.standard_output import open_console
+from tiered_stream.options.command_settings import with_origins
 from tiered_stream.spark.reporting import report_queries
 from tiered_stream.spark.session import forgo_source_lookup, start_pythons
 
@@ -176,10 +178,12 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
 
     Raises:
         ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
+        BrokerError: no broker responds, or the only query's topics do not exist; Spark was not started.
     """
     ingests = plan_ingests(settings)
     check_settings(ingests[0].options, ingests[0].lane)  # `plan_query` checks each query's own settings again
     start_pythons()
+    check_brokers(ingests[0].options, topics=len(ingests) == 1)  # before Spark, which takes many seconds to start
     spark = builder.getOrCreate()
     forgo_source_lookup(spark)
     own = job_settings(settings)
@@ -240,7 +244,7 @@ def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:
 
 
 def _failed(outcome: Outcome, name: str, error: Exception) -> None:
-    outcome.failed[name] = own_error(str(error))[1] or type(error).__name__
+    outcome.failed[name] = with_origins(own_error(str(error))[1] or type(error).__name__)
     console.print(f"{name}: failed: {outcome.failed[name]}", style="red", markup=False)
 
 
@@ -248,7 +252,8 @@ def _summarize(outcome: Outcome, count: int) -> None:
     if count > 1:  # a single query has printed its own sum
         console.print(f"in all {Ended(outcome.total(), outcome.tables())}", markup=False)
     if outcome.failed:
-        console.print(f"{len(outcome.failed)} of {count} queries failed:", style="red")
-        for name, reason in outcome.failed.items():
-            console.print(f"  {name}: {reason}", style="red", markup=False)
+        if count > 1:  # the reason of a single query has just been printed
+            console.print(f"{len(outcome.failed)} of {count} queries failed:", style="red")
+            for name, reason in outcome.failed.items():
+                console.print(f"  {name}: {reason}", style="red", markup=False)
         console.print("Start the job again when this is corrected: tables and checkpoints stay, each query continues")

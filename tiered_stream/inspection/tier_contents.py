@@ -16,6 +16,7 @@ from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient, open_client, supported_feature
 from tiered_stream.broker.cluster_metadata import TopicMetadata
+from tiered_stream.broker.first_contact import meet_brokers
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
@@ -94,6 +95,7 @@ def tier_contents(options: Options) -> TierContents:
         case LocatorName.NONE:
             raise ConfigurationError(f"option {LOCATOR.name}: nobody is to say what is tiered; take none away")
     client = open_client(options.kafka)
+    meet_brokers(client)
     located = options.locator is not LocatorName.METADATA_TOPIC and supported_feature(client, LOCATION_FEATURE) > 0
     if options.locator is LocatorName.BROKER and not located:
         raise no_location_feature()

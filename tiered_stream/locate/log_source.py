@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from tiered_stream.broker.client import BrokerClient, open_client, supported_feature
+from tiered_stream.broker.first_contact import meet_brokers
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
@@ -62,6 +63,7 @@ def open_log_source(options: Options) -> LogSource:
     if options.locator is LocatorName.ARCHIVE:
         return _open_archive(options)
     client = open_client(options.kafka)
+    meet_brokers(client)
     offset_reader = BrokerOffsetReader(client, options.isolation_level)
     found = _locator(options, client, offset_reader)
     locator, why = (None, found) if isinstance(found, WhyBrokers) else (found, None)

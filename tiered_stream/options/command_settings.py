@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tiered_stream.options import spark_options as spark
-from tiered_stream.options.properties_files import parse_assignments, read_settings
+from tiered_stream.options.properties_files import lines_of_settings, parse_assignments, read_settings
 
 SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN.name)
 STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
 ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
+_COMMAND_LINE = "command line"
+_MAX_SHOWN = 5
+_origins: dict[str, str] = {}
+"""Where each setting of the command that runs in this process was written, by name. `command_settings` fills it."""
 POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
 """Names of all options that say which topics to read, where to start and where to end."""
 
@@ -33,7 +38,27 @@ def command_settings(file: Path | None, assignments: Sequence[str] | None, reads
     from_file = read_settings(file) if file else {}
     # Only one option may name topics. So topics on the command line replace all such options of the file.
     replaced = (*from_command, *SUBSCRIPTION) if gives(from_command, SUBSCRIPTION) else from_command
-    return without(from_file, replaced) | from_command
+    settings = without(from_file, replaced) | from_command
+    lines = lines_of_settings(file) if file else {}
+    _origins.clear()
+    for name in settings:
+        _origins[name] = _COMMAND_LINE if name in from_command else f"{file}, line {lines[name]}"
+    return settings
+
+
+def origin_of(name: str) -> str:
+    """Return where the command's setting `name` was written: a file with a line, or the command line; empty: nowhere.
+
+    Settings that tiered_stream itself has derived or added, or that a program gives, were written nowhere.
+    """
+    return next((origin for given, origin in _origins.items() if given.lower() == name.lower()), "")
+
+
+def with_origins(text: str) -> str:
+    """Return the text of an error, and after it where the settings that it names were written, if a file gives them."""
+    named = (name for name in _origins if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w-]|\.\w)", text, re.IGNORECASE))
+    found = [f"{name}: {_origins[name]}" for name in named if _origins[name] != _COMMAND_LINE]
+    return f"{text} ({'; '.join(found[:_MAX_SHOWN])})" if found else text
 
 
 def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:

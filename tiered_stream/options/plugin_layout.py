@@ -12,6 +12,13 @@ from tiered_stream.options.remote_options import LAYOUT, STORAGE_MANAGER, STORAG
 
 _PLACE = {StorageLayout.LOCAL: "dir", StorageLayout.AIVEN: "storage.s3.bucket.name"}
 """Plugin property that names the folder (`LOCAL`) or the S3 bucket (`AIVEN`) of the segments, by layout."""
+_PLACES = {
+    StorageLayout.LOCAL: ("dir",),
+    StorageLayout.AIVEN: (
+        "storage.s3.bucket.name", "storage.gcs.bucket.name", "storage.azure.container.name", "storage.root",
+    ),
+}  # fmt: skip
+"""Plugin properties that `plugin_uri` reads, in its order, by layout."""
 
 
 def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
@@ -70,6 +77,13 @@ def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | No
         case StorageLayout.AIVEN, {"storage.root": folder}:
             return Path(folder).absolute().as_uri()
     return None
+
+
+def place_property(layout: StorageLayout, rsm_config: Mapping[str, str], uri: str | None) -> str:
+    """Return the plugin's property that has named the segments' place `uri`, without prefix; empty: an option has."""
+    if uri is None or plugin_uri(layout, rsm_config) != uri:
+        return ""
+    return next(name for name in _PLACES[layout] if name in rsm_config)
 
 
 def missing_place(layout: StorageLayout, prefix: str) -> ConfigurationError:

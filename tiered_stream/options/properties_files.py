@@ -31,6 +31,16 @@ def read_settings(*paths: Path) -> dict[str, str]:
     return settings
 
 
+def lines_of_settings(path: Path) -> dict[str, int]:
+    """Return, by name, the number of the line where a file that `read_settings` has read gives the setting."""
+    lines, line = {}, 1
+    for element in javaproperties.parse(path.read_text(encoding="utf-8-sig")):
+        if isinstance(element, javaproperties.KeyValue):
+            lines[element.key] = line
+        line += len(element.source.splitlines())
+    return lines
+
+
 def read_spark_properties(path: Path) -> dict[str, str]:
     """Read a properties file for Spark as Spark does (`Utils.getPropertiesFromFile`), and return the values by name.
 

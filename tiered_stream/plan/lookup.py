@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeVar
 from uuid import UUID
@@ -17,6 +17,7 @@ from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import OpenTransactionError, TieredStreamError, UnknownTopicError
 from tiered_stream.model import NO_TOPIC_ID, PartitionOffsets, TopicPartition, listed
 from tiered_stream.options.parsing import Options, Subscription
+from tiered_stream.options.spark_options import FETCH_OFFSET_NUM_RETRIES
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,8 @@ class OffsetLookup:
     """Look-ups of partitions and offsets of one subscription by an `OffsetReader`, with up to `attempts` attempts.
 
     Attempts are `interval_ms` apart. Each method raises the reader's error after the last attempt. `sleep` takes
-    seconds.
+    seconds. `topics_seen` has the topics that a look-up has found. A topic that was never found is looked up again only
+    if `awaits_topics` is true.
     """
 
     reader: OffsetReader
@@ -61,23 +63,31 @@ class OffsetLookup:
     interval_ms: int
     sleep: Callable[[float], None] = time.sleep
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    awaits_topics: bool = False
+    topics_seen: set[str] = field(default_factory=set, compare=False)
 
     @classmethod
     def of(cls, options: Options, reader: OffsetReader, sleep: Callable[[float], None] = time.sleep) -> OffsetLookup:
-        """Return a lookup with the subscription, the number of attempts and their interval in the options."""
+        """Return a lookup with the subscription, the number of attempts and their interval in the options.
+
+        The lookup awaits topics that do not exist yet if the user has changed the number of attempts.
+        """
         attempts, interval_ms = options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms
-        return cls(reader, options.subscription, attempts, interval_ms, sleep)
+        awaits = attempts != FETCH_OFFSET_NUM_RETRIES.default
+        return cls(reader, options.subscription, attempts, interval_ms, sleep, awaits_topics=awaits)
 
     def retrying(self, request: Callable[[], T]) -> T:
-        """Return the result of `request`, which is called again after a retriable error or an UnknownTopicError.
+        """Return the result of `request`, which is called again after a retriable error.
 
-        A topic that was created just now may be unknown to some brokers. The error of the last attempt is raised.
+        It is also called again if a topic is unknown, but was found before, because some brokers learn of topics late.
+        The error of the last attempt is raised.
         """
         for attempt in range(1, self.attempts):
             try:
                 return request()
             except TieredStreamError as error:
-                if not (error.retriable or isinstance(error, UnknownTopicError)):
+                may_appear = isinstance(error, UnknownTopicError) and (self.awaits_topics or self.topics_seen)
+                if not (error.retriable or may_appear):
                     raise
                 logger.warning("attempt %d of %d to look up offsets: %s", attempt, self.attempts, error)
             self.sleep(self.interval_ms / 1000)
@@ -89,7 +99,9 @@ class OffsetLookup:
 
     def assigned(self) -> Assignment:
         """Return the partitions of the subscription that exist now, without retries; see the function `assigned`."""
-        return assigned(self.subscription, self.reader)
+        found = assigned(self.subscription, self.reader)
+        self.topics_seen.update(partition.topic for partition in found.partitions)
+        return found
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return by partition the log start offset, for `partitions` that still exist."""

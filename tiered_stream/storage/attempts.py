@@ -63,13 +63,15 @@ class AttemptError(Exception):
     """Failure of one attempt of a request.
 
     `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
-    in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none.
+    in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none. `denied` is the
+    permission that the service names as missing, such as `kms:Decrypt on arn:…`.
     """
 
     kind: FailureKind
     status: int = 0
     code: str = ""
     region: str = ""
+    denied: str = ""
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}".strip() if self.status else self.kind.value

@@ -24,7 +24,7 @@ class AzureContainer(Service):
         place = azure_place(options, use)
         super().__init__(options, "az", place.container, place.endpoint, use, place.config)
 
-    def access_hint(self, *, listing: bool) -> str:
+    def access_hint(self) -> str:
         use = self.use
         return (
             f"check {use.prefix}azure.account.key, {use.prefix}azure.sas.token or "

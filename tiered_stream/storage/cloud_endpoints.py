@@ -7,12 +7,14 @@ built.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
+from tiered_stream.options.plugin_layout import place_property
+from tiered_stream.options.remote_options import RSM_CONFIG_PREFIX
 
 S3_SCHEMES = ("s3", "s3a")
 GOOGLE_SCHEME = "gs"
@@ -43,10 +45,21 @@ class StoreUse:
 
 
 SEGMENTS = StoreUse("option remote.storage.uri", "remote.storage.", "Storage Blob Data Reader", "Storage Object Viewer")
+"""Words for segments whose place is named by `remote.storage.uri`."""
 TABLES = StoreUse(
     "setting ingest.table", "ingest.storage.", "Storage Blob Data Contributor", "Storage Object User",
     " or in the settings of Spark's session (fs.s3a.*, fs.azure.*, fs.gs.*)",
 )  # fmt: skip
+
+
+def segments_use(options: StorageOptions) -> StoreUse:
+    """Return the words for errors about the segments' storage, with the names of the settings that the user wrote.
+
+    If the plugin's properties name the place, these are the plugin's properties, and otherwise our options.
+    """
+    name = place_property(options.layout, options.rsm_config, options.uri)
+    prefix = RSM_CONFIG_PREFIX.default
+    return replace(SEGMENTS, place=f"setting {prefix}{name}", prefix=f"{prefix}storage.") if name else SEGMENTS
 
 
 class AzurePlace(NamedTuple):

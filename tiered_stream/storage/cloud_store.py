@@ -42,6 +42,11 @@ T = TypeVar("T")
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _REGION = re.compile(r"<Region>([a-z][a-z0-9-]{0,38}[a-z0-9])</Region>")
+_DENIED = re.compile(
+    r"not authorized to perform: (?P<action>[a-z0-9-]{1,40}:[A-Za-z]{1,60})"
+    r"(?: on resource: (?:&quot;|\\*\")?(?P<resource>arn:[^\s\\\"&<]{1,400}))?"
+)
+"""AWS's text about a missing permission."""
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _KINDS = {
     "Timeout": FailureKind.TIMEOUT,
@@ -117,7 +122,7 @@ class Service(ABC):
             )
         except BaseError:
             # obstore's own message may show the credentials' text.
-            hint = self.access_hint(listing=False)
+            hint = self.access_hint()
             raise errors.StorageAccessError(f"no credentials for {self.uri}: {hint}") from None
         return opened
 
@@ -145,8 +150,12 @@ class Service(ABC):
         return False
 
     @abstractmethod
-    def access_hint(self, *, listing: bool) -> str:
-        """Return advice for refused access. `listing` is true if the request was to list keys."""
+    def access_hint(self) -> str:
+        """Return advice on the credentials for refused access."""
+
+    def grant_hint(self, failure: AttemptError, name: str, *, listing: bool) -> str:
+        """Return advice on the permission that may be missing for the object `name`, in front of `access_hint`."""
+        return ""
 
     def refused(self, failure: AttemptError, name: str, *, listing: bool) -> errors.StorageError:
         """Return the error for a response with an error status, if another attempt would get the same response.
@@ -163,7 +172,10 @@ class Service(ABC):
         if failure.status == 404:
             return errors.StorageObjectNotFoundError(f"{name} does not exist: {answer}")
         if failure.status in (401, 403) or failure.code in self.access_codes:
-            return errors.StorageAccessError(f"no access to {name}: {answer}; {self.access_hint(listing=listing)}")
+            hint = self.grant_hint(failure, name, listing=listing) + self.access_hint()
+            refused = errors.StorageAccessError(f"no access to {name}: {answer}; {hint}")
+            refused.permission = failure.denied
+            return refused
         return errors.StorageError(f"{answer}, asked for {name}")
 
     def unreachable(self, name: str) -> str:
@@ -336,7 +348,10 @@ def failure_of(error: Exception) -> AttemptError:
     text = str(error)
     if status := _STATUS.search(text):
         code, region = (found[1] if (found := form.search(text)) else "" for form in (_CODE, _REGION))
-        return AttemptError(FailureKind.STATUS, int(status[1]), code, region)
+        denied = _DENIED.search(text)
+        resource = f" on {denied['resource']}" if denied and denied["resource"] else ""
+        permission = f"{denied['action']}{resource}" if denied else ""
+        return AttemptError(FailureKind.STATUS, int(status[1]), code, region, permission)
     kind = _KIND.search(text)
     return AttemptError(_KINDS.get(kind[1] if kind else "", FailureKind.OTHER))
 

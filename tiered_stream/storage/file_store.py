@@ -11,6 +11,7 @@ from typing import BinaryIO
 from tiered_stream import errors
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
+from tiered_stream.storage.cloud_endpoints import SEGMENTS
 from tiered_stream.storage.object_store import ObjectStore, too_short
 
 
@@ -20,8 +21,10 @@ class FileStore(ObjectStore):
     A key that leads out of `root`, even by a symbolic link, is refused with a StorageAccessError.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, place: str = SEGMENTS.place) -> None:
+        """Open the store in `root`. `place` is the setting that names `root`, for errors."""
         self._root = Path(os.path.realpath(root))
+        self._place = place
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
         with self._open(key) as file:
@@ -95,9 +98,7 @@ class FileStore(ObjectStore):
             raise errors.StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
 
     def _no_folder(self, detail: str = "") -> errors.StorageBucketNotFoundError:
-        return errors.StorageBucketNotFoundError(
-            f"the folder {self._root} (option remote.storage.uri) does not exist{detail}"
-        )
+        return errors.StorageBucketNotFoundError(f"the folder {self._root} ({self._place}) does not exist{detail}")
 
 
 def _open_without_blocking(path: str, flags: int) -> int:

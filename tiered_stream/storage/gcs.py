@@ -17,7 +17,7 @@ class GoogleBucket(Service):
     def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
         super().__init__(options, "gs", bucket, google_endpoint(options), use, google_config(options))
 
-    def access_hint(self, *, listing: bool) -> str:
+    def access_hint(self) -> str:
         use = self.use
         return (
             f"check {use.prefix}gcs.credentials.path or {use.prefix}gcs.credentials.json{use.otherwise}, or where they "

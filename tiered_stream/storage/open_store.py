@@ -12,9 +12,9 @@ from tiered_stream.storage.cloud_endpoints import (
     AZURE_SCHEMES,
     GOOGLE_SCHEME,
     S3_SCHEMES,
-    SEGMENTS,
     StoreUse,
     bucket_and_path,
+    segments_use,
 )
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.object_store import ObjectStore
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tiered_stream.storage.cloud_store import Service
 
 
-def open_store(options: StorageOptions, use: StoreUse = SEGMENTS) -> ObjectStore:
-    """Open a new store for `options.uri`. `use` has words for the errors of a store in an object store.
+def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectStore:
+    """Open a new store for `options.uri`. `use` has words for the store's errors; None: the words for segments.
 
     Raises:
         ConfigurationError: `options.uri` is missing or malformed, or its scheme is unknown.
@@ -40,7 +40,7 @@ def open_store(options: StorageOptions, use: StoreUse = SEGMENTS) -> ObjectStore
         folder = unquote(uri.path)
         if "\0" in folder:
             raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
-        return FileStore(Path(folder))
+        return FileStore(Path(folder), (use or segments_use(options)).place)
     if uri.scheme in (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES):
         # Imported here, because obstore and boto3 take long to import, and other stores do not need them.
         from tiered_stream.storage.cloud_store import CloudStore
@@ -54,13 +54,14 @@ def open_store(options: StorageOptions, use: StoreUse = SEGMENTS) -> ObjectStore
     )
 
 
-def open_service(options: StorageOptions, use: StoreUse = SEGMENTS) -> Service:
-    """Return the service of the bucket or container that `options.uri` names.
+def open_service(options: StorageOptions, use: StoreUse | None = None) -> Service:
+    """Return the service of the bucket or container that `options.uri` names; `use` is as for `open_store`.
 
     Raises:
         ConfigurationError: the name of the bucket or the endpoint is malformed, or the URI names no storage account of
             Azure's.
     """
+    use = use or segments_use(options)
     bucket, _ = bucket_and_path(options.uri or "")
     scheme = urlsplit(options.uri or "").scheme
     if scheme in S3_SCHEMES:

@@ -9,7 +9,7 @@ from obstore.store import S3Store
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import AttemptError
-from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, check_bucket
+from tiered_stream.storage.cloud_endpoints import SEGMENTS, TABLES, StoreUse, check_bucket
 from tiered_stream.storage.cloud_store import Service
 from tiered_stream.storage.s3_client import S3Session, credentials_hint
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = (301, 307, 400, 403)
 """HTTP statuses that S3 may return if the request was sent to another region than the bucket's region."""
+
+_DENIALS = ("AccessDenied", "")
+"""Codes of S3 for a permission that is missing; a response without a body has no code."""
 
 
 class S3Bucket(Service):
@@ -69,7 +72,21 @@ class S3Bucket(Service):
         self.endpoint = self._session.bucket_url
         return learned
 
-    def access_hint(self, *, listing: bool) -> str:
-        resource = self.bucket if self.bucket.startswith("arn:") else f"arn:aws:s3:::{self.bucket}"
-        grant = f"to list it, grant s3:ListBucket on {resource}; otherwise " if listing else ""
-        return grant + credentials_hint(self.use)
+    def grant_hint(self, failure: AttemptError, name: str, *, listing: bool) -> str:
+        is_access_point = self.bucket.startswith("arn:")
+        resource = self.bucket if is_access_point else f"arn:aws:s3:::{self.bucket}"
+        if failure.denied:
+            return f"grant {failure.denied}; otherwise "
+        if listing:
+            return f"to list it, grant s3:ListBucket on {resource}; otherwise "
+        if self.use is TABLES or failure.code not in _DENIALS:
+            return ""
+        key = ("/object" if is_access_point else "") + name.removeprefix(self.uri)
+        return (
+            f"grant s3:GetObject on {resource}{key}, and kms:Decrypt on its key if it is "
+            f"encrypted by KMS. Without s3:ListBucket on {resource}, S3 refuses a request for a missing object, too. "
+            "Otherwise "
+        )
+
+    def access_hint(self) -> str:
+        return credentials_hint(self.use)

@@ -140,6 +140,10 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         connection = self._conns.get(node_id)
         return connection is not None and connection.connected
 
+    def connecting(self) -> list[Any]:
+        """Return the ids of the nodes whose connections are not set up yet. May be called on any thread."""
+        return [node_id for node_id, connection in self._conns.copy().items() if not connection.connected]
+
 
 class _Connection(KafkaConnection):  # type: ignore[misc]
     def connection_made(self, transport: Any) -> None:
