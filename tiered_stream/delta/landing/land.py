@@ -300,7 +300,7 @@ def plan_landing(
 
 
 def _check_spark_lane(files: ingest.TableFiles, lane: str, address: TableAddress, why_not: str) -> None:
-    """Raise ConfigurationError if the table needs the Spark lane, for the reason `why_not`, and may not take it."""
+    """Raise ConfigurationError if the table needs the Spark lane, for the reason `why_not`, and must not take it."""
     if files.keys:
         raise ConfigurationError(f"{MODE.name}={UPSERT} cannot stage rows for {address}: {why_not}")
     if lane == "direct":
