@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
@@ -17,6 +18,8 @@ from tiered_stream.delta.settings.ingest_settings import table_properties
 from tiered_stream.delta.write.file_systems import local_uri, normal_path, uri_of
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark.session import is_connect
+
+_LOG, _STAGED_COMMITS = "_delta_log", "_staged_commits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,9 @@ def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTar
     """
     files, schema, properties = target.files, target.schema, table_properties(target.settings)
     check_table(spark, address.path)
+    if address.path is not None and not is_connect(spark):
+        with spark_errors(str(address), "made"):
+            _remove_unfinished(spark, spark_path(address))
     layout = f" PARTITIONED BY ({sql_name([files.day_column])})" if files.day_column else ""
     layout = f" CLUSTER BY ({_columns(files.cluster_by)})" if files.cluster_by else layout
     with_properties = f" TBLPROPERTIES ({_properties(properties)})" if properties else ""
@@ -140,6 +146,25 @@ def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTar
     except TableError:
         check_new_columns(schema, properties)  # raises a clearer error if Delta refuses a field
         raise
+
+
+def _remove_unfinished(spark: SparkSession, folder: str) -> None:
+    """Delete the log in the folder if a driver died while it made the table: the log has no commit.
+
+    Delta takes a folder that is not empty for a table that exists, and then creates none. Nothing is deleted if the
+    folder has any other file.
+    """
+    jvm: Any = spark._jvm
+    new_path = jvm.org.apache.hadoop.fs.Path
+    table, log = new_path(folder), new_path(folder, _LOG)
+    files = table.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+    def names(place: Any) -> list[str]:
+        return [status.getPath().getName() for status in files.listStatus(place)] if files.exists(place) else []
+
+    temporary = all(name.startswith(".") or name == _STAGED_COMMITS for name in names(log))
+    if names(table) == [_LOG] and temporary and not names(new_path(log, _STAGED_COMMITS)):
+        files.delete(log, True)
 
 
 def set_properties(spark: SparkSession, address: TableAddress, properties: Mapping[str, str]) -> None:
