@@ -152,7 +152,8 @@ def _remove_unfinished(spark: SparkSession, folder: str) -> None:
     """Delete the log in the folder if a driver died while it made the table: the log has no commit.
 
     Delta takes a folder that is not empty for a table that exists, and then creates none. Nothing is deleted if the
-    folder has any other file.
+    folder has any other file. Only temporary files and empty folders are deleted, so that a commit stays which another
+    driver makes meanwhile.
     """
     jvm: Any = spark._jvm
     new_path = jvm.org.apache.hadoop.fs.Path
@@ -163,8 +164,11 @@ def _remove_unfinished(spark: SparkSession, folder: str) -> None:
         return [status.getPath().getName() for status in files.listStatus(place)] if files.exists(place) else []
 
     temporary = all(name.startswith(".") or name == _STAGED_COMMITS for name in names(log))
-    if names(table) == [_LOG] and temporary and not names(new_path(log, _STAGED_COMMITS)):
-        files.delete(log, True)
+    if names(table) != [_LOG] or not temporary or names(new_path(log, _STAGED_COMMITS)):
+        return
+    for name in names(log):
+        files.delete(new_path(log, name), False)
+    files.delete(log, False)
 
 
 def set_properties(spark: SparkSession, address: TableAddress, properties: Mapping[str, str]) -> None:
