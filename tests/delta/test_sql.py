@@ -78,8 +78,8 @@ def test_both_lanes_land_the_same_selected_rows_and_keep_garbage_aside(spark: Sp
     assert [row.kafka_offset for row in direct.rows()] == [4, 6, 10, 12, 14, 16, 18]
     for lane in (direct, by_spark):
         assert [row.offset for row in spark.read.format("delta").load(str(lane.dead)).collect()] == [8]
-    observed = query.recentProgress[-1].observedMetrics["tiered_stream"] if query.recentProgress else None
-    assert observed is None or (observed.records, observed.filtered_records) == (20, 12)
+    observed = [each.observedMetrics.get("tiered_stream") for each in query.recentProgress]
+    assert sum(each.filtered_records or 0 for each in observed if each is not None) == 12
 
 
 @pytest.mark.parametrize("lane", LANES)
