@@ -31,6 +31,7 @@ REPORT_TO = "spark.tiered_stream.report.to"
 
 FIND_REASON = "`tiered-stream doctor` with the query's options finds the reason"
 
+_TENTH_OF_MIB = (1 << 20) // 10
 _FALLBACKS = "fallbacks_"
 """Prefix, before the reason, of the counters of splits that were read from a broker instead of the storage."""
 
@@ -164,6 +165,8 @@ def describe(metrics: ReadMetrics) -> str:
 
 
 def _mib(size: int) -> str:
+    if 0 < size < _TENTH_OF_MIB:
+        return f"{size / (1 << 10):.1f} KiB"
     return f"{size / (1 << 20):,.1f} MiB"
 
 
