@@ -281,7 +281,8 @@ def test_a_transaction_is_open_at_a_second_read(
     stack: TieredStack, spark: SparkSession, query: Query, topic: str
 ) -> None:
     assert found(spark, query.given) == rows(range(ROWS), range(ROWS))
-    into_it = {**query.given, "endingOffsets": offsets_to_json(offsets_from_dict({topic: {"0": 15, "1": 10}}))}
+    ends = offsets_to_json(offsets_from_dict({topic: {"0": 15, "1": 10}}))
+    into_it = {**query.given, "endingOffsets": ends, "failOnDataLoss": "true"}
     with TransactionalProducer(stack.broker, topic) as producer:
         producer.send(topic, [Record(value=b"v")] * 5)
         assert found(spark, query.given) == rows(range(ROWS), range(ROWS))
