@@ -1,7 +1,7 @@
 """`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
-them, and F, I, J, L, O, P, S, T, W, scan, export, store, verify, decode, live. `SCALE=0.1` takes a tenth of the
+them, and F, I, J, L, O, P, S, T, U, W, scan, export, store, verify, decode, live. `SCALE=0.1` takes a tenth of the
 records, `RUNS=5` five runs of each. `UNCHECKED=1` leaves out the checks of Arrow's Java library.
 """
 
@@ -33,6 +33,7 @@ from tests.bench import (
     stores,
     straight,
     typed_rows,
+    upsert_rows,
     verify,
     ways,
 )
@@ -70,6 +71,7 @@ def workloads() -> dict[str, Measure]:
         "S-plan": locating.measure_growth,
         **{claim.workload: _of(typed_rows.measure, claim.workload) for claim in typed_rows.CLAIMS},
         sql_rows.WORKLOAD: _of(sql_rows.measure, sql_rows.WORKLOAD),
+        upsert_rows.WORKLOAD: _of(upsert_rows.measure, upsert_rows.WORKLOAD),
         "W": ways.measure,
         "scan": scanning.measure,
         "export": exporting.measure,

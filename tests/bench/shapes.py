@@ -23,15 +23,18 @@ _TIERING_SECONDS = 1800
 _TRANSACTION_RECORDS = 5_000
 _JSON_LINES = 10_000
 _BATCH_OVERHEAD = 1 << 10
+_RECORDS_OF_A_KEY = 10
+_KEY_STEP = 7919
+"""A prime number, so that the keys of neighbouring records lie far apart."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A topic: values of `record_bytes` each, without keys, over all partitions.
+    """A topic: values of `record_bytes` each, over all partitions; without keys, unless they are `keyed`.
 
-    `values`: `letters`, `json` (which compress to a fifth), `transactions` (letters, a tenth of them aborted), `large`
-    (a batch each, and beyond what brokers take by default), or `rows-json` and `rows-avro` (`typed_rows.documents`, of
-    about `record_bytes`).
+    `values`: `letters`, `keyed` (letters, ten for each key), `json` (which compress to a fifth), `transactions` (letters,
+    a tenth of them aborted), `large` (a batch each, and beyond what brokers take by default), or `rows-json` and
+    `rows-avro` (`typed_rows.documents`, of about `record_bytes`).
     """
 
     name: str
@@ -53,6 +56,11 @@ class Shape:
         """What a reader finds. One more in each partition closed its last full segment."""
         return self.records + (self.partitions if self.tiered else 0)
 
+    @property
+    def keys(self) -> int:
+        """How many keys `keyed` records have."""
+        return max(1, self.records // _RECORDS_OF_A_KEY)
+
 
 SHAPES = {
     shape.name: shape
@@ -71,6 +79,7 @@ SHAPES = {
         Shape("M", 24_000_000, partitions=2, segment_bytes=1 << 30),
         Shape("N", 1_500, 900_000),
         Shape("N100", 24, 100_000_000, partitions=2, segment_bytes=1 << 30, values="large"),
+        Shape("U", 10_000_000, values="keyed"),
         Shape("T-json", 5_000_000, 200, values="rows-json"),
         Shape("T-avro", 5_000_000, 100, values="rows-avro"),
     )
@@ -188,6 +197,16 @@ def _check(error: KafkaError | None, _: Message) -> None:
         raise KafkaException(error)
 
 
+def _keyed(broker: KafkaBroker, shape: Shape, folder: Path) -> None:
+    """Each key in turn, with a value that begins with the number of the record; a key stays in one partition."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 20, "batch.size": 262144})
+    rest = bytes(random.Random(0).choices(range(97, 123), k=shape.record_bytes - 12))
+    for number in range(shape.records):
+        key = number * _KEY_STEP % shape.keys
+        _sent(producer, shape.topic, b"%012d" % number + rest, key % shape.partitions, b"%012d" % key)
+    producer.flush()
+
+
 def _documents(broker: KafkaBroker, shape: Shape, folder: Path) -> None:
     values = documents(shape.values, _JSON_LINES)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 20, "batch.size": 262144})
@@ -196,17 +215,18 @@ def _documents(broker: KafkaBroker, shape: Shape, folder: Path) -> None:
     producer.flush()
 
 
-def _sent(producer: Producer, topic: str, value: bytes, partition: int) -> None:
+def _sent(producer: Producer, topic: str, value: bytes, partition: int, key: bytes | None = None) -> None:
     """Once there is room for it."""
     while True:
         try:
-            return producer.produce(topic, value, partition=partition)
+            return producer.produce(topic, value, key, partition)
         except BufferError:
             producer.poll(1)
 
 
 _PRODUCE: Mapping[str, Callable[[KafkaBroker, Shape, Path], None]] = {
     "letters": _letters,
+    "keyed": _keyed,
     "json": _json,
     "transactions": _transactions,
     "large": _large,
