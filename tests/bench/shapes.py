@@ -32,9 +32,9 @@ _KEY_STEP = 7919
 class Shape:
     """A topic: values of `record_bytes` each, over all partitions; without keys, unless they are `keyed`.
 
-    `values`: `letters`, `keyed` (letters, ten for each key), `json` (which compress to a fifth), `transactions` (letters,
-    a tenth of them aborted), `large` (a batch each, and beyond what brokers take by default), or `rows-json` and
-    `rows-avro` (`typed_rows.documents`, of about `record_bytes`).
+    `values`: `letters`, `keyed` (letters, ten for each key), `json` (which compress to a fifth), `transactions`
+    (letters, a tenth of them aborted), `large` (a batch each, and beyond what brokers take by default), or `rows-json`
+    and `rows-avro` (`typed_rows.documents`, of about `record_bytes`).
     """
 
     name: str
