@@ -101,7 +101,7 @@ def test_addresses_where_nobody_can_respond_are_given_up_long_before_the_timeout
         BrokerClient({"bootstrap.servers": f"{closed},{unknown}"}) as client,
         pytest.raises(AbsentBrokerError) as raised,
     ):
-        client.run(lambda: client.meet(Deadline(FAR), Deadline(0)))
+        client.run(lambda: client.meet(Deadline(FAR), Deadline(0), advertised=True))
     assert f"{closed}: nobody listens there (connection refused)" in str(raised.value)
     assert f"{unknown}: the name is not known here (DNS)" in str(raised.value)
     assert not client.has_met_brokers
@@ -129,7 +129,7 @@ def test_a_client_that_has_met_brokers_waits_for_them_as_long_as_before() -> Non
         {"default.api.timeout.ms": str(FAR), "retry.backoff.max.ms": "1"},
     )
     with client:
-        client.run(lambda: client.meet(Deadline(FAR), Deadline(FAR)))
+        client.run(lambda: client.meet(Deadline(FAR), Deadline(FAR), advertised=True))
         client.config = BrokerConfig.parse({"bootstrap.servers": "a:1", "retry.backoff.max.ms": "1"})
         assert client.metadata(["t"]).keys() == {"t"}
         meet_brokers(client)  # which sends nothing
@@ -162,7 +162,7 @@ def test_brokers_that_advertise_an_address_where_nobody_is_are_given_up_with_its
         Advertising(lambda *_: metadata()) as client,
         pytest.raises(BrokerUnavailableError, match=r"inside:9092: the name.*advertised\.listeners"),
     ):
-        client.run(lambda: client.meet(Deadline(FAR), Deadline(0)))
+        client.run(lambda: client.meet(Deadline(FAR), Deadline(0), advertised=True))
 
 
 class _SaysNo(BaseHTTPRequestHandler):

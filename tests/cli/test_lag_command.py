@@ -83,7 +83,7 @@ def test_brokers_that_are_not_there_fail_it_in_one_line(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "c", 0, '{"t":{"0":1}}')
     ended = run("lag", nobody(), "--checkpoint", str(checkpoint))
     assert ended.exit_code == 1
-    assert "no broker responded" in ended.output and ended.output.count("\n") == 1
+    assert "no broker" in ended.output and ended.output.count("\n") == 1
 
 
 @pytest.mark.stack

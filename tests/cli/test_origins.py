@@ -88,7 +88,7 @@ def test_errors_about_a_folder_name_the_setting_that_named_it(tmp_path: Path) ->
 def test_doctor_lists_the_settings_with_their_origins_and_without_secrets(file: Path) -> None:
     ended = run("doctor", "--json", "--settings", str(file), "--option", "startingOffsets=earliest")
     (said,) = [
-        each["found"] for each in orjson.loads(ended.stdout)["findings"] if each["check"] == "settings in effect"
+        each["found"] for each in orjson.loads(ended.stdout)["findings"] if each["check"] == "effective settings"
     ]
     assert f"subscribe=orders ({file}, line 4)" in said
     assert "startingOffsets=earliest (command line)" in said

@@ -58,7 +58,7 @@ def test_wrong_input_is_refused_in_one_line(options: Mapping[str, str], argument
 def test_brokers_that_are_not_there_fail_it_in_one_line() -> None:
     ended = run("segments", nobody())
     assert ended.exit_code == 1
-    assert "no broker responded" in ended.output and ended.output.count("\n") == 1
+    assert "no broker" in ended.output and ended.output.count("\n") == 1
 
 
 @pytest.mark.stack

@@ -35,9 +35,10 @@ def _listen(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("given", [{"remote.log.locator": "none"}, {"kafka.fetch.remote.enabled": "false"}])
-def test_without_a_locator_nobody_is_asked_before_there_is_a_question(
-    tmp_path: Path, given: dict[str, str], caplog: pytest.LogCaptureFixture
+def test_without_a_locator_nothing_but_the_brokers_is_looked_for(
+    tmp_path: Path, given: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    scripted(monkeypatch, metadata())
     with caplog.at_level(logging.INFO):
         tier = opened(**{"remote.storage.uri": tmp_path.as_uri(), **given})
     assert tier.locator is None
@@ -48,7 +49,7 @@ def test_without_a_locator_nobody_is_asked_before_there_is_a_question(
 def test_auto_without_a_storage_leaves_all_to_the_brokers_and_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scripted(monkeypatch, None)
+    scripted(monkeypatch, metadata())
     tier = opened()
     assert tier.locator is None
     assert "everything is read through the brokers: no remote.storage.uri" in said(caplog)
@@ -80,7 +81,7 @@ def test_brokers_that_say_where_segments_are_are_asked(
     version: int,
     storage: bool,
 ) -> None:
-    scripted(monkeypatch, None, version)
+    scripted(monkeypatch, metadata(), version)
     given = {"remote.storage.uri": tmp_path.as_uri()} if storage else {}
     tier = opened(**given, **{"remote.log.locator": locator})
     assert tier.locator is not None and tier.locator.name == "broker"
@@ -90,13 +91,13 @@ def test_brokers_that_say_where_segments_are_are_asked(
 def test_a_broker_locator_that_cannot_be_had_is_a_configuration_error(
     monkeypatch: pytest.MonkeyPatch, version: int, reason: str
 ) -> None:
-    scripted(monkeypatch, None, version)
+    scripted(monkeypatch, metadata(), version)
     with pytest.raises(ConfigurationError, match=reason):
         opened(**{"remote.log.locator": "broker"})
 
 
 def test_without_a_fetcher_unsigned_locations_are_never_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted(monkeypatch, None, 1)
+    scripted(monkeypatch, metadata(), 1)
     assert opened().locator is None
 
 
@@ -116,7 +117,8 @@ def test_auto_does_not_take_a_broker_that_is_away_for_one_without_a_tier(
         opened(**{"remote.storage.uri": tmp_path.as_uri()})
 
 
-def test_a_storage_that_cannot_be_opened_is_a_configuration_error() -> None:
+def test_a_storage_that_cannot_be_opened_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, metadata())
     with pytest.raises(ConfigurationError, match=r"remote\.storage\.uri"):
         opened(**{"remote.log.locator": "metadata-topic", "remote.storage.uri": "ftp://host/folder"})
 

@@ -101,7 +101,7 @@ def test_latencies_errors_and_fallbacks_are_told_when_there_were_any() -> None:
     assert describe(ReadMetrics(remote_fetch_bytes=3 << 20)) == "3.0 MiB from storage, 0.0 MiB from brokers"
     assert describe(ReadMetrics(lost_offsets=1200)).endswith(", 1,200 offsets lost (the tasks' logs name them)")
     assert describe(replace(COUNTED, fallbacks_read_timeout=1)) == (
-        "0.0 MiB from storage, 0.0 MiB from brokers, 3 requests to storage of 167 ms (at most 250), 1 storage errors, "
+        "0.9 KiB from storage, 0.4 KiB from brokers, 3 requests to storage of 167 ms (at most 250), 1 storage errors, "
         "1 split fell back to brokers (read timeout: 1)"
     )
 

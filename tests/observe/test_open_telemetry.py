@@ -72,7 +72,7 @@ def test_a_collector_gets_what_prometheus_gets(collector: OtlpCollector) -> None
     got = collector.newest()
     age = (f"{PREFIX}lag_seconds", "orders")
     assert got.pop(age) > 0 and served.pop(age) > 0
-    assert got == served and len(got) == 12
+    assert got == served and len(got) == 13
     kinds = {metric.name.removeprefix(PREFIX): metric.WhichOneof("data") for metric in collector.metrics()}
     assert (kinds["rows"], kinds["batch_seconds"]) == ("sum", "gauge")
     (rows,) = (metric.sum for metric in collector.metrics() if metric.name == f"{PREFIX}rows")

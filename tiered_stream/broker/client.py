@@ -126,8 +126,8 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 
     # The coroutines below run on the network thread.
 
-    async def meet(self, deadline: Deadline, soon: Deadline) -> None:
-        """Wait until a bootstrap server has responded, and then a broker at the address that it advertises.
+    async def meet(self, deadline: Deadline, soon: Deadline, *, advertised: bool) -> None:
+        """Wait until a bootstrap server has responded, and then, if `advertised`, a broker at its advertised address.
 
         Several addresses are asked at once, so that an address which does not respond costs no time.
 
@@ -139,6 +139,8 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         response = await self._ask_several(self._connections.nodes, lambda: metadata_request(()), deadline, soon)
         self._connections.update_brokers(response)
         self.cluster_id = response.cluster_id
+        if not advertised:
+            return
         try:
             await self._ask_several(self._connections.brokers, _api_versions_request, deadline, soon)
         except AbsentBrokerError as error:

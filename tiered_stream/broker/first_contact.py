@@ -28,8 +28,10 @@ PROBE_AFTER_S = 1.0
 _MAX_PROBED = 10
 
 
-def meet_brokers(client: BrokerClient) -> None:
+def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
     """Wait until brokers respond, at the start of a query or a command; do nothing if they have responded before.
+
+    If `advertised` is false, only a bootstrap server has to respond.
 
     If every address is unknown or refuses connections, give up after `BrokerConfig.start_timeout_ms`. If no broker
     responds within 1 s, find out what else listens at the bootstrap servers. After 3 s, log a warning.
@@ -43,7 +45,7 @@ def meet_brokers(client: BrokerClient) -> None:
         return
     begin, deadline = time.monotonic(), client.deadline()
     soon = client.deadline(client.config.start_timeout_ms)
-    call = client.start(lambda: client.meet(deadline, soon))
+    call = client.start(lambda: client.meet(deadline, soon, advertised=advertised))
     if not _is_done(call, PROBE_AFTER_S):
         wrong = wrong_listeners(client.config)
         if wrong and not call.done():

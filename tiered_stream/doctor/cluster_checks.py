@@ -138,7 +138,7 @@ def _log_in(options: Options) -> Result[Any]:
     """Log in to a broker, send a Metadata request without topics, and return the response, which lists the brokers."""
     client = open_client(options.kafka)
     _renew_login(client.config)
-    meet_brokers(client)
+    meet_brokers(client, advertised=False)  # a check of their own looks at the advertised addresses
     response = client.ask_any_broker(lambda: metadata_request(()))
     count = len(response.brokers)
     description = f"let in, {client.config.security}; cluster {response.cluster_id}, {count} broker{'s' * (count != 1)}"

@@ -28,7 +28,7 @@ def examine(
     """
     examination = Examination(report)
     job = check_environment(examination, settings)
-    examination.check("settings in effect", describe_settings, job)
+    examination.check("effective settings", describe_settings, job)
     check_platform(examination, spark)
     cluster = check_cluster(examination, job)
     try:

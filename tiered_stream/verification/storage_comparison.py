@@ -69,12 +69,15 @@ def compare_storage(options: Options) -> StorageReport:
     options = replace(
         options, fallback=Fallback.FAIL, prefer=Prefer.TIERED, fail_on_data_loss=True, include_headers=True
     )
+    nobody_says = (
+        f"option {LOCATOR.name}: nobody says what is tiered; give remote.storage.uri, or point "
+        "kafka.bootstrap.servers at a gateway"
+    )
+    if options.locator is LocatorName.NONE:  # no broker needs to be asked
+        raise errors.ConfigurationError(nobody_says)
     with closing(open_log_source(options)) as source:
         if source.locator is None:
-            raise errors.ConfigurationError(
-                f"option {LOCATOR.name}: nobody says what is tiered; give remote.storage.uri, or point "
-                "kafka.bootstrap.servers at a gateway"
-            )
+            raise errors.ConfigurationError(nobody_says)
         comparison = _Comparison(options)
         return StorageReport(tuple(comparison.partitions(source, source.locator)))
 

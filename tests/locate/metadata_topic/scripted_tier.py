@@ -18,7 +18,7 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from tests.broker.scripted import ScriptedClient
 from tests.locate.metadata_topic.messages.appeared import segment_appeared
@@ -100,6 +100,8 @@ class ScriptedTier:
             return self._metadata(None if message.topics is None else [topic.name for topic in message.topics])
         if isinstance(message, ListOffsetsRequest):
             return self._offsets(message)
+        if isinstance(message, ApiVersionsRequest):
+            return ApiVersionsResponse(version=4, error_code=0, api_keys=[], supported_features=[])
         return self._epochs(message) if isinstance(message, OffsetForLeaderEpochRequest) else self._fetch(message)
 
     def _end(self, topic: str, partition: int) -> int:
