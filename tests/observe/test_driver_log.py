@@ -75,6 +75,7 @@ def test_a_query_at_its_end_says_the_sum_of_its_micro_batches(
     for batch, records in enumerate((1500, 7)):
         batch_log.begin(1, {})
         report(batch_log, batch, ReadMetrics(records=records, broker_fetch_bytes=1 << 20))
+        wait_until(lambda: len(lines(caplog)) > batch, "the line of the micro-batch", pause=0.01)  # noqa: B023
     batch_log.finish()
     batch_log.finish()
     assert lines(caplog)[2:] == [

@@ -53,7 +53,7 @@ def _value(random: Random, kind: pa.DataType) -> Any:
     if pa.types.is_decimal(kind):
         digits = random.choice([1, kind.precision, random.randrange(1, kind.precision + 1)])
         return Decimal(random.choice([-1, 1]) * random.randrange(10**digits)).scaleb(-kind.scale)
-    bits = 32 if pa.types.is_date(kind) else kind.bit_width
+    bits = 27 if pa.types.is_date(kind) else kind.bit_width
     edges = [-(1 << (bits - 1)), (1 << (bits - 1)) - 1]
     value = random.choice([*edges, *_INTS, random.randrange(edges[0], edges[1]) >> random.randrange(bits)])
     return max(edges[0], min(edges[1], value))

@@ -86,6 +86,7 @@ def test_a_function_gives_what_spark_gives_at_its_edges(text: str, given: dict[s
         ("nested.nothing", "no field nothing"),
         ("i.x", "only a STRUCT has fields"),
         ("i + 1 AS x", "can overflow: use try_add"),
+        ("try_add(try_add(i, j), 1) AS x", "in another order"),
         ("i / j AS x", "use try_divide"),
         ("CAST(s AS INT) AS x", "use TRY_CAST"),
         ("CAST(raw AS STRING) AS x", "not on the list"),

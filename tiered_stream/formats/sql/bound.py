@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows import sql_query as sql
 from tiered_stream.formats.rows.sql_query import Tree
+from tiered_stream.formats.sql.arithmetic import TRY_NAMES
 from tiered_stream.formats.sql.casts import cast, try_cast
 from tiered_stream.formats.sql.functions import FUNCTIONS
 from tiered_stream.formats.sql.sql_times import UTC_NAMES
@@ -25,9 +26,12 @@ from tiered_stream.formats.sql.sql_values import (
     STRING,
     Bound,
     SqlTypeError,
+    is_integer,
     literal,
     sql_name,
 )
+
+_REORDERED = (TRY_NAMES["+"], TRY_NAMES["*"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,21 @@ def _bound(tree: Tree, columns: Columns) -> Bound:
         return _field(args[0], tree.text)
     if tree.op in (sql.CAST, sql.TRY_CAST):
         return (cast if tree.op == sql.CAST else try_cast)(args[0], tree.text, columns.zone_is_utc)
+    _check_order(tree, args)
     return FUNCTIONS[tree.op].bind(args, columns.zone_is_utc)
+
+
+def _check_order(tree: Tree, args: list[Bound]) -> None:
+    """Raise SqlTypeError if Spark's optimizer may compute the expression in another order, with other overflows.
+
+    (Spark: `ReorderAssociativeOperator`.)
+    """
+    nested = tree.op in _REORDERED and any(arg.op == tree.op for arg in tree.args)
+    if nested and all(is_integer(arg.kind) for arg in args):
+        raise SqlTypeError(
+            f"{tree.op} within {tree.op}: Spark may compute them in another order, in which other results are too "
+            "large. CAST the integers to DECIMAL, and use the operator"
+        )
 
 
 def _field(whole: Bound, name: str) -> Bound:
