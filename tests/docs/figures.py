@@ -61,7 +61,7 @@ WAYS = (
 )  # fmt: skip
 SECTIONS = {
     "noop": ("A", "B", "C", "D", "E", "F", "G", "K", "M", "N"),
-    "delta": ("H", "W", "T", "O"),
+    "delta": ("H", "W", "T", "U", "O"),
     "plans": ("I", "J", "L", "P", "S"),
     "one core": ("decode", "scan", "export", "store", "verify"),
     "live traffic": ("live",),
