@@ -149,10 +149,10 @@ def assess_table(
     from tiered_stream.delta.commit.deltalake_commit import describe
 
     files, settings, schema = target.files, target.settings, target.schema
-    table = _opened(spark, address, target, create)
-    if isinstance(table, str):
-        return Suitability(None, table)
-    description = describe(table)
+    opened = _opened(spark, address, target, create)
+    if isinstance(opened, str):
+        return Suitability(None, opened)
+    table, description = opened
     committer = choose_committer(spark, GivenOptions(settings).read(ingest.COMMIT), files, description)
     if rows:
         rows = fitted_rows(rows, description, certain=bool(files.keys))
@@ -171,14 +171,13 @@ def assess_table(
 
 def _opened(
     spark: SparkSession, address: TableAddress, target: TableTarget, create: Callable[[TableAddress], None]
-) -> DeltaTable | str:
+) -> tuple[DeltaTable, TableDescription] | str:
     """Return the table, which is created if it is missing, or a text that says why Spark must write to it."""
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
     try:
         table = open_table(target.files) or _create(spark, address, target, create)
-        if not isinstance(table, str):
-            describe(table)
+        return table if isinstance(table, str) else (table, describe(table))
     except CatalogManagedError as error:
         if address.path is None:
             return str(error)
@@ -187,7 +186,6 @@ def _opened(
         raise  # the store would refuse Spark too, or Spark would find another table
     except TableError as error:
         return str(error)
-    return table
 
 
 def _create(
