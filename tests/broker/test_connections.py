@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.broker.connections import Connections
+from tiered_stream.broker.connections import Connections, Deadline
+from tiered_stream.broker.faults import AbsentBrokerError
 from tiered_stream.errors import BrokerUnavailableError
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "client.id": "one name", "default.api.timeout.ms": "200"}
@@ -75,3 +77,21 @@ def test_work_that_comes_as_they_are_closed_is_done_or_refused_and_never_waited_
     closer.join()
     with pytest.raises(BrokerUnavailableError, match="the client was closed"):
         connections.start(answer)
+
+
+def test_a_request_that_its_deadline_cuts_off_gives_the_reason_of_the_request_before() -> None:
+    connections = Connections(
+        BrokerConfig.parse({**NOBODY, "reconnect.backoff.ms": "0", "reconnect.backoff.max.ms": "0"})
+    )
+    (node,) = connections.nodes()
+
+    async def ask(deadline: Deadline) -> None:
+        await connections.request(node, ApiVersionsRequest(), deadline)
+
+    try:
+        for deadline in (Deadline(60_000), Deadline(0)):
+            with pytest.raises(AbsentBrokerError, match="refused"):
+                connections.run(lambda deadline=deadline: ask(deadline))
+        assert "refused" in connections.unanswered(0)
+    finally:
+        connections.close()

@@ -49,7 +49,8 @@ class Postgres:
     def __init__(self, folder: Path) -> None:
         (self.port,) = free_ports(1)
         self._log_file = folder / "postgres.log"
-        self._data = Path(tempfile.mkdtemp(prefix="postgres-"))  # below a folder that any user may enter
+        # A folder of TMPDIR may be closed to the user that root starts the server as.
+        self._data = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp" if os.geteuid() == 0 else None))
         self._process: ServiceProcess | None = None
 
     def start(self) -> None:
