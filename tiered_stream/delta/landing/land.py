@@ -25,8 +25,8 @@ from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
 from tiered_stream.delta.landing.suitability import (
     Suitability,
     assess_table,
+    check_merges,
     fitted_rows,
-    merge_options,
     open_commits,
     resolve_storage,
 )
@@ -269,7 +269,7 @@ def plan_landing(
         )
     check_file_system(spark, "the checkpoint", checkpoint)
     if is_upsert(options):
-        options = merge_options(spark, options)
+        check_merges(spark)
     address = find_address(spark, table)
     if infers(options):
         options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)
