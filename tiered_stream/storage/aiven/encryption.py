@@ -100,20 +100,24 @@ def load_key_ring(rsm_config: Mapping[str, str], prefix: str = RSM_CONFIG_PREFIX
 
 
 def _load(rsm_config: Mapping[str, str], key_pair_id: str, prefix: str) -> RSAPrivateKey:
-    # Spark ignores the case of option names and passes them in lower case.
-    option = f"encryption.key.pairs.{key_pair_id}.private.key.file".lower()
-    if option not in rsm_config:
-        raise ConfigurationError(f"{prefix}{option} is missing: key pair {key_pair_id!r} needs its private key")
+    pair = key_pair_id.lower()  # Spark ignores the case of option names and passes them in lower case
+    file = rsm_config.get(f"encryption.key.pairs.{pair}.private.key.file")
+    if file is None:
+        raise ConfigurationError(
+            f"{prefix}encryption.key.pairs.{pair}.private.key.file is missing: key pair {key_pair_id!r} needs its "
+            "private key"
+        )
+    setting = f"{prefix}encryption.key.pairs.{pair}."
     try:
-        key = load_pem_private_key(Path(rsm_config[option]).read_bytes(), password=None)
+        key = load_pem_private_key(Path(file).read_bytes(), password=None)
     except OSError as error:
-        raise ConfigurationError(f"{prefix}{option}: {rsm_config[option]} cannot be read: {error}") from error
+        raise ConfigurationError(f"{setting}private.key.file: {file} cannot be read: {error}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm):  # the messages of these errors may quote the file
         raise ConfigurationError(
-            f"{prefix}{option}: {rsm_config[option]} is not an unencrypted private key in PEM"
+            f"{setting}private.key.file: {file} is not an unencrypted private key in PEM"
         ) from None
     if not isinstance(key, RSAPrivateKey):
-        raise ConfigurationError(f"{prefix}{option}: {rsm_config[option]} is not an RSA key")
+        raise ConfigurationError(f"{setting}private.key.file: {file} is not an RSA key")
     return key
 
 
