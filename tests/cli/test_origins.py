@@ -186,6 +186,15 @@ def test_an_endpoint_of_the_environment_is_named_by_its_variable(monkeypatch: py
         list(open_store(parse_storage_options(given)).list(""))
 
 
+def test_the_gateway_names_the_line_in_that_of_its_files_which_gives_the_setting(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.properties", tmp_path / "two.properties"
+    one.write_text("kafka.bootstrap.servers=127.0.0.1:1\ngateway.advertised.host=localhost\n")
+    two.write_text("# the gateway's own\ngateway.bootstrap.port=no\n")
+    ended = run("gateway", "--config", str(one), "--config", str(two))
+    assert ended.exit_code == 2
+    assert f"(gateway.bootstrap.port: {two}, line 2)" in ended.output
+
+
 def test_errors_of_a_program_name_the_lines_of_the_file_that_it_has_read(file: Path) -> None:
     options = read_options(file)
     with pytest.raises(ConfigurationError) as raised, naming_lines(options["remote.settings.file"]):

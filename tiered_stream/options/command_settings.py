@@ -60,6 +60,19 @@ def command_settings(file: Path | None, assignments: Sequence[str] | None, reads
     return settings
 
 
+def file_settings(*files: Path) -> dict[str, str]:
+    """Return the settings in `files`, and keep where each was written.
+
+    Raises:
+        ConfigurationError: a file cannot be read or is malformed, or a setting is given twice.
+    """
+    settings = read_settings(*files)
+    _origins.clear()
+    for file in files:
+        _origins.update(_origins_in(file, read_settings(file)))
+    return settings
+
+
 def spark_settings(file: Path | None, assignments: Sequence[str] | None) -> dict[str, str]:
     """Return Spark's settings from a properties file, overridden by `assignments`, and keep where each was written.
 
