@@ -269,9 +269,10 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
     ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in ROW_OPTIONS]
     known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}
+    prefixes = (*_PREFIXES, *_SOURCE_PREFIXES, GivenOptions(settings).plugin_prefix)
     for name in settings:
         lower = name.lower()
-        if lower in known or is_known(lower) or lower.startswith((*_PREFIXES, *_SOURCE_PREFIXES)):
+        if lower in known or is_known(lower) or lower.startswith(prefixes):
             continue
         if lower.startswith(TOPIC_PREFIX):
             _split_topic_setting(name)
