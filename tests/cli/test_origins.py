@@ -14,9 +14,11 @@ from tests.stack.processes import free_ports
 from tiered_stream import read_options
 from tiered_stream.cli import app
 from tiered_stream.errors import ConfigurationError, StorageBucketNotFoundError, StorageUnavailableError
+from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.command_settings import (
     command_settings,
+    file_settings,
     naming_lines,
     note_session_settings,
     origin_of,
@@ -188,11 +190,13 @@ def test_an_endpoint_of_the_environment_is_named_by_its_variable(monkeypatch: py
 
 def test_the_gateway_names_the_line_in_that_of_its_files_which_gives_the_setting(tmp_path: Path) -> None:
     one, two = tmp_path / "one.properties", tmp_path / "two.properties"
-    one.write_text("kafka.bootstrap.servers=127.0.0.1:1\ngateway.advertised.host=localhost\n")
+    one.write_text(
+        "kafka.bootstrap.servers=127.0.0.1:1\ngateway.advertised.host=localhost\nremote.storage.uri=s3://a\n"
+    )
     two.write_text("# the gateway's own\ngateway.bootstrap.port=no\n")
-    ended = run("gateway", "--config", str(one), "--config", str(two))
-    assert ended.exit_code == 2
-    assert f"(gateway.bootstrap.port: {two}, line 2)" in ended.output
+    with pytest.raises(ConfigurationError) as raised:
+        GatewaySettings.parse(file_settings(one, two))
+    assert with_origins(str(raised.value)).endswith(f"(gateway.bootstrap.port: {two}, line 2)")
 
 
 def test_errors_of_a_program_name_the_lines_of_the_file_that_it_has_read(file: Path) -> None:
