@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from obstore.store import S3Store
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _ELSEWHERE = (301, 307, 400, 403)
 """HTTP statuses that S3 may return if the request was sent to another region than the bucket's region."""
 
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Environment variables that name the endpoint for botocore, if no option names it. The first one takes precedence."""
 _DENIALS = ("AccessDenied", "")
 """Codes of S3 for a permission that is missing; a response without a body has no code."""
 
@@ -89,4 +92,10 @@ class S3Bucket(Service):
         )
 
     def access_hint(self) -> str:
-        return credentials_hint(self.use)
+        return credentials_hint(self.use, self._session.provider)
+
+    def unreachable(self, name: str) -> str:
+        variable = next(filter(os.environ.get, _ENDPOINT_VARIABLES), None)
+        if self._options.s3_endpoint_url is not None or variable is None:
+            return super().unreachable(name)
+        return f"{self.endpoint} (environment variable {variable}) could not be reached for {name}"

@@ -43,7 +43,9 @@ from tiered_stream.delta.write.data_files import data_files, held_rows, landed_r
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
+from tiered_stream.options.command_settings import naming_lines
 from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.remote_options import SETTINGS_FILE
 from tiered_stream.spark.session import is_connect, register_source
 from tiered_stream.spark.source import report_address, with_report_address
 
@@ -82,9 +84,10 @@ def land(
         CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
         DataLossError: records no longer exist that an earlier run could not write to a table (a parked table).
     """
-    return plan_query(
-        spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
-    ).start()
+    with naming_lines(options.get(SETTINGS_FILE.name)):
+        return plan_query(
+            spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
+        ).start()
 
 
 def plan_query(
