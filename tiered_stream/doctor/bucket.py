@@ -25,6 +25,7 @@ _CONNECT_SECONDS, _READ_SECONDS = 10, 30
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
 _CREDENTIAL_FIXES = {
     "InvalidAccessKeyId": "correct the access key id: the service does not know it",
+    "XAdminUserNotFound": "correct the access key id: the service does not know it",
     "SignatureDoesNotMatch": "correct the secret access key",
     "ExpiredToken": "get new temporary credentials: these have expired",
     "InvalidToken": "correct the session token, or leave it out",
@@ -38,13 +39,15 @@ _NO_CREDENTIALS = (
 class Bucket:
     """Bucket to check: its name, the prefix of the keys to look at, and the settings for access (`access`).
 
-    `option` is the prefix of these settings' names, such as `remote.storage.`, for advice.
+    `option` is the prefix of these settings' names, such as `remote.storage.`, and `place` is the setting that names
+    the bucket. Both are for advice.
     """
 
     name: str
     prefix: str
     access: S3Access
     option: str
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +196,11 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
         if answer.region and answer.region != answer.request_region:
             return Result(True, f"{where} is of {region}, and was asked as one of {answer.request_region}", fix)
         return Result(True, f"{where} is there, and may be listed")
-    if answer.status == 404:
-        raise FaultError(f"{where} does not exist ({status})", "correct the bucket's name, or make the bucket")
     if answer.code in _CREDENTIAL_FIXES:
         raise FaultError(f"{where} refuses the credentials ({status})", _CREDENTIAL_FIXES[answer.code])
+    if answer.status == 404:
+        fix = f"correct the bucket's name ({bucket.place}), or make the bucket"
+        raise FaultError(f"{where} does not exist ({status})", fix)
     if answer.status == 403:
         fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 gives 403 for a missing object, too"
         return Result(False, f"no access to list {where} ({status})", fix)

@@ -21,7 +21,7 @@ from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.locate.storage_check import CheckedStorage
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer
 from tiered_stream.options.parsing import Options
-from tiered_stream.options.remote_options import LOCATOR, STORAGE_URI
+from tiered_stream.options.remote_options import LOCATOR, RSM_CONFIG_PREFIX, STORAGE_URI
 from tiered_stream.storage.open_fetcher import fetcher_for
 
 log = logging.getLogger(__name__)
@@ -153,7 +153,8 @@ def _why_not_followed(options: Options, client: BrokerClient) -> WhyBrokers | No
         BrokerError: the brokers do not report whether the user may read the topic.
     """
     if not _has_fetcher(options):
-        return WhyBrokers("no_storage", f"no {STORAGE_URI.name} says where tiered segments are")
+        fix = f"Set it, or copy the brokers' own {RSM_CONFIG_PREFIX.default}*"
+        return WhyBrokers("no_storage", f"no {STORAGE_URI.name} says where tiered segments are. {fix}")
     try:
         check_readable(client)
     except BrokerError as error:
