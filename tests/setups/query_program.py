@@ -13,7 +13,7 @@ from tiered_stream import read_options
 
 
 def main() -> None:
-    session = spark_session("wrong setups", (), SHORT_LIVED)
+    session = spark_session("wrong setups", (), {**SHORT_LIVED, "spark.log.level": "WARN"})
     for path in sys.stdin:
         raised = ""
         try:
@@ -21,7 +21,8 @@ def main() -> None:
             frame.write.format("noop").mode("overwrite").save()
         except Exception as error:  # noqa: BLE001 - whatever a query raises is what is asked for
             raised = f"{type(error).__name__}: {error}"
-        print(json.dumps(raised), flush=True)
+        sys.stdout.write(f"{json.dumps(raised)}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

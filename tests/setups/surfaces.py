@@ -20,11 +20,12 @@ from tests.stack.jars import jar_paths
 from tests.stack.spark import DELTA, LOCAL, SHORT_LIVED, spark_environment
 
 SETTINGS = "orders.properties"
-DOCTOR, QUERY, JOB = "doctor", "batch query", "ingest"
+DOCTOR, REPLAY, QUERY, JOB = "doctor", "replay", "batch query", "ingest"
 _COMMANDS_AT_ONCE = 3
-_PROGRESS = re.compile(r"^(export: \d|ingest: (Spark|starting))")
+_PROGRESS = re.compile(r"export: \d|ingest \S+: (direct lane|started|so far|batch|in all)|Start the job again")
 _ERROR = re.compile(r"tiered_stream\.\S+\.(\w+Error: .*)")
-_SPARKS_LINE = re.compile(r"^(\d\d/\d\d/\d\d |WARNING: |Setting default log|Using Spark's|To adjust logging|:: |\s+at )")
+_WARNING = re.compile(r"\d\d/\d\d/\d\d [\d:]+ WARNING \w+: (.*)")
+"""A warning of this package in Spark's log."""
 _HTTP, _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+"), re.compile(r"127\.0\.0\.1:\d+")
 _TOPIC_ID = re.compile(rf"({TOPIC}-(?:\d+-)?)[A-Za-z0-9_-]{{22}}(?=/)")
 _SEGMENT = re.compile(r"\d{20}-[A-Za-z0-9_-]{22}")
@@ -77,7 +78,7 @@ class BatchQueries:
             found = _ERROR.findall(raised)
             return Outcome(found[-1] if found else raised, 1, seconds)
         warned = self._log_file.read_bytes()[before:].decode()
-        return Outcome(_without_sparks_lines(warned), 0, seconds)
+        return Outcome("\n".join(_WARNING.findall(warned)), 0, seconds)
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
@@ -91,7 +92,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "segments": [],
         "lag": ["--checkpoint", str(folder / "checkpoint")],
         "export": ["--into", str(folder / "orders.parquet")],
-        "replay": ["--from", "0", "--into", str(folder / "replayed"), "--dry-run"],
+        REPLAY: ["--from", "0", "--into", str(folder / "replayed"), "--dry-run"],
         JOB: [
             *(word for name, value in conf.items() for word in ("--spark-conf", f"{name}={value}")),
             *("--table", str(folder / "table"), "--checkpoint", str(folder / "job-checkpoint")),
@@ -132,14 +133,11 @@ def _said(command: str, ran: Ran) -> str:
         lines = ran.output.splitlines()
         findings = [at for at, line in enumerate(lines) if line.startswith(("✗", "!"))]
         return "\n".join(f"{lines[at]}\n{lines[at + 1].strip()}" for at in findings)
-    text = ran.errors if command != JOB else ran.output
-    if ran.status and command == "replay":
-        text = ran.output
-    return "\n".join(line for line in _without_sparks_lines(text).splitlines() if not _PROGRESS.match(line))
-
-
-def _without_sparks_lines(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() if line.strip() and not _SPARKS_LINE.match(line))
+    if command == JOB:
+        text = "\n".join((*_WARNING.findall(ran.errors), ran.output))
+    else:
+        text = ran.output if ran.status and command == REPLAY else ran.errors
+    return "\n".join(line for line in text.splitlines() if line.strip() and not _PROGRESS.match(line))
 
 
 def shown(text: str, place: Place, folder: Path) -> str:

@@ -139,8 +139,7 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
 
 def certificate_fix(error: ssl.SSLError) -> str:
     """Return advice on a server's certificate that was refused; empty: `error` has another reason."""
-    code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else None
-    return "" if code is None else _CERTIFICATE_FIXES.get(code, "")
+    return _CERTIFICATE_FIXES.get(getattr(error, "verify_code", 0), "")
 
 
 def foreign_protocol(first_bytes: bytes) -> str:

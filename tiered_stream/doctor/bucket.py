@@ -23,13 +23,15 @@ _REFUSED_BY_S3 = 15 * 60
 """Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
+_UNKNOWN_KEY = "correct the access key id ({option}aws.access.key.id): the service does not know it"
 _CREDENTIAL_FIXES = {
-    "InvalidAccessKeyId": "correct the access key id: the service does not know it",
-    "XAdminUserNotFound": "correct the access key id: the service does not know it",
-    "SignatureDoesNotMatch": "correct the secret access key",
+    "InvalidAccessKeyId": _UNKNOWN_KEY,
+    "XAdminUserNotFound": _UNKNOWN_KEY,  # versitygw's code
+    "SignatureDoesNotMatch": "correct the secret access key ({option}aws.secret.access.key)",
     "ExpiredToken": "get new temporary credentials: these have expired",
-    "InvalidToken": "correct the session token, or leave it out",
+    "InvalidToken": "correct the session token ({option}aws.session.token), or leave it out",
 }
+"""Advice by S3's error code; `{option}` stands for the prefix of the settings' names."""
 _NO_CREDENTIALS = (
     aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
 )  # fmt: skip
@@ -197,7 +199,8 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
             return Result(True, f"{where} is of {region}, and was asked as one of {answer.request_region}", fix)
         return Result(True, f"{where} is there, and may be listed")
     if answer.code in _CREDENTIAL_FIXES:
-        raise FaultError(f"{where} refuses the credentials ({status})", _CREDENTIAL_FIXES[answer.code])
+        fix = _CREDENTIAL_FIXES[answer.code].format(option=bucket.option)
+        raise FaultError(f"{where} refuses the credentials ({status})", fix)
     if answer.status == 404:
         fix = f"correct the bucket's name ({bucket.place}), or make the bucket"
         raise FaultError(f"{where} does not exist ({status})", fix)
