@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tests.docs.docs_tables import DOCS, with_table
 from tests.setups.contact import CASES, measure_contact
 from tests.setups.installed import run_installed
 from tests.setups.place import Place, place
-from tests.setups.surfaces import DOCTOR, JOB, QUERY, REPLAY, BatchQueries, Outcome, Run, outcomes
+from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, REPLAY, BatchQueries, Outcome, Run, outcomes
 from tests.setups.ways import WAYS, Way
 
 PAGE, KEPT = DOCS / "wrong-settings.md", DOCS / "wrong-settings.json"
@@ -57,11 +57,13 @@ def _said(found: Mapping[str, Mapping[str, Any]]) -> Setups:
     return {name: {who: Said(**said) for who, said in of_way.items()} for name, of_way in found.items()}
 
 
-def observed(place: Place, way: Way, folder: Path, run: Run, queries: BatchQueries, *, job: bool) -> dict[str, Outcome]:
-    """Set the job up in this wrong way, run everything, and return what was said, by who said it."""
+def observed(
+    place: Place, way: Way, folder: Path, run: Run, queries: BatchQueries, names: Collection[str] = COMMANDS
+) -> dict[str, Outcome]:
+    """Set the job up in this wrong way, run these commands and a batch query, and return what was said, by who."""
     with way.setup(place) as given:
         right = {name: value for name, value in place.settings().items() if not name.startswith(way.removed)}
-        return outcomes(place, folder, {**(right if way.removed else place.settings()), **given}, run, queries, job=job)
+        return outcomes(place, folder, {**right, **given}, run, queries, names)
 
 
 def tables(kept: Kept) -> dict[str, str]:
@@ -111,7 +113,7 @@ def main() -> None:
         run_installed(["warm", "--pyspark"], root)
         with place(root / "place") as running, BatchQueries(root) as queries:
             setups = {
-                name: observed(running, way, root / f"way-{number}", run_installed, queries, job=True)
+                name: observed(running, way, root / f"way-{number}", run_installed, queries)
                 for number, (name, way) in enumerate(WAYS.items())
             }
             contact = measure_contact(running, root, run_installed, queries)

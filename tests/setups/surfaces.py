@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.stack.spark import DELTA, LOCAL, SHORT_LIVED, spark_environment
 
 SETTINGS = "orders.properties"
 DOCTOR, REPLAY, QUERY, JOB = "doctor", "replay", "batch query", "ingest"
-_COMMANDS_AT_ONCE = 3
+COMMANDS = (DOCTOR, "cat", "plan", "segments", "lag", "export", REPLAY, JOB)
 _PROGRESS = re.compile(r"export: \d|ingest \S+: (direct lane|started|so far|batch|in all)|Start the job again")
 _ERROR = re.compile(r"tiered_stream\.\S+\.(\w+Error: .*)")
 _WARNING = re.compile(r"\d\d/\d\d/\d\d [\d:]+ WARNING \w+: (.*)")
@@ -82,7 +82,7 @@ class BatchQueries:
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
-    """The arguments of each command, but for the settings."""
+    """The arguments of each of the `COMMANDS`, but for the settings."""
     jars = ",".join(map(str, jar_paths("delta")))
     conf = {**LOCAL, **SHORT_LIVED, **DELTA, "spark.jars": jars, "spark.driver.memory": "1g"}
     return {
@@ -108,20 +108,21 @@ def write_checkpoint(folder: Path) -> None:
 
 
 def outcomes(
-    place: Place, folder: Path, settings: Mapping[str, str], run: Run, queries: BatchQueries, *, job: bool
-) -> dict[str, Outcome]:
-    """Run everything with these settings; without `job`, all but the job."""
+    place: Place, folder: Path, settings: Mapping[str, str], run: Run, queries: BatchQueries,
+    names: Collection[str] = COMMANDS, *, at_once: int = 3,
+) -> dict[str, Outcome]:  # fmt: skip
+    """Run these commands with the settings, and the batch query; return what was said, by who said it."""
     folder.mkdir(parents=True)
     write_checkpoint(folder)
     file = folder / SETTINGS
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    wanted = {name: words for name, words in commands(folder).items() if job or name != JOB}
+    wanted = {name: words for name, words in commands(folder).items() if name in names}
 
     def one(name: str) -> Outcome:
         ran = run([name, "--settings", str(file), *wanted[name]], folder)
         return Outcome(_said(name, ran), ran.status, ran.seconds)
 
-    with ThreadPoolExecutor(_COMMANDS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         found = dict(zip(wanted, pool.map(one, wanted), strict=True))
     found[QUERY] = queries.run(file)
     return {name: Outcome(shown(each.says, place, folder), each.status, each.seconds) for name, each in found.items()}

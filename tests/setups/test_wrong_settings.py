@@ -24,10 +24,12 @@ from tests.setups.contact import ALL, CASES, ONE_OF_THREE, measure_contact
 from tests.setups.forked import ForkedCommands
 from tests.setups.installed import run_installed
 from tests.setups.place import Place, place
-from tests.setups.surfaces import JOB, BatchQueries, Outcome
+from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, BatchQueries, Outcome
 from tests.setups.ways import WAYS, Way
 from tests.stack.versitygw import why_no_versitygw
 
+QUICK = (DOCTOR, "plan", "segments")
+"""Commands that `make test` runs in each wrong setup, because the other commands say the same."""
 WRITE = "write it with `python -m tests.docs.wrong_settings`"
 
 
@@ -84,17 +86,18 @@ def kept_of(said: dict[str, Said]) -> dict[str, tuple[int, str]]:
 
 @pytest.mark.stack
 @pytest.mark.parametrize("name", WAYS)
-def test_commands_and_queries_say_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
-    found = observed(running.place, WAYS[name], tmp_path / "way", ForkedCommands().run, running.queries, job=False)
-    kept = {who: said for who, said in read_kept().setups[name].items() if who != JOB}
+def test_commands_and_a_query_say_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
+    names = {*COMMANDS} - {JOB} if name == "wrong prefix" else QUICK
+    found = observed(running.place, WAYS[name], tmp_path / "way", ForkedCommands().run, running.queries, names)
+    kept = {who: said for who, said in read_kept().setups[name].items() if who in {*names, QUERY}}
     assert told(found) == kept_of(kept), WRITE
 
 
 @pytest.mark.slow
 @pytest.mark.stack
 @pytest.mark.parametrize("name", WAYS)
-def test_the_job_says_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
-    found = observed(running.place, WAYS[name], tmp_path / "way", run_installed, running.queries, job=True)
+def test_everything_says_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
+    found = observed(running.place, WAYS[name], tmp_path / "way", run_installed, running.queries)
     assert told(found) == kept_of(dict(read_kept().setups[name])), WRITE
 
 
