@@ -1,15 +1,17 @@
 """Write docs/wrong-settings.md: what commands, queries and jobs say about wrong setups.
 
-Run it as `python -m tests.docs.wrong_settings`. It starts brokers, S3 servers and Spark, runs everything, and keeps the
-messages in `docs/wrong-settings.json`, with which tests compare the page and further runs.
+Run it as `python -m tests.docs.wrong_settings`, or with the name of one of the page's tables. It starts brokers, S3
+servers and Spark, runs everything, and keeps the messages in `docs/wrong-settings.json`, with which tests compare the
+page and further runs.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +71,7 @@ def observed(
 def tables(kept: Kept) -> dict[str, str]:
     """Return the page's tables as Markdown, by the names of their markers."""
     return {
-        SETUPS: "\n".join(_of_way(way, kept.setups[name]) for name, way in WAYS.items()),
+        SETUPS: "\n".join(_of_way(WAYS[name], said) for name, said in kept.setups.items()),
         CONTACT: "\n".join(_of_case(CASES[name], said) for name, said in kept.contact.items()),
     }
 
@@ -106,20 +108,24 @@ def exact_time(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
-def main() -> None:
+def main(parts: Collection[str]) -> None:
+    """Run these parts (`SETUPS`, `CONTACT`), and write the file and the page; other parts stay as they are."""
+    kept = read_kept() if KEPT.exists() else Kept({}, {})
     with tempfile.TemporaryDirectory(prefix="wrong-settings-") as name:
         root = Path(name)
         (root / "place").mkdir()
         run_installed(["warm", "--pyspark"], root)
         with place(root / "place") as running, BatchQueries(root) as queries:
-            setups = {
-                name: observed(running, way, root / f"way-{number}", run_installed, queries)
-                for number, (name, way) in enumerate(WAYS.items())
-            }
-            contact = measure_contact(running, root, run_installed, queries)
-    kept = Kept(_kept(setups, time_class), _kept(contact, exact_time))
-    KEPT.write_text(json.dumps(asdict(kept), indent=1, ensure_ascii=False) + "\n", "utf-8")
-    write_page(kept)
+            if SETUPS in parts:
+                found = {
+                    name: observed(running, way, root / f"way-{number}", run_installed, queries)
+                    for number, (name, way) in enumerate(WAYS.items())
+                }
+                kept = replace(kept, setups=_kept(found, time_class))
+                write(kept)
+            if CONTACT in parts:
+                found = measure_contact(running, root, run_installed, queries)
+                write(replace(kept, contact=_kept(found, exact_time)))
 
 
 def _kept(found: Mapping[str, Mapping[str, Outcome]], shown: Any) -> Setups:
@@ -129,8 +135,9 @@ def _kept(found: Mapping[str, Mapping[str, Outcome]], shown: Any) -> Setups:
     }
 
 
-def write_page(kept: Kept) -> None:
-    """Write the tables into the page."""
+def write(kept: Kept) -> None:
+    """Write the file and the page."""
+    KEPT.write_text(json.dumps(asdict(kept), indent=1, ensure_ascii=False) + "\n", "utf-8")
     text = PAGE.read_text("utf-8")
     for name, table in tables(kept).items():
         text = with_table(text, name, table)
@@ -144,4 +151,4 @@ def without_fix(way: Way, said: Mapping[str, Said | Outcome]) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or (SETUPS, CONTACT))

@@ -124,3 +124,9 @@ def test_a_way_without_its_fix_is_noticed() -> None:
     way: Way = WAYS["wrong prefix"]
     said = {"plan": Said(f"a: {way.fixes[0]}", 2, ""), "cat": Said("everything comes from the brokers", 0, "")}
     assert without_fix(way, said) == ["cat"]
+
+
+def test_the_page_has_every_way_and_every_case() -> None:
+    kept = read_kept()
+    assert (list(kept.setups), list(kept.contact)) == (list(WAYS), list(CASES)), WRITE
+    assert {tuple(said) for said in (*kept.setups.values(), *kept.contact.values())} == {(*COMMANDS, QUERY)}, WRITE
