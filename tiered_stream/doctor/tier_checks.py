@@ -25,7 +25,7 @@ from tiered_stream.storage.cloud_endpoints import (
 )
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
-from tiered_stream.storage.segment_places import misplacement
+from tiered_stream.storage.segment_places import copy_broker_settings, misplacement
 
 _MAX_SAMPLE = 16
 _ABSENT = "no remote.storage.uri is set: segments come by signed locations, or through the brokers"
@@ -80,8 +80,9 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import bucket as of_bucket
 
-    name, path = bucket_and_path(options.storage.uri or "")
-    bucket = of_bucket.Bucket(name, path, options.storage, segments_use(options.storage).prefix)
+    use = segments_use(options.storage)
+    name_and_path = bucket_and_path(options.storage.uri or "")
+    bucket = of_bucket.Bucket(*name_and_path, options.storage, use.prefix, use.place)
     examination.check("storage credentials", lambda _: of_bucket.check_credentials(bucket), fetcher)
     answer = examination.check("storage endpoint", lambda _: of_bucket.list_one_key(bucket), fetcher)
     examination.check("clock", of_bucket.check_clock, answer)
@@ -272,7 +273,7 @@ def _misplaced(
         return None
     return FaultError(
         f"no segment is where the settings say: {next(iter(failures.values()))}",
-        "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say",
+        copy_broker_settings(storage),
     )
 
 

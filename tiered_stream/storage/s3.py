@@ -24,6 +24,12 @@ _ELSEWHERE = (301, 307, 400, 403)
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """Environment variables that name the endpoint for botocore, if no option names it. The first one takes precedence."""
+_WRONG_KEYS = {
+    "InvalidAccessKeyId": "aws.access.key.id",
+    "XAdminUserNotFound": "aws.access.key.id",  # versitygw's code, with status 404
+    "SignatureDoesNotMatch": "aws.secret.access.key",
+}
+"""Options that are wrong, without their prefix, by the codes for credentials that the service refuses."""
 _DENIALS = ("AccessDenied", "")
 """Codes of S3 for a permission that is missing; a response without a body has no code."""
 
@@ -35,7 +41,7 @@ class S3Bucket(Service):
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
     access_codes = frozenset((
         "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "ExpiredToken",
-        "InvalidAccessKeyId", "InvalidToken", "RequestTimeTooSkewed", "SignatureDoesNotMatch",
+        "InvalidToken", "RequestTimeTooSkewed", *_WRONG_KEYS,
     ))  # fmt: skip
 
     def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
@@ -82,6 +88,8 @@ class S3Bucket(Service):
             return f"grant {failure.denied}; otherwise "
         if listing:
             return f"to list it, grant s3:ListBucket on {resource}; otherwise "
+        if failure.code in _WRONG_KEYS:
+            return f"correct {self.use.prefix}{_WRONG_KEYS[failure.code]}; otherwise "
         if self.use is TABLES or failure.code not in _DENIALS:
             return ""
         key = ("/object" if is_access_point else "") + name.removeprefix(self.uri)

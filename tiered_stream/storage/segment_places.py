@@ -18,6 +18,7 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import RemoteLogSegment, uuid_to_text
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.options.plugin_layout import place_property
 from tiered_stream.options.remote_options import LAYOUT, LOCATOR, RSM_CONFIG_PREFIX, STORAGE_URI
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
@@ -33,6 +34,7 @@ _KEYS_PER_LISTING = 1000
 """Number of keys that one listing request returns."""
 _MAX_LISTINGS = 32
 _MAX_PLACES = 32
+_ARE_DELETED = f"If the objects were deleted, {LOCATOR.name}=none reads what the brokers still have"
 _MANIFEST = ".rsm-manifest"
 _SEGMENT = r"[0-9]{20}-[A-Za-z0-9_-]{22}"
 _KEYS = {
@@ -144,11 +146,14 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
             with suppress(StorageError):
                 if place != configured and store.size(key) >= 0:
                     return Misplacement(store.describe(key), f"set {place.correction(configured)}")
-    advice = (
-        f"set {STORAGE_URI.name}, {LAYOUT.name} and {configured.key_prefix_setting} to what the brokers' own settings "
-        f"say. If the objects were deleted, {LOCATOR.name}=none reads what the brokers still have"
-    )
-    return Misplacement("", advice) if is_listed else None
+    return Misplacement("", f"{copy_broker_settings(storage)}. {_ARE_DELETED}") if is_listed else None
+
+
+def copy_broker_settings(storage: StorageOptions) -> str:
+    """Return the advice to correct the settings of the segments' place, by the names that the user wrote."""
+    pasted = place_property(storage.layout, storage.rsm_config, storage.uri)
+    place = f"{storage.plugin_prefix}{pasted}" if pasted else f"{STORAGE_URI.name}, {LAYOUT.name}"
+    return f"set {place} and {storage.plugin_prefix}key.prefix to what the brokers' own settings say"
 
 
 def _possible_places(storage: StorageOptions) -> Iterator[Place]:
