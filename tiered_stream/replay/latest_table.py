@@ -21,8 +21,8 @@ def why_not_latest(plan: ReplayPlan, landed: LandedOffsets, *, has_rows: bool, o
     Args:
         plan: the replay's plan.
         landed: offsets that the table has.
-        has_rows: whether the table has rows.
-        ordered: whether a column orders the records (`ingest.orderBy`), so that a key may be in several partitions.
+        has_rows: True if the table has rows.
+        ordered: True if a column orders the records (`ingest.orderBy`), so that a key may be in several partitions.
     """
     if landed.is_complete and not landed.ranges and not has_rows:
         return None

@@ -139,7 +139,7 @@ class DeltaTarget(Target):
         with spark_errors(self.place, "read"):
             reason = overtaken(plan, landed_offsets(self.spark, address.sql_name).ranges)
         if reason is not None:
-            raise TableError(f"the table {self.place} may not have the latest state: {reason}")
+            raise TableError(f"the table {self.place} is not certain to have the latest state: {reason}")
 
     def prepare(self, plan: ReplayPlan) -> None:
         self._landing(plan, self.settings(plan, self.user_settings), checkpoint="")

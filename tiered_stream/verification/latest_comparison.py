@@ -204,8 +204,8 @@ def differences(sides: LatestSides, buckets: Sequence[int]) -> LatestDifferences
     over = "OVER (PARTITION BY key"
     theirs = sides.table_rows().where(chosen)
     theirs = theirs.selectExpr("*", f"count(*) {over}) AS copies", f"row_number() {over} ORDER BY hash) AS number")
-    both = sides.topic_rows().where(chosen).alias("topic")
-    both = both.join(theirs.where("number = 1").alias("table"), sql.expr("topic.key <=> table.key"), "full_outer")
+    both = sides.topic_rows().where(chosen).alias("ours")
+    both = both.join(theirs.where("number = 1").alias("theirs"), sql.expr("ours.key <=> theirs.key"), "full_outer")
     kinds = both.selectExpr(
         f"{_kind(sides)} AS kind", _key_texts(sides), _column_texts(sides.fields), "coalesce(copies, 0) AS copies",
         "coalesce(record, '') AS record", "coalesce(deletes, false) AS deletes",
@@ -228,7 +228,7 @@ def _kind(sides: LatestSides) -> str:
     """Return SQL for the kind of difference of a key; null if both sides agree, `_OUTSIDE` if they may differ."""
     newer = "coalesce(place = 'after', false)"
     if not sides.has_positions and sides.order_by is not None and sides.is_part:
-        newer = "coalesce(table.row.{0} > topic.row.{0}, false)".format(_quoted(sides.order_by))
+        newer = "coalesce(theirs.row.{0} > ours.row.{0}, false)".format(_quoted(sides.order_by))
     # A key that no compared record has is extra only if its record must be among the compared records.
     known = "place = 'within'" if sides.has_positions else "false"
     if sides.is_whole and not sides.is_part:
@@ -239,14 +239,14 @@ def _kind(sides: LatestSides) -> str:
         WHEN {newer} THEN '{_OUTSIDE}'
         WHEN record IS NULL THEN CASE WHEN {known} THEN 'extra' ELSE '{_OUTSIDE}' END
         WHEN deletes THEN 'extra'
-        WHEN topic.hash <> table.hash THEN 'different'
+        WHEN ours.hash <> theirs.hash THEN 'different'
     END"""
 
 
 def _key_texts(sides: LatestSides) -> str:
     """Return SQL for an array with the text of each key column."""
     kinds = {each.name: each.dataType for each in sides.fields}
-    texts = (_text(f"coalesce(topic.key, table.key).{_quoted(key)}", kinds[key]) for key in sides.keys)
+    texts = (_text(f"coalesce(ours.key, theirs.key).{_quoted(key)}", kinds[key]) for key in sides.keys)
     return f"array({', '.join(f'substring({text}, 1, {_SHOWN})' for text in texts)}) AS keys"
 
 
@@ -254,7 +254,7 @@ def _column_texts(fields: Sequence[StructField]) -> str:
     """Return SQL for an array with a pair of texts for each compared column; null in place of equal texts."""
     pairs = []
     for each in fields:
-        ours, theirs = (_text(f"{side}.row.{_quoted(each.name)}", each.dataType) for side in ("topic", "table"))
+        ours, theirs = (_text(f"{side}.row.{_quoted(each.name)}", each.dataType) for side in ("ours", "theirs"))
         shown = (f"coalesce(substring({text}, 1, {_SHOWN}), 'null')" for text in (ours, theirs))
         pairs.append(f"CASE WHEN NOT {ours} <=> {theirs} THEN array({', '.join(shown)}) END")
     return f"array({', '.join(pairs)}) AS texts"

@@ -57,7 +57,7 @@ class KeyedRows:
 
         Args:
             name: name of the table, for the error.
-            shared: whether several topics share the table.
+            shared: True if several topics share the table.
 
         Raises:
             ConfigurationError: no column orders the records, and the table lacks Kafka's position of a row's record.
