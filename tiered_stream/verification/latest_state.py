@@ -24,6 +24,7 @@ from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.command_settings import ENDS, without
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.spark.session import refuse_connect, register_source
@@ -51,7 +52,7 @@ def verify_latest(
     """
     refuse_connect(spark, f"verify with {MODE.name}={UPSERT}")
     settings = ingest.with_overrides(settings, {SCHEMA_EVOLUTION.name: Evolution.NONE})
-    parsed = check_settings(settings, "auto")
+    parsed = check_settings(without(settings, ENDS), "auto")
     check_delta(spark)
     address = find_address(spark, table)
     check_table(spark, address.path)
