@@ -40,6 +40,7 @@ for module in pkgutil.walk_packages(tiered_stream.__path__, "tiered_stream.", on
 """
 OF_SPARK = (
     "cli.spark_commands", "delta.", "doctor.table_checks", "ingest.", "replay.", "spark.", "verification.comparison",
+    "verification.latest_comparison", "verification.latest_rows_source", "verification.latest_state",
     "verification.scope", "verification.sums_source", "verification.verify_table",
 )  # fmt: skip
 """The modules, or by a dot the packages, that nobody imports without Spark."""

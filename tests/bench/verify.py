@@ -13,6 +13,7 @@ from tests.bench.noop import noop_seconds
 from tests.bench.rig import Rig
 from tests.bench.turns import Claim, Contender, rows_of
 from tiered_stream import land, verify
+from tiered_stream.verification.verify_report import VerifyReport
 
 VERIFY, READS = "verify", "topic and table into noop"
 CLAIMS = (Claim("verify A", VERIFY, READS),)
@@ -34,7 +35,7 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
 def _verify(spark: SparkSession, options: Mapping[str, str], table: str, records: int) -> float:
     begin = time.perf_counter()
     report = verify(spark, options=options, table=table)
-    assert (report.equal, report.records) == (True, records), report.summary()
+    assert isinstance(report, VerifyReport) and (report.equal, report.records) == (True, records), report.summary()
     return time.perf_counter() - begin
 
 

@@ -13,13 +13,11 @@ from pyspark.sql import Row, SparkSession
 
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
-from tiered_stream import land, verify
+from tiered_stream import land
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
 from tiered_stream.delta.commit.merge import MergedTable, MergeTransaction
-from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER
 from tiered_stream.errors import ConfigurationError, TableError
-from tiered_stream.replay.run_replay import replay
 
 pytestmark = pytest.mark.slow
 
@@ -233,22 +231,6 @@ def test_the_condition_of_ingest_mergeOn_limits_the_files_and_is_checked(spark: 
     latest.write(0, change("u", 1, "c", "a"), change("u", 2, "d", "b"))
     latest.run({**DEBEZIUM, "ingest.mergeOn": "target.id > 1"})
     assert latest.rows("id", "name") == [(1, "a"), (1, "c"), (2, "d")]
-
-
-def test_whatever_appends_or_compares_single_records_refuses_such_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    latest = Latest(spark, tmp_path)
-    latest.write(0, change("r", 1, "a"))
-    options = typed_options(latest.bucket, "orders", {"ingest.mode": "upsert", **DEBEZIUM})
-    dead = {**options, "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(tmp_path / "dead")}
-    table, times = str(latest.table), {"from_time": "2024-01-01T00:00:00Z", "to_time": "2024-01-02T00:00:00Z"}
-    with pytest.raises(ConfigurationError, match="one query for many tables does not go with ingest.mode=upsert"):
-        land(spark, options=options, table=f"{tmp_path}/{{topic}}", checkpoint=str(latest.checkpoint))
-    with pytest.raises(ConfigurationError, match="verify does not go with ingest.mode=upsert"):
-        verify(spark, options=options, table=table)
-    with pytest.raises(ConfigurationError, match="redrive does not go with ingest.mode=upsert"):
-        redrive(spark, dead, table, DeadLetterFilter())
-    with pytest.raises(ConfigurationError, match="a replay does not go with ingest.mode=upsert"):
-        replay(spark, options=options, into=table, **times)
 
 
 @pytest.mark.parametrize(

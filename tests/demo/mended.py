@@ -30,4 +30,6 @@ def lose(spark: SparkSession, table: Path, times: tuple[str, str]) -> int:
 def mend(spark: SparkSession, options: Mapping[str, str], table: Path, times: tuple[str, str]) -> VerifyReport:
     """Replay that time into the ingest job's table, in place of what the table has of it, and verify the table."""
     replay(spark, options=options, from_time=times[0], to_time=times[1], into=str(table), replace=True)
-    return verify(spark, options=options, table=str(table))
+    report = verify(spark, options=options, table=str(table))
+    assert isinstance(report, VerifyReport)
+    return report

@@ -44,7 +44,7 @@ from tiered_stream.replay.target import Target
 from tiered_stream.replay.targets import PARQUET, DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.targets import TOPIC as KAFKA_TARGET
 from tiered_stream.replay.times import parse_range, show_range
-from tiered_stream.verification.verify_report import render as render_verified
+from tiered_stream.verification.latest_report import render_verified
 from tiered_stream.verification.verify_table import verify
 
 log = logging.getLogger(__name__)

@@ -17,11 +17,13 @@ from tiered_stream.delta.settings.ingest_settings import (
     TABLE,
     TOPIC,
     job_settings,
+    settings_of_topics,
     source_options,
     table_storage,
     topic_overrides,
 )
 from tiered_stream.delta.settings.query_settings import check_settings
+from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.delta.write.file_systems import local_uri, uri_of
 from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.options.command_settings import gives, without
@@ -89,7 +91,11 @@ def estimate_without_spark(
         check_same(plan, arguments)
     else:
         plan = new_plan(options, name, arguments, parse_range(from_time, to_time, now_ms))
-        if kind == "table" and (query := _own_checkpoint(settings, into)) is not None:
+        if (
+            kind == "table"
+            and not _keeps_latest(options, plan)
+            and (query := _own_checkpoint(settings, into)) is not None
+        ):
             # Only read, although the type can write, too.
             ranges = limit_to_landed(lambda path: cast(Folder, _open(path, settings)), query, plan.ranges)
             plan = with_fields(plan, ranges=ranges)
@@ -101,6 +107,11 @@ def estimate_without_spark(
     if not gives(reading, [MAX_OFFSETS_PER_TRIGGER.name, MAX_BYTES_PER_TRIGGER.name]):
         reading = {**reading, MAX_OFFSETS_PER_TRIGGER.name: str(tasks * OFFSETS_PER_TASK)}
     return estimate(plan, source_options(reading), tasks, max_bytes_per_second, prices)
+
+
+def _keeps_latest(options: Mapping[str, str], plan: ReplayPlan) -> bool:
+    """Return whether the table of the plan's topics has the latest row of each key (`ingest.mode=upsert`)."""
+    return is_upsert(settings_of_topics(options, {partition.topic for partition in plan.ranges}))
 
 
 def _kind_and_place(into: str) -> tuple[str, str]:

@@ -19,7 +19,6 @@ from rich.console import Console
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.settings.ingest_settings import settings_of_topics, source_options
 from tiered_stream.delta.settings.query_settings import check_all_columns
-from tiered_stream.delta.settings.upsert_settings import refuse_upsert
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.metrics import ReadMetrics
@@ -39,6 +38,7 @@ from tiered_stream.replay.target import Target
 from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.times import parse_range
 from tiered_stream.spark.session import refuse_connect
+from tiered_stream.verification.latest_report import LatestReport
 from tiered_stream.verification.verify_report import VerifyReport
 from tiered_stream.verification.verify_table import verify
 
@@ -101,7 +101,8 @@ def replay(
             (exclusive), even if timestamps are not ascending.
         replace: True to remove the table's rows that have the same offsets, in the commit that adds the replay's rows.
         query_checkpoint: the checkpoint of the query that continuously lands in the same table. The replay leaves out
-            offsets that this query has not landed yet, because they would be in the table twice.
+            offsets that this query has not landed yet, because they would be in the table twice. It has no effect for a
+            table of the latest state.
         lane: lane for a table: `direct`, `spark`, or `auto`.
         tasks: maximum number of parallel tasks; None: as many as Spark runs.
         max_bytes_per_second: maximum bytes per second that all tasks together fetch, and also the maximum that they
@@ -163,7 +164,7 @@ class Replay:
         """Return True if the target is a Delta table, which `verify` can check."""
         return isinstance(self.target, DeltaTarget)
 
-    def verify(self) -> VerifyReport:
+    def verify(self) -> VerifyReport | LatestReport:
         """Compare the target table with the topics' records in the plan, and return the report.
 
         The target must be a Delta table.
@@ -189,7 +190,8 @@ class Replay:
         Raises:
             ConfigurationError: a setting is wrong, or another process has begun a replay with other arguments in the
                 same checkpoint.
-            TableError: the table or the checkpoint cannot be reached.
+            TableError: the table or the checkpoint cannot be reached. Or another query has written later records to a
+                table of the latest state.
             BrokerError, DataLossError: the positions of a replay into a topic cannot be read, or are lost.
             CorruptDataError: a file in the checkpoint is damaged.
             ReplayStoppedError: the query was stopped before its end.
@@ -199,6 +201,8 @@ class Replay:
         plan = store.plan() or self.plan
         if store.finished:
             return ReplayReport(plan, store.folder, ReadMetrics(), finished_before=True)
+        if self.store is not None:
+            self.target.check_not_overtaken(plan)
         with MetricsReceiver(self.spark.conf.get("spark.driver.host") or "127.0.0.1") as receiver:
             settings = self.target.settings(plan, {METRICS_ADDRESS.name: receiver.address, **self.options})
             query, description = self.target.start(plan, settings, store.folder)
@@ -209,6 +213,7 @@ class Replay:
         if not store.reached(plan) and parse_options(reading, streaming=True).fail_on_data_loss:
             raise ReplayStoppedError(f"the replay {plan.name} was stopped before its end: start it again to go on")
         store.finish(metrics.records)
+        self.target.check_not_overtaken(plan)
         return ReplayReport(plan, store.folder, metrics)
 
     def _begin(self) -> ReplayStore:
@@ -257,8 +262,6 @@ def plan_replay(
         CorruptDataError: the plan in the checkpoint is damaged.
     """
     refuse_connect(spark, "a replay")
-    advice = "older records would replace newer rows. Delete the checkpoint and the table, and run the job again"
-    refuse_upsert(options, "a replay", advice)
     times = parse_range(from_time, to_time, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
     arguments = ReplayArguments(subscription(options), from_time, to_time, target.described, exact, replace)
     name = check_name(name or arguments.default_name())
@@ -273,11 +276,11 @@ def plan_replay(
         check_same(stored, arguments)
         return _with_topic_settings(Replay(spark, stored, target, options, store, folder))
     plan = new_plan(options, name, arguments, times)
-    if query_checkpoint is not None:
-        ranges = limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
-        plan = with_fields(plan, ranges=ranges)
     planned = _with_topic_settings(Replay(spark, plan, target, options, None, checkpoint))
-    planned.target.check(plan)
+    if query_checkpoint is not None and not planned.target.keeps_latest:
+        ranges = limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
+        planned = with_fields(planned, plan=with_fields(plan, ranges=ranges))
+    planned.target.check(planned.plan)
     return planned
 
 

@@ -43,6 +43,11 @@ class Target(ABC):
     KIND: ClassVar[str]
 
     @property
+    def keeps_latest(self) -> bool:
+        """Return whether the target has only the latest row of each key."""
+        return False
+
+    @property
     def described(self) -> str:
         """Return a text with the kind and the place of the target, such as `topic orders-copy`, without secrets."""
         return f"{self.KIND} {self.place}"
@@ -61,6 +66,15 @@ class Target(ABC):
 
         Raises:
             ConfigurationError: the target does not fit, or has records of another replay with the same name.
+        """
+
+    def check_not_overtaken(self, plan: ReplayPlan) -> None:  # noqa: B027 - not every target has to
+        """Check that no other query has written later records to the target than the plan has.
+
+        This base method checks nothing, because only a table of the latest state depends on the order of records.
+
+        Raises:
+            TableError: another query has written later records.
         """
 
     def prepare(self, plan: ReplayPlan) -> None:  # noqa: B027 - not every target has to

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.delta.catalog.address import find_address, table_location
+from tiered_stream.delta.catalog.address import TableAddress, find_address, table_location
+from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, limited
 from tiered_stream.delta.commit.committer import find_table
+from tiered_stream.delta.commit.landed_offsets import landed_offsets
 from tiered_stream.delta.commit.transaction import DeltaTransaction
 from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.landing.suitability import resolve_storage
@@ -21,11 +23,14 @@ from tiered_stream.delta.schema.row_schema import fit_to_table, shared_columns, 
 from tiered_stream.delta.settings.ingest_settings import source_options, table_files
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.delta.settings.upsert_settings import MODE, ORDER_BY, UPSERT, is_upsert
+from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.options.command_settings import without
+from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.options.types import LONG_MAX
+from tiered_stream.replay.latest_table import overtaken, why_not_latest
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in
@@ -108,6 +113,11 @@ class DeltaTarget(Target):
             raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
         if plan.arguments.replace:
             self._check_replaced(plan, parsed.include_headers)
+        if plan.arguments.replace and self.keeps_latest:
+            raise ConfigurationError(
+                f"--replace does not go with {MODE.name}={UPSERT}, because each record replaces the row of its key: "
+                "replay without --replace"
+            )
         address = find_address(self.spark, self.place)
         transaction = None
         if address.uri is not None:
@@ -116,6 +126,20 @@ class DeltaTarget(Target):
             transaction = find_table(self.spark, address, files)
         if transaction is not None:
             self._check_table(transaction, plan, parsed.include_headers)
+            self._check_latest(address, plan)
+
+    @property
+    def keeps_latest(self) -> bool:
+        return is_upsert(self.user_settings)
+
+    def check_not_overtaken(self, plan: ReplayPlan) -> None:
+        if not self.keeps_latest:
+            return
+        address = find_address(self.spark, self.place)
+        with spark_errors(self.place, "read"):
+            reason = overtaken(plan, landed_offsets(self.spark, address.sql_name).ranges)
+        if reason is not None:
+            raise TableError(f"the table {self.place} is not certain to have the latest state: {reason}")
 
     def prepare(self, plan: ReplayPlan) -> None:
         self._landing(plan, self.settings(plan, self.user_settings), checkpoint="")
@@ -161,6 +185,22 @@ class DeltaTarget(Target):
                 f"settings leave {', '.join(missing)} out of the table: keep it by {KAFKA_COLUMNS.name} (such as "
                 f"{missing[0]} as kafka_{missing[0]}), or replay without --replace"
             )
+
+    def _check_latest(self, address: TableAddress, plan: ReplayPlan) -> None:
+        """Check that the replay leaves the latest state in a table of the latest state.
+
+        Raises:
+            ConfigurationError: a later record may have changed a row that the replay would write again.
+        """
+        if not self.keeps_latest:
+            return
+        with spark_errors(self.place, "read"):
+            has_rows = not self.spark.sql(f"SELECT 1 FROM {address.sql_name} LIMIT 1").isEmpty()
+            landed = landed_offsets(self.spark, address.sql_name)
+        ordered = GivenOptions(self.user_settings).has(ORDER_BY)
+        reason = why_not_latest(plan, landed, has_rows=has_rows, ordered=ordered)
+        if reason is not None:
+            raise ConfigurationError(f"the replay cannot leave the latest state in the table {self.place}: {reason}")
 
     def _check_table(self, table: DeltaTransaction, plan: ReplayPlan, include_headers: bool) -> None:
         description = table.state.description

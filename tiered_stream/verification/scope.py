@@ -89,7 +89,7 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
         )
     check_table(spark, address.path)
     with spark_errors(table, "read"):
-        version, rows = _latest(spark, address)
+        version, rows = latest_version(spark, address)
         columns = {column.lower(): column for column in rows.columns}
     own_names = {name: columns[own.lower()] for name, own in names.items() if own.lower() in columns}
     present = [name for name in (*_NEEDED, *HASHED) if name in own_names]
@@ -104,7 +104,7 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
     return VerifiedTable(str(address), version, tuple(present[len(_NEEDED) :]), rows.select(*named))
 
 
-def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]:
+def latest_version(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]:
     """Return the number of the table's latest version, and the rows of this version.
 
     Raises:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.row_settings import WHERE
-from tiered_stream.delta.settings.upsert_settings import refuse_upsert
+from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.given import GivenOptions
@@ -20,6 +20,8 @@ from tiered_stream.records.row_hash import HASHED
 from tiered_stream.spark.session import register_source
 from tiered_stream.spark.source import register
 from tiered_stream.verification.comparison import Compared, Sides, compare, first_differences, table_ends
+from tiered_stream.verification.latest_report import LatestReport
+from tiered_stream.verification.latest_state import verify_latest
 from tiered_stream.verification.scope import Scope, look_up_scope, open_verified
 from tiered_stream.verification.sums_source import SumsDataSource
 from tiered_stream.verification.verify_report import PartitionReport, VerifyReport
@@ -32,12 +34,16 @@ def verify(
     table: str,
     ranges: Ranges | None = None,
     times: TimeRange | None = None,
-) -> VerifyReport:
+) -> VerifyReport | LatestReport:
     """Compare a Delta table with the topics that it was ingested from, whatever tool ingested it; return a report.
 
     Topic and table are each read once, in parallel, into sums of row hashes for every 65,536 offsets of a partition.
     Rows are read again only where the sums differ. A row hash covers the offset, and timestamp, key, value and headers
     if the table has these columns.
+
+    A table of the latest state (`ingest.mode=upsert`) is compared with the last record of each key, by all columns that
+    records have, and the report is a `LatestReport`. Without starting and ending options, the offsets are compared that
+    the table's commits name.
 
     Args:
         options: options of `format("tiered_stream")`, as the ingest had them. `ingest.kafkaColumns` and the formats of
@@ -54,10 +60,10 @@ def verify(
         BrokerError, StorageError: the topics' offsets cannot be looked up.
         PySparkException: reading the topic or the table failed in Spark.
     """
-    refuse_upsert(
-        options, "verify", "the table has only the last record of each key. Compare it by a query of your own"
-    )
-    verified = open_verified(spark, table, _record_columns(options, _topics(options, ranges)))
+    topics = _topics(options, ranges)
+    if any(is_upsert(ingest.settings_of_topics(options, [topic])) for topic in topics) or is_upsert(options):
+        return verify_latest(spark, ingest.settings_of_topics(options, topics), table, ranges, times)
+    verified = open_verified(spark, table, _record_columns(options, topics))
     if times is not None and "timestamp" not in verified.columns:
         raise ConfigurationError(
             f"the table {table} has no column with the records' timestamp, by which records are to be chosen"

@@ -6,7 +6,7 @@ import pytest
 
 from tiered_stream.delta.settings.ingest_settings import table_files
 from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.delta.settings.upsert_settings import is_upsert, refuse_upsert
+from tiered_stream.delta.settings.upsert_settings import check_keys, is_upsert
 from tiered_stream.errors import ConfigurationError
 
 SOURCE = {"kafka.bootstrap.servers": "a:1", "subscribe": "orders", "remote.storage.uri": "s3://tier"}
@@ -50,7 +50,11 @@ def test_upserts_need_keys() -> None:
         check_settings({**SOURCE, "ingest.mode": "upsert"}, "auto")
 
 
-def test_what_cannot_handle_such_a_table_refuses_it() -> None:
-    refuse_upsert(SOURCE, "a replay", "do something else")
-    with pytest.raises(ConfigurationError, match="a replay does not go with ingest.mode=upsert: do something else"):
-        refuse_upsert(UPSERT, "a replay", "do something else")
+def test_topics_may_all_have_keys_of_their_own() -> None:
+    given = {**SOURCE, "ingest.mode": "upsert"}
+    check_settings({**given, "ingest.topic.orders.keys": "id"}, "auto")
+    with pytest.raises(ConfigurationError, match="set ingest.keys to the columns"):
+        check_settings({**given, "ingest.topic.orders.compression": "snappy"}, "auto")
+    with pytest.raises(ConfigurationError, match="set ingest.keys, or ingest.topic.visits.keys, to the columns"):
+        check_keys(given, "visits")
+    check_keys(SOURCE, "visits")

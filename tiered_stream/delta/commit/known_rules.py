@@ -14,7 +14,7 @@ import orjson
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.errors import TableError
-from tiered_stream.formats.rows.table_rules import RowRules, TableRules, UncertainCheckError
+from tiered_stream.formats.rows.table_rules import RowRules, TableRules, UncertainCheckError, certain_rules
 
 _OPENED_AT_ONCE = 16
 
@@ -53,6 +53,8 @@ def _look_up(target: TableTarget) -> TableRules | None:
         table = open_table(target.files)
         description = describe(table) if table else TableDescription(tuple(target.schema.jsonValue()["fields"]))
         rules = table_rules(description)
+        if target.files.keys:  # Delta itself checks the other rules when it merges rows
+            rules = certain_rules(rules, target.rows.written)
         if table is None and not rules:
             return None
         RowRules(rules, target.rows.written)

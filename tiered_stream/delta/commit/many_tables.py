@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from cachetools import LRUCache
 from pyspark.sql.types import StructType
@@ -28,6 +28,7 @@ from tiered_stream.delta.commit.query_dead_letters import OpenDeadLetters, Query
 from tiered_stream.delta.schema.routing import Routing, TableTarget
 from tiered_stream.delta.settings.ingest_settings import TableFiles, table_properties
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
+from tiered_stream.delta.settings.upsert_settings import MERGE_ON
 from tiered_stream.delta.write.data_files import DataFile, HeldRows, landed_rows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
@@ -112,6 +113,11 @@ class ManyTables:
     rows_reader: ParkedRowsReader
     _: KW_ONLY
     park: bool
+    in_thread: Callable[[Callable[[str], Any]], Callable[[str], Any]] = lambda do: do
+    """Function that wraps a function for another thread, such as pyspark's `inheritable_thread_target`.
+
+    Spark's jobs of the wrapped function then belong to the query, and end when the query is stopped.
+    """
 
     def __post_init__(self) -> None:
         self._dead_letters = QueryDeadLetters(self.routing, self.open_dead_letters)
@@ -253,7 +259,7 @@ class ManyTables:
         Returns:
             Two mappings by table key: the results, and the errors of calls that raised TieredStreamError.
         """
-        running = {key: self._threads.submit(do, key) for key in keys}
+        running = {key: self._threads.submit(self.in_thread(do), key) for key in keys}
         done: dict[str, _Result] = {}
         failed: _Failed = {}
         for key, future in running.items():
@@ -445,9 +451,10 @@ def _warn(parked: Mapping[str, Parked]) -> None:
         )  # fmt: skip
 
 
-def _shared_settings(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str]]:
-    """Return the settings that all topics of one table must have in common: files, schema and table properties."""
-    return target.files, target.schema, table_properties(target.settings)
+def _shared_settings(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str], str | None]:
+    """Return the settings that all topics of one table must have in common: files, schema, properties, `mergeOn`."""
+    merge_on = GivenOptions(target.settings).read(MERGE_ON)
+    return target.files, target.schema, table_properties(target.settings), merge_on
 
 
 def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:

@@ -38,7 +38,7 @@ from tiered_stream.delta.schema.spark_query import check_by_spark
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers, row_settings
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT, is_upsert, refuse_upsert
+from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT, is_upsert
 from tiered_stream.delta.write.data_files import data_files, held_rows, landed_rows, observed, record_count
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -109,8 +109,9 @@ def plan_query(
         return plan_landing(
             spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
         )
-    refuse_upsert(options, "one query for many tables", "land each table by a query of its own")
     check_settings(options, lane)
+    if by_topic.merges(options):
+        check_merges(spark)
     check_file_system(spark, "the checkpoint", checkpoint)
     return TopicsLanding(spark, by_topic.plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import (
@@ -38,6 +39,7 @@ from tiered_stream.delta.schema.spark_query import check_by_spark
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
+from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.options.command_settings import without
@@ -67,6 +69,13 @@ def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
     options = GivenOptions(settings)
     parks = options.read(ingest.ON_TABLE_ERROR) == ingest.PARK
     return TOPIC in table or parks or bool(options.read(ingest.ROUTE)) or bool(ingest.topic_overrides(settings))
+
+
+def merges(settings: Mapping[str, str]) -> bool:
+    """Return whether any topic's table keeps the latest row of each key (`ingest.mode=upsert`)."""
+    shared = ingest.shared_settings(settings)
+    own = ingest.topic_overrides(settings).values()
+    return is_upsert(shared) or any(is_upsert(ingest.with_overrides(shared, each)) for each in own)
 
 
 def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, lane: str) -> Routing:
@@ -242,7 +251,7 @@ class TopicTables:
             register_table(self.spark, address)
         return open_commits(
             self.spark, address, target, suitability, self._on_gap(target), landed,
-            fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked,
+            fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked and not target.files.keys,
         )  # fmt: skip
 
     def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
@@ -331,7 +340,10 @@ def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[
     park = GivenOptions(routing.settings).read(ingest.ON_TABLE_ERROR) == ingest.PARK
     parked = ParkedRows(spark, routing)
     opened = TopicTables(spark, checkpoint, fail, checked=not park)
-    tables = ManyTables(routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park)
+    tables = ManyTables(
+        routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park,
+        in_thread=inheritable_thread_target,
+    )  # fmt: skip
     query_id = SparkCheckpoint(folder).query_id()
     if query_id:
         tables.begin(query_id)

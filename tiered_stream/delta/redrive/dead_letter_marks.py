@@ -95,6 +95,10 @@ class DeadLetterMarks:
         self._spark = spark
         self._address = address
 
+    def within(self, session: SparkSession) -> DeadLetterMarks:
+        """Return the same table, read and changed in the session `session`."""
+        return DeadLetterMarks(session, self._address)
+
     def dead_letters(self) -> DataFrame:
         """Return all dead letters in the table's newest version.
 

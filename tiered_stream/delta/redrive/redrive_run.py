@@ -1,7 +1,8 @@
 """Redrive, which decodes dead letters again and moves those that decode now into the tables of their topics.
 
 A redrive makes three commits: it marks the dead letters that decode, appends their rows to the topic's table, and
-deletes the dead letters. Each row is appended exactly once, even if a redrive crashes after one of these commits, or if
+deletes the dead letters. A table of the latest state gets the rows by a MERGE, which leaves newer rows alone
+(`keyed_rows.py`). Each row is appended exactly once, even if a redrive crashes after one of these commits, or if
 several redrives run at once. `redrive_protocol.py` describes how.
 """
 
@@ -17,6 +18,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
@@ -30,20 +32,24 @@ from tiered_stream.delta.redrive.dead_letter_marks import (
     new_number,
 )
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
+from tiered_stream.delta.redrive.keyed_rows import KeyedRows, is_shared
 from tiered_stream.delta.redrive.redrive_protocol import MarkedDeadLetters, finish
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
-from tiered_stream.delta.schema.row_schema import fit_to_table, written_columns
+from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns, written_columns
 from tiered_stream.delta.settings.ingest_settings import table_files
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
-from tiered_stream.delta.settings.upsert_settings import refuse_upsert
+from tiered_stream.delta.write.latest_rows import STAGED, staged
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.extras import check_installed
+from tiered_stream.formats.row_decoder import DecodedRows
+from tiered_stream.formats.rows.kafka_columns import table_columns
 from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
+from tiered_stream.model import TopicPartition
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Subscription, parse_subscription
 
@@ -98,8 +104,6 @@ def redrive(
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
     name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
-    advice = "a dead letter may be older than the row of its key. Write the corrected record to the topic again"
-    refuse_upsert(settings, "redrive", advice)
     if name is None:
         raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
     address = find_address(spark, name)
@@ -229,6 +233,13 @@ class _Redrive:
 
         def append() -> int:
             row_format = self.row_format(topic)
+            keyed = KeyedRows.of(target, row_format)
+            if keyed is not None:
+                session = table.merging_session(number, topic)
+                records = marks.within(session).dead_letters().where(which)
+                rows = records.mapInArrow(_to_staged_rows(row_format), _staged_columns(row_format))
+                count = rows.count()
+                return count if table.merge(session, rows, keyed) else 0
             # Each record once, because two queries may have written the same record.
             records = marks.dead_letters().where(which).dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
             rows = records.mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
@@ -290,6 +301,9 @@ class _Redrive:
             target = self.routing.target(topic)
             assert target.rows
             row_format = replace(target.rows, on_error=OnDecodeError.DEAD_LETTER, evolution=Evolution.NONE)
+            keyed = KeyedRows.of(target, row_format)
+            if keyed is not None:
+                keyed.check_order(target.name, shared=is_shared(self.routing, self.subscription, topic))
             self._rows[topic] = self._fitted(row_format, target)
         return self._rows[topic]
 
@@ -322,16 +336,36 @@ def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]
 def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
     def rows(batches: Batches) -> Batches:
         for _, decoded in decoded_batches({"": row_format}, batches):
-            if decoded.dead is not None:
-                names = (*RECORD_KEYS, "reason")
-                topic, partition, offset, reason = (decoded.dead.column(name)[0] for name in names)
-                raise TableError(
-                    f"topic {topic}, partition {partition}, offset {offset} decoded before, and does not now: "
-                    f"{reason}. Nothing is lost: run the redrive again"
-                )
+            _check_decoded(decoded)
             yield _without_metadata(with_day(decoded.rows, day_column))
 
     return rows
+
+
+def _to_staged_rows(row_format: RowFormat) -> Callable[[Batches], Batches]:
+    def rows(batches: Batches) -> Batches:
+        for records, decoded in decoded_batches({"": row_format}, batches):
+            _check_decoded(decoded)
+            partition = TopicPartition(records.column("topic")[0].as_py(), records.column("partition")[0].as_py())
+            with_marks = staged(partition, decoded.rows)
+            yield _without_metadata(with_marks.select(table_columns(with_marks.schema).names))
+
+    return rows
+
+
+def _staged_columns(row_format: RowFormat) -> StructType:
+    return StructType([*written_columns(row_format, None), *spark_columns(STAGED, None)])
+
+
+def _check_decoded(decoded: DecodedRows) -> None:
+    """Raise TableError if a dead letter does not decode, although it decoded before."""
+    if decoded.dead is not None:
+        names = (*RECORD_KEYS, "reason")
+        topic, partition, offset, reason = (decoded.dead.column(name)[0] for name in names)
+        raise TableError(
+            f"topic {topic}, partition {partition}, offset {offset} decoded before, and does not now: "
+            f"{reason}. Nothing is lost: run the redrive again"
+        )
 
 
 def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:

@@ -16,10 +16,14 @@ from tiered_stream.delta.commit.batch_commit import drops_transactions
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.redrive.dead_letter_marks import is_version
+from tiered_stream.delta.redrive.keyed_rows import SOURCE, KeyedRows
 from tiered_stream.delta.redrive.redrive_protocol import Outcome
+from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
 
 log = logging.getLogger(__name__)
 
+_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
+"""Setting by which a MERGE would set columns to null that the rows do not have."""
 NEWEST = (1 << 63) - 1
 """Highest possible batch id: as the id of the last batch in a table, it means that all batches are in the table."""
 
@@ -87,6 +91,44 @@ class RedrivenTable:
             folder = table_location(self._spark, find_address(self._spark, self._name))
             try:
                 writer.save(folder)
+            except JAVA_ERRORS as error:
+                if not is_conflict(error):
+                    raise
+                log.info("%s: another commit came first: %s", self._name, first_line(error))
+                return False
+        return True
+
+    def merging_session(self, number: int, topic: str) -> SparkSession:
+        """Return a copy of the session in which a MERGE gives the topic's dead letters the outcome `APPENDED`.
+
+        `number` is the value of their column `redrive`. The settings of the copy reach no other query.
+        """
+        session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
+        transaction, version = SESSION_TRANSACTION
+        settings = {transaction: self._transaction(topic, number), version: str(Outcome.APPENDED.value)}
+        for name, value in {**settings, _AUTO_MERGE: "false"}.items():
+            session.conf.set(name, value)
+        return session
+
+    def merge(self, session: SparkSession, staged: DataFrame, keyed: KeyedRows) -> bool:
+        """Merge rows of dead letters into this table of the latest state, unless Delta has their outcome already.
+
+        Args:
+            session: session from `merging_session`.
+            staged: rows of the table in this session, with the columns `latest_rows.STAGED`.
+            keyed: the table's keys, and the order of a key's records.
+
+        Returns:
+            False if nothing was merged because another commit came first.
+
+        Raises:
+            TableError: the table refuses the rows, or cannot be reached. Or a key is in several partitions, and no
+                column orders its records.
+        """
+        with spark_errors(self._name, "merged into"):
+            keyed.last_rows(staged).createOrReplaceTempView(SOURCE)
+            try:
+                session.sql(keyed.merge_sql(find_address(self._spark, self._name).sql_name))
             except JAVA_ERRORS as error:
                 if not is_conflict(error):
                     raise

@@ -24,6 +24,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     with_overrides,
 )
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, SCHEMA_EVOLUTION, registry_properties
+from tiered_stream.delta.settings.upsert_settings import check_keys
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows, row_format
@@ -141,6 +142,7 @@ class Routing:
     def _make(self, topic: str) -> TableTarget:
         route = self.route(topic)
         settings = with_overrides(self.settings, self.overrides.get(topic, {}))
+        check_keys(settings, topic)
         files = replace(
             table_files(settings), uri=route.uri_for(topic), storage=self.files.storage, tasks=self.files.tasks
         )

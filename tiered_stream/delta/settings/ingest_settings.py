@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS, evolution_of, redacted_registry
-from tiered_stream.delta.settings.upsert_settings import KEYS, MERGE_ON, ORDER_BY, UPSERT_OPTIONS, column_names
+from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, UPSERT_OPTIONS, column_names
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Evolution
 from tiered_stream.options import types
@@ -85,7 +85,7 @@ INGEST_OPTIONS: tuple[Option[Any], ...] = (
     *UPSERT_OPTIONS,
 )  # fmt: skip
 TOPIC_OPTIONS: tuple[Option[Any], ...] = (
-    TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, KEYS, ORDER_BY, MERGE_ON, *ROW_OPTIONS,
+    TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, *UPSERT_OPTIONS, *ROW_OPTIONS,
 )  # fmt: skip
 """Options that may be set for a single topic, such as `ingest.topic.orders.dayColumn`."""
 TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"

@@ -14,7 +14,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     with_overrides,
 )
 from tiered_stream.delta.settings.row_settings import row_settings
-from tiered_stream.delta.settings.upsert_settings import check_upsert
+from tiered_stream.delta.settings.upsert_settings import KEYS, check_upsert
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
@@ -37,8 +37,11 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
     check_all_columns(parsed)
     table_files(options)
     row_settings(options)
-    for given in (options, *_of_topics(options)):
-        check_upsert(given, _refused_with_upsert(given, lane))
+    of_topics = _of_topics(options)
+    for given in (options, *of_topics):
+        # Topics may all have keys of their own; a topic without keys is refused when its table is looked up.
+        needs_keys = given is not options or not any(GivenOptions(own).has(KEYS) for own in of_topics)
+        check_upsert(given, _refused_with_upsert(given, lane), needs_keys=needs_keys)
     return parsed
 
 

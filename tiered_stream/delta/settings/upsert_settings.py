@@ -50,16 +50,21 @@ def is_upsert(settings: Mapping[str, str]) -> bool:
     return GivenOptions(settings).read(MODE) == UPSERT
 
 
-def refuse_upsert(settings: Mapping[str, str], what: str, advice: str) -> None:
-    """Raise ConfigurationError if the settings ask for a table of the latest state, which `what` does not support."""
-    if is_upsert(settings):
-        raise ConfigurationError(f"{what} does not go with {MODE.name}={UPSERT}: {advice}")
+def check_keys(settings: Mapping[str, str], topic: str | None = None) -> None:
+    """Raise ConfigurationError if the settings ask for a table of the latest state and name no key columns.
+
+    `topic` is the topic of the settings, for the error; None: they are for all topics.
+    """
+    if is_upsert(settings) and not GivenOptions(settings).read(KEYS):
+        given = KEYS.name if topic is None else f"{KEYS.name}, or ingest.topic.{topic}.keys,"
+        raise ConfigurationError(f"{MODE.name} is {UPSERT}: set {given} to the columns that identify a row")
 
 
-def check_upsert(settings: Mapping[str, str], refused: Mapping[str, str]) -> None:
+def check_upsert(settings: Mapping[str, str], refused: Mapping[str, str], *, needs_keys: bool = True) -> None:
     """Check the settings for a table of the latest state against each other and against other settings.
 
     `refused` are names of settings that are given and do not go with `ingest.mode=upsert`, each with the advice.
+    `needs_keys` is False for settings of all topics, if single topics have their own `ingest.keys`.
 
     Raises:
         ConfigurationError: a setting is missing, malformed, or does not go with another setting.
@@ -70,8 +75,8 @@ def check_upsert(settings: Mapping[str, str], refused: Mapping[str, str]) -> Non
             if options.has(given):
                 raise ConfigurationError(f"{given.name} is set, but {MODE.name} is {APPEND}: set {MODE.name}={UPSERT}")
         return
-    if not options.read(KEYS):
-        raise ConfigurationError(f"{MODE.name} is {UPSERT}: set {KEYS.name} to the columns that identify a row")
+    if needs_keys:
+        check_keys(settings)
     options.read(ORDER_BY)
     options.read(MERGE_ON)
     for name, advice in refused.items():

@@ -1,0 +1,178 @@
+"""Replays into tables of the latest state: they leave the latest state, or are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.delta.test_latest_state import PLAIN, Latest
+from tests.delta.typed_archive import typed_options
+from tests.stack.rows import Record
+from tiered_stream.delta.commit.landed_offsets import LandedOffsets
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.replay.latest_table import overtaken, why_not_latest
+from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
+from tiered_stream.replay.run_replay import Replay, plan_replay
+from tiered_stream.replay.targets import target_of
+
+ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def planned(first: int, end: int, *, to: int | None = None, exact: bool = False) -> ReplayPlan:
+    arguments = ReplayArguments(("subscribe", "orders"), "0", None if to is None else str(to), "table /t", exact)
+    return ReplayPlan("again", arguments, TimeRange(0, to), {ONE: OffsetRange(first, end)}, {})
+
+
+@pytest.mark.parametrize(
+    ("plan", "landed", "said"),
+    [
+        (planned(5, 20), LandedOffsets({ONE: OffsetRange(0, 20)}, True), None),
+        (planned(5, 9, to=1), LandedOffsets({}, True), None),
+        (planned(5, 9, to=1), LandedOffsets({ONE: OffsetRange(0, 9)}, True), None),
+        (planned(5, 9, to=1), LandedOffsets({ONE: OffsetRange(0, 10)}, True), "ends at offset 9 of orders-0.*--to out"),
+        (planned(5, 9), LandedOffsets({ONE: OffsetRange(0, 10)}, True), "Replay from a log that has these records"),
+        (planned(9, 9, to=1), LandedOffsets({ONE: OffsetRange(0, 10)}, True), None),
+        (planned(5, 9, to=1), LandedOffsets({TWO: OffsetRange(0, 10)}, True), None),
+        (planned(5, 9, to=1), LandedOffsets({TWO: OffsetRange(0, 10)}, False), "its commits do not say.*--to out"),
+        (planned(5, 9), LandedOffsets({TWO: OffsetRange(0, 10)}, False), None),
+        (planned(5, 20, exact=True), LandedOffsets({ONE: OffsetRange(0, 20)}, True), "Leave --exact out"),
+        (planned(5, 20, exact=True), LandedOffsets({}, True), None),
+    ],
+)
+def test_a_replay_must_read_as_far_as_the_table_has_records(
+    plan: ReplayPlan, landed: LandedOffsets, said: str | None
+) -> None:
+    reason = why_not_latest(plan, landed, has_rows=bool(landed.ranges), ordered=False)
+    assert reason is None if said is None else said.partition(".*")[0] in (reason or "")
+    assert said is None or said.partition(".*")[2] in (reason or "")
+
+
+def test_rows_of_an_unknown_writer_need_a_replay_to_the_end_of_the_log() -> None:
+    landed = LandedOffsets({}, True)
+    assert "Leave --to out" in (why_not_latest(planned(0, 9, to=1), landed, has_rows=True, ordered=False) or "")
+    assert why_not_latest(planned(0, 9), landed, has_rows=True, ordered=False) is None
+
+
+def test_a_partition_without_records_to_replay_counts_if_a_key_may_be_in_several_partitions() -> None:
+    landed = LandedOffsets({ONE: OffsetRange(0, 10)}, True)
+    assert "--to out" in (why_not_latest(planned(9, 9, to=1), landed, has_rows=True, ordered=True) or "")
+
+
+def test_a_table_with_later_records_than_the_replay_is_overtaken() -> None:
+    assert overtaken(planned(0, 9), {ONE: OffsetRange(0, 9), TWO: OffsetRange(0, 99)}) is None
+    assert "up to offset 9 of orders-0" in (overtaken(planned(0, 9), {ONE: OffsetRange(0, 10)}) or "")
+    assert overtaken(planned(9, 9), {ONE: OffsetRange(0, 10)}) is None
+
+
+class Replayed(Latest):
+    """Table into which a part of the topic is replayed; the record at offset N has the timestamp N seconds."""
+
+    def add(self, *records: tuple[bytes, bytes | None]) -> None:
+        first = self._ends.get(0, 0)
+        self.write(0, *(Record(key, value, (), 1000 * (first + at)) for at, (key, value) in enumerate(records)))
+
+    def plan(self, first: int, end: int | None = None, into: str = "", **given: Any) -> Replay:
+        options = typed_options(self.bucket, "orders", {"ingest.mode": "upsert", **PLAIN, **given.pop("options", {})})
+        times = {"from_time": str(1000 * first), "to_time": None if end is None else str(1000 * end)}
+        target = target_of(self.spark, into or str(self.table), options)
+        return plan_replay(self.spark, options=options, target=target, **times, **given)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def replayed(spark: SparkSession, tmp_path: Path) -> Replayed:
+    """Table with the records up to offset 6, in which a row was lost and a row is wrong."""
+    table = Replayed(spark, tmp_path)
+    table.add((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1"))
+    table.run(PLAIN)
+    table.add((b"b", b"2"), (b"c", None), (b"d", b"2"))
+    table.run(PLAIN)
+    spark.sql(f"DELETE FROM delta.`{table.table}` WHERE key = 'b'")
+    spark.sql(f"UPDATE delta.`{table.table}` SET value = 'wrong' WHERE key = 'd'")
+    return table
+
+
+RIGHT = [("a", "1"), ("b", "2"), ("d", "2")]
+
+
+@pytest.mark.slow
+def test_a_replay_up_to_the_newest_record_leaves_the_latest_state(replayed: Replayed) -> None:
+    replay = replayed.plan(1, options={"maxOffsetsPerTrigger": "2"})
+    assert not replay.verify().equal
+    report = replay.run()
+    assert (report.records, report.finished_before) == (6, False)
+    assert replayed.rows("key", "value") == RIGHT
+    assert replay.verify().equal
+    assert replayed.plan(1, options={"maxOffsetsPerTrigger": "2"}).run().finished_before
+
+
+@pytest.mark.slow
+def test_a_replay_of_a_part_over_newer_rows_is_refused(replayed: Replayed) -> None:
+    with pytest.raises(ConfigurationError, match=r"ends at offset 5 of orders-0.*up to offset 6.*Leave --to out"):
+        replayed.plan(1, 5)
+    with pytest.raises(ConfigurationError, match=r"Leave --exact out"):
+        replayed.plan(1, exact=True)
+    with pytest.raises(ConfigurationError, match=r"--replace does not go with ingest.mode=upsert.*without --replace"):
+        replayed.plan(1, replace=True)
+    assert len(replayed.history()) == 5
+
+
+@pytest.mark.slow
+def test_a_part_into_a_new_table_is_the_latest_state_of_the_part(replayed: Replayed, tmp_path: Path) -> None:
+    replayed.table = tmp_path / "part"
+    replay = replayed.plan(1, 5)
+    replay.run()
+    assert replayed.rows("key", "value") == [("b", "2"), ("c", "1"), ("d", "1")]
+    report = replay.verify()
+    assert report.equal, report.summary()
+    # The table can take what came later.
+    later = replayed.plan(5)
+    later.run()
+    assert replayed.rows("key", "value") == [("b", "2"), ("d", "2")]
+    assert later.verify().equal
+
+
+@pytest.mark.slow
+def test_a_query_that_lands_later_records_meanwhile_is_noticed(replayed: Replayed) -> None:
+    replay = replayed.plan(1)
+    replayed.add((b"a", None))
+    replayed.run(PLAIN)
+    with pytest.raises(TableError, match=r"up to offset 7 of orders-0.*Stop the other query, and replay again"):
+        replay.run()
+    again = replayed.plan(1, name="again")
+    again.run()
+    assert replayed.rows("key", "value") == RIGHT[1:]
+    assert again.verify().equal
+
+
+@pytest.mark.slow
+def test_a_replay_that_goes_on_after_another_query_has_landed_is_refused(replayed: Replayed) -> None:
+    replay = replayed.plan(1)
+    replay._begin()
+    replayed.add((b"d", b"3"))
+    replayed.run(PLAIN)
+    resumed = replayed.plan(1)
+    assert resumed.store is not None
+    with pytest.raises(TableError, match="Stop the other query, and replay again with another --name"):
+        resumed.run()
+    assert ("d", "3") in replayed.rows("key", "value")
+
+
+@pytest.mark.slow
+def test_a_replay_reads_beyond_the_offsets_of_the_jobs_checkpoint(replayed: Replayed) -> None:
+    replayed.add((b"e", b"1"))
+    replay = replayed.plan(1, query_checkpoint=str(replayed.checkpoint))
+    assert replay.plan.ranges == {ONE: OffsetRange(1, 8)}
+    replay.run()
+    replayed.run(PLAIN)
+    assert replayed.rows("key", "value") == [*RIGHT, ("e", "1")]
+
+
+@pytest.mark.slow
+def test_records_go_into_files_whatever_the_mode_of_the_jobs_table(replayed: Replayed, tmp_path: Path) -> None:
+    replayed.plan(1, 4, f"parquet:{tmp_path / 'files'}").run()
+    assert replayed.spark.read.parquet(str(tmp_path / "files")).count() == 3

@@ -1,0 +1,299 @@
+"""Comparison of a table of the latest state with its topics by sums of row hashes, for the function `verify`.
+
+Topics and table are each read once into sums of row hashes, for each of `BUCKETS` buckets of keys. If the sums of a
+bucket differ, the rows of this bucket are read again from both sides, and compared key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
+
+from tiered_stream.delta.commit.key_order import mixed_sql, rank_sql
+from tiered_stream.delta.schema.routing import Routing, routing_options
+from tiered_stream.delta.schema.sql_types import sql_name, sql_text
+from tiered_stream.delta.settings.ingest_settings import source_options
+from tiered_stream.delta.settings.upsert_settings import ORDER_BY
+from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options import remote_options as remote
+from tiered_stream.options.offset_ranges import Ranges
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.verification.latest_report import RowDifference
+from tiered_stream.verification.latest_rows_source import SOURCE
+from tiered_stream.verification.scope import narrowed
+from tiered_stream.verification.verify_report import ColumnDifference, Kind
+
+BUCKETS = 4096
+NAMED = 5
+"""Maximum number of keys that a report names for each kind of difference."""
+_SHOWN = 60
+"""Maximum number of characters of a value in a report."""
+_OUTSIDE = "outside"
+_FIGURES = ("records", "high", "low")
+_SUMS = ("count({})", "sum(shiftrightunsigned({}, 32))", "sum({} & 4294967295)")
+_JSON = (
+    "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", 'timestampNTZFormat', "
+    "\"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
+)
+"""Options of `to_json` by which different values have different texts."""
+
+
+@dataclass(frozen=True)
+class LatestSides:
+    """The topics and the table that are compared. The methods build DataFrames of their rows.
+
+    The columns of a row are in the structs `key` and `row`, so that they collide with no other name. `bucket` is the
+    bucket of the key, and `hash` the hash of `row`.
+    """
+
+    spark: SparkSession
+    routing: Routing = field(repr=False)  # it may have secrets
+    table: DataFrame
+    fields: tuple[StructField, ...]
+    """Columns of the table that records have, as the table has them."""
+    keys: tuple[str, ...]
+    order_by: str | None
+    kafka: Mapping[str, str]
+    """Names of the table's columns that hold Kafka's columns, by Kafka's name."""
+    offsets: Ranges
+    """Compared offset ranges, by partition."""
+    times: TimeRange | None
+    """Only records with timestamps in this range are compared; None: all records."""
+    is_whole: bool
+    """True if the compared offsets begin where the table begins, so that they have every key of the table."""
+    is_part: bool
+    """True if the table may have rows of later records than the compared ones."""
+
+    @property
+    def has_positions(self) -> bool:
+        """Return whether the table has partition and offset of each row's record, and the topic if there are more."""
+        is_one = len({partition.topic for partition in self.offsets}) <= 1
+        return {"partition", "offset"} <= self.kafka.keys() and (is_one or "topic" in self.kafka)
+
+    def topic_rows(self) -> DataFrame:
+        """Return the last row of each key in the topics, also of keys whose last record deletes the row.
+
+        Further columns are `deletes`; `record`, which is a text with partition and offset; and `mixed`, a text with two
+        partitions that have the key, or null.
+        """
+        read = self.spark.read.format(SOURCE).options(**self._options()).load()
+        columns = [_as_in_table(read, each) for each in self.fields]
+        rows = read.select(*columns, PARTITION, POSITION, DELETES)
+        ranked = rows.selectExpr(
+            *self._structs(),
+            f"{DELETES} AS deletes",
+            f"concat({PARTITION}, ', offset ', {POSITION}) AS record",
+            f"{mixed_sql(self.keys)} AS mixed",
+            f"{rank_sql(self.keys, self.order_by)} AS rank",
+        )
+        return self._hashed(ranked.where("rank = 1"))
+
+    def table_rows(self) -> DataFrame:
+        """Return the table's rows with the further column `place`: `before`, `within` or `after` the compared offsets.
+
+        `place` is null if the table does not have the position of a row's record, or if its partition is not compared.
+        """
+        return self._hashed(self.table.selectExpr(*self._structs(), f"{self._place()} AS place"))
+
+    def _options(self) -> dict[str, str]:
+        """Return the options of the source of the topics' rows."""
+        options = routing_options(self.routing)
+        source = source_options(options)
+        own = {name: value for name, value in options.items() if name not in source}
+        times = {}
+        if self.times is not None:
+            times[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
+            if self.times.to_ms is not None:
+                times[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
+        return {**narrowed(source, self.offsets), **own, **times}
+
+    def _structs(self) -> tuple[str, str]:
+        names = [each.name for each in self.fields]
+        key, row = (", ".join(map(_quoted, each)) for each in (self.keys, names))
+        return f"struct({key}) AS key", f"struct({row}) AS row"
+
+    def _place(self) -> str:
+        if not self.has_positions:
+            return "CAST(NULL AS STRING)"
+        topic = min((partition.topic for partition in self.offsets), default="")
+        name = _quoted(self.kafka["topic"]) if "topic" in self.kafka else sql_text(topic)
+        partition, offset = _quoted(self.kafka["partition"]), _quoted(self.kafka["offset"])
+        start, end = (
+            f"from_json({sql_text(orjson.dumps(values).decode())}, 'MAP<STRING, BIGINT>')[concat({name}, '/', "
+            f"{partition})]"
+            for values in (
+                {f"{each.topic}/{each.partition}": offsets.start for each, offsets in self.offsets.items()},
+                {f"{each.topic}/{each.partition}": offsets.end for each, offsets in self.offsets.items()},
+            )
+        )
+        return (
+            f"CASE WHEN {offset} < {start} THEN 'before' WHEN {offset} < {end} THEN 'within' "
+            f"WHEN {offset} >= {end} THEN 'after' END"
+        )
+
+    def _hashed(self, rows: DataFrame) -> DataFrame:
+        values = (f"row.{_quoted(each.name)} IS NULL, {_hashable(each)}" for each in self.fields)
+        return rows.selectExpr(
+            "*", f"pmod(xxhash64(key), {BUCKETS}) AS bucket", f"xxhash64({', '.join(values)}) AS hash"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LatestSums:
+    """Result of comparing sums: numbers of rows, and the buckets whose sums differ.
+
+    `topic_rows` is the number of rows in the topics. `outside` has, by bucket, the number of the table's rows that are
+    not compared, because they are of earlier offsets.
+    """
+
+    topic_rows: int
+    outside: Mapping[int, int]
+    differing: tuple[int, ...]
+
+
+def compare_sums(sides: LatestSides) -> LatestSums:
+    """Compare the sums of topics and table by bucket.
+
+    Raises:
+        ConfigurationError: a key is in several partitions, and no column orders its records.
+    """
+    early = "place = 'before' OR place IS NULL" if sides.has_positions and not sides.is_whole else "false"
+    topic = sides.topic_rows().groupBy("bucket").agg(
+        *_sums("topic_", "CASE WHEN NOT deletes THEN hash END"), sql.max("mixed").alias("mixed")
+    )  # fmt: skip
+    table = sides.table_rows().groupBy("bucket").agg(
+        *_sums("", f"CASE WHEN NOT ({early}) THEN hash END"), sql.expr(f"count_if({early}) AS outside")
+    )  # fmt: skip
+    equal = " AND ".join(f"coalesce(topic_{name}, 0) = coalesce({name}, 0)" for name in _FIGURES)
+    figures = "bucket", f"{equal} AS equal", "coalesce(topic_records, 0) AS rows", "coalesce(outside, 0)", "mixed"
+    rows = topic.join(table, "bucket", "full_outer").selectExpr(*figures).collect()
+    mixed = next((row["mixed"] for row in rows if row["mixed"] is not None), None)
+    if mixed is not None and sides.order_by is None:
+        raise ConfigurationError(
+            f"a key of the table has records in the partitions {mixed}, and Kafka gives them no order: set "
+            f"{ORDER_BY.name} to a column that does, such as timestamp"
+        )
+    differing = tuple(sorted(row["bucket"] for row in rows if not row["equal"]))
+    return LatestSums(sum(row["rows"] for row in rows), {row["bucket"]: row[3] for row in rows}, differing)
+
+
+def _sums(prefix: str, value: str) -> list[Column]:
+    texts = zip(_FIGURES, _SUMS, strict=True)
+    return [sql.expr(f"{text.format(value)} AS {prefix}{name}") for name, text in texts]
+
+
+@dataclass(frozen=True, slots=True)
+class LatestDifferences:
+    """Number of keys for each kind of difference, some keys of each kind, and the number of rows not compared."""
+
+    counts: tuple[tuple[Kind, int], ...]
+    named: tuple[RowDifference, ...]
+    outside: int
+
+
+def differences(sides: LatestSides, buckets: Sequence[int]) -> LatestDifferences:
+    """Compare the rows of `buckets` key by key, and return the differences."""
+    chosen = f"bucket IN ({', '.join(map(str, buckets))})"
+    over = "OVER (PARTITION BY key"
+    theirs = sides.table_rows().where(chosen)
+    theirs = theirs.selectExpr("*", f"count(*) {over}) AS copies", f"row_number() {over} ORDER BY hash) AS number")
+    both = sides.topic_rows().where(chosen).alias("ours")
+    both = both.join(theirs.where("number = 1").alias("theirs"), sql.expr("ours.key <=> theirs.key"), "full_outer")
+    kinds = both.selectExpr(
+        f"{_kind(sides)} AS kind", _key_texts(sides), _column_texts(sides.fields), "coalesce(copies, 0) AS copies",
+        "coalesce(record, '') AS record", "coalesce(deletes, false) AS deletes",
+    ).where("kind IS NOT NULL")  # fmt: skip
+    kinds.persist(StorageLevel.DISK_ONLY)
+    try:
+        counted = kinds.groupBy("kind").agg(sql.count("*"), sql.sum("copies")).collect()
+        counts = {row["kind"]: (row[1], row[2]) for row in counted}
+        named: list[RowDifference] = []
+        for kind in (kind for kind in Kind if kind.value in counts):
+            some = kinds.where(f"kind = '{kind.value}'").orderBy("keys").limit(NAMED).collect()
+            named += [_difference(sides, kind, row) for row in some]
+    finally:
+        kinds.unpersist()
+    found = tuple((kind, counts[kind.value][0]) for kind in Kind if kind.value in counts)
+    return LatestDifferences(found, tuple(named), counts.get(_OUTSIDE, (0, 0))[1])
+
+
+def _kind(sides: LatestSides) -> str:
+    """Return SQL for the kind of difference of a key; null if both sides agree, `_OUTSIDE` if they may differ."""
+    newer = "coalesce(place = 'after', false)"
+    if not sides.has_positions and sides.order_by is not None and sides.is_part:
+        newer = "coalesce(theirs.row.{0} > ours.row.{0}, false)".format(_quoted(sides.order_by))
+    # A key that no compared record has is extra only if its record must be among the compared records.
+    known = "place = 'within'" if sides.has_positions else "false"
+    if sides.is_whole and not sides.is_part:
+        known = "true"
+    return f"""CASE
+        WHEN copies IS NULL THEN CASE WHEN NOT deletes THEN 'missing' END
+        WHEN copies > 1 THEN 'doubled'
+        WHEN {newer} THEN '{_OUTSIDE}'
+        WHEN record IS NULL THEN CASE WHEN {known} THEN 'extra' ELSE '{_OUTSIDE}' END
+        WHEN deletes THEN 'extra'
+        WHEN ours.hash <> theirs.hash THEN 'different'
+    END"""
+
+
+def _key_texts(sides: LatestSides) -> str:
+    """Return SQL for an array with the text of each key column."""
+    kinds = {each.name: each.dataType for each in sides.fields}
+    texts = (_text(f"coalesce(ours.key, theirs.key).{_quoted(key)}", kinds[key]) for key in sides.keys)
+    return f"array({', '.join(f'substring({text}, 1, {_SHOWN})' for text in texts)}) AS keys"
+
+
+def _column_texts(fields: Sequence[StructField]) -> str:
+    """Return SQL for an array with a pair of texts for each compared column; null in place of equal texts."""
+    pairs = []
+    for each in fields:
+        ours, theirs = (_text(f"{side}.row.{_quoted(each.name)}", each.dataType) for side in ("ours", "theirs"))
+        shown = (f"coalesce(substring({text}, 1, {_SHOWN}), 'null')" for text in (ours, theirs))
+        pairs.append(f"CASE WHEN NOT {ours} <=> {theirs} THEN array({', '.join(shown)}) END")
+    return f"array({', '.join(pairs)}) AS texts"
+
+
+def _text(value: str, kind: DataType) -> str:
+    if isinstance(kind, BinaryType):
+        return f"concat('X', hex({value}))"
+    return f"to_json(struct({value}), {_JSON})" if _is_nested(kind) else f"CAST({value} AS STRING)"
+
+
+def _hashable(column: StructField) -> str:
+    """Return SQL for a value that `xxhash64` hashes with all of its parts; it skips nulls in a struct."""
+    name = f"row.{_quoted(column.name)}"
+    return f"to_json(struct({name}), {_JSON})" if _is_nested(column.dataType) else name
+
+
+def _is_nested(kind: DataType) -> bool:
+    return isinstance(kind, StructType | ArrayType | MapType)
+
+
+def _quoted(name: str) -> str:
+    return sql_name([name])
+
+
+def _as_in_table(rows: DataFrame, column: StructField) -> Column:
+    """Return the column of the topics' rows with the name and the type that it has in the table."""
+    own = next(each for each in rows.schema if each.name.lower() == column.name.lower())
+    value = rows[_quoted(own.name)]
+    # Nothing is cast without need, because Spark casts no struct to one whose fields are NOT NULL.
+    is_same = own.dataType.simpleString() == column.dataType.simpleString()
+    return (value if is_same else value.cast(column.dataType)).alias(column.name)
+
+
+def _difference(sides: LatestSides, kind: Kind, row: Row) -> RowDifference:
+    names = (each.name for each in sides.fields)
+    columns = tuple(
+        ColumnDifference(name, *texts) for name, texts in zip(names, row["texts"], strict=True) if texts is not None
+    )
+    key = tuple(zip(sides.keys, row["keys"], strict=True))
+    columns = columns if kind is Kind.DIFFERENT else ()
+    return RowDifference(key, kind, row["copies"], row["record"], row["deletes"], columns)

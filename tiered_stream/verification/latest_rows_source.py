@@ -1,0 +1,122 @@
+"""Spark source that is planned like `tiered_stream`, but returns rows of a table of the latest state.
+
+Its tasks decode records as the tasks do that land the table, and keep the last row of each key in memory. Several rows
+of a key may come from several splits, so the reader must find the last one once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.schema.routing import Routing, routing_of
+from tiered_stream.delta.schema.row_schema import arrow_schema, shared_columns, spark_columns
+from tiered_stream.delta.settings.ingest_settings import source_options
+from tiered_stream.errors import TableError
+from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.process.heap_and_gc import settle_worker
+from tiered_stream.process.logs import show_log
+from tiered_stream.spark.source import BatchReader
+from tiered_stream.spark.split_partition import SplitPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tiered_stream.delta.write.waiting_rows import DayRows
+    from tiered_stream.model import Split
+
+SOURCE = "tiered_stream_latest_rows"
+_BATCH_ROWS = 65_536
+_READY_BYTES = 16 << 20
+"""Bytes of finished rows in memory, at which a task sends them to the JVM."""
+
+
+class LatestRowsDataSource(DataSource):
+    """Spark data source of a table's rows in its topics; only `latest_comparison.py` uses it.
+
+    The columns are the table's columns that records have, and then `latest_rows.STAGED`: partition, offset, and whether
+    the record deletes the row of its key.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE
+
+    def schema(self) -> StructType:
+        return latest_schema(routing_of(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return LatestRowsReader(self.options)
+
+
+def latest_schema(routing: Routing) -> StructType:
+    """Return the columns of the source, for a routing to one table."""
+    # Imported late, because the import loads NumPy, which a driver does not need.
+    from tiered_stream.delta.write.latest_rows import STAGED
+
+    return StructType([*shared_columns(routing.rows.values(), None), *spark_columns(STAGED, None)])
+
+
+class LatestRowsReader(BatchReader):
+    """Batch reader that plans like `BatchReader`, and whose tasks return the last rows of keys."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """`options` are from `routing_options`, with the positions of a batch query."""
+        super().__init__(parse_options(source_options(options), streaming=False))
+        self._given = dict(options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, SplitPartition):
+            return
+        show_log()
+        yield from latest_rows(partition.split, self.options, routing_of(self._given))
+        settle_worker()
+
+
+def latest_rows(split: Split, options: Options, routing: Routing) -> Iterator[pa.RecordBatch]:
+    """Read a split, and yield the last rows of its keys with the columns of `latest_schema`; then send the counters.
+
+    Records that would become dead letters have no row.
+
+    Raises:
+        TieredStreamError: the split cannot be read, or a record does not decode and `ingest.onDecodeError` is `fail`.
+    """
+    from tiered_stream.delta.write.latest_rows import LatestRows
+    from tiered_stream.delta.write.row_transform import TableRows
+    from tiered_stream.observe.metrics import send
+    from tiered_stream.read.split_reader import SplitReader
+
+    reader, rows, partition = SplitReader(split, options, _BATCH_ROWS), TableRows(routing), split.topic_partition
+    schema = arrow_schema(latest_schema(routing))
+    files = routing.target(partition.topic).files
+    last = LatestRows(files.keys, files.order_by)
+    for batch in reader.batches():
+        for decoded in rows.apply(partition, batch):
+            if decoded.dead_letters_for is None:
+                last.add(partition, decoded.rows)
+                yield from _with_columns(last.overflow(_READY_BYTES), schema)
+    yield from _with_columns(last.take(), schema)
+    send(reader.metrics, options.metrics_addresses)
+
+
+def _with_columns(rows: list[DayRows], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with the columns of `schema`; a topic that shares the table may lack some of them.
+
+    Raises:
+        TableError: values of a column do not fit its type in `schema`.
+    """
+    import pyarrow as pa
+
+    from tiered_stream.formats.columns.conform import conform
+
+    kind = pa.struct(list(schema))
+    for day in rows:
+        for _, batch in day.batches:
+            struct = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+            column, misfit = conform(struct, kind)
+            if misfit is not None and misfit.true_count:
+                raise TableError(f"rows are {struct.type}, but the table's rows {kind}: verify each topic by itself")
+            yield pa.RecordBatch.from_arrays(column.flatten(), schema=schema)
