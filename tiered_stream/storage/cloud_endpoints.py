@@ -18,6 +18,7 @@ from tiered_stream.options.remote_options import RSM_CONFIG_PREFIX
 
 S3_SCHEMES = ("s3", "s3a")
 GOOGLE_SCHEME = "gs"
+HDFS_SCHEMES = ("hdfs", "viewfs")
 AZURE_SCHEMES = ("az", "abfs", "abfss", "wasb", "wasbs")
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _ACCESS_POINT = re.compile(r"arn:aws(?:-[a-z-]+)?:s3:(?P<region>[a-z0-9-]+):\d{12}:accesspoint[:/][a-z0-9-]{3,50}")

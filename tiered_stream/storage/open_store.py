@@ -11,6 +11,7 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import (
     AZURE_SCHEMES,
     GOOGLE_SCHEME,
+    HDFS_SCHEMES,
     S3_SCHEMES,
     StoreUse,
     bucket_and_path,
@@ -47,10 +48,14 @@ def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectSt
 
         _, path = bucket_and_path(options.uri)
         return CloudStore(open_service(options, use), f"{path}/" if path else "")
+    if uri.scheme in HDFS_SCHEMES:
+        from tiered_stream.storage.hdfs import HdfsStore
+
+        return HdfsStore(options, use or segments_use(options))
     raise ConfigurationError(
         f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
-        "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix and file:///folder are. For "
-        "another storage give a class of your own in kafka.remote.storage.fetcher.class"
+        "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix, hdfs://namenode:8020/folder and "
+        "file:///folder are. For another storage give a class of your own in kafka.remote.storage.fetcher.class"
     )
 
 
