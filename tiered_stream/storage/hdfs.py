@@ -105,13 +105,14 @@ class HdfsStore(ObjectStore):
 
         Raises: the errors of `ObjectStore`.
         """
-        from hdfs_native import WriteOptions
+        self._write(key, data, overwrite=True)
 
-        def write(client: Client) -> None:
-            with client.create(self._path(key), WriteOptions(overwrite=True, create_parent=True)) as file:
-                file.write(data)
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a file if there is no file of this key; return whether it was written.
 
-        self._send(key, lambda client, seconds: _within(seconds, lambda: write(client)))
+        Raises: the errors of `ObjectStore`.
+        """
+        return self._write(key, data, overwrite=False)
 
     def delete(self, key: str) -> None:
         """Delete a file. A missing file is no error.
@@ -119,6 +120,24 @@ class HdfsStore(ObjectStore):
         Raises: the errors of `ObjectStore`.
         """
         self._send(key, lambda client, seconds: self._soon(seconds, lambda: client.delete(self._path(key))))
+
+    def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
+        """Write a file, and return True; return False if there is one that must not be overwritten."""
+
+        def write(client: Client) -> bool:
+            from hdfs_native import WriteOptions
+
+            try:
+                file = client.create(self._path(key), WriteOptions(overwrite=overwrite, create_parent=True))
+            except FileExistsError:
+                if overwrite:
+                    raise
+                return False
+            with file:
+                file.write(data)
+            return True
+
+        return self._send(key, lambda client, seconds: _within(seconds, lambda: write(client)))
 
     def describe(self, key: str) -> str:
         return f"{self._service}{self._root}/{key}"
@@ -139,7 +158,8 @@ class HdfsStore(ObjectStore):
         with naming_extras(f"the storage {self._service}"):
             from hdfs_native import Client
         options, authority = self._options, urlsplit(self._service).netloc
-        settings = hadoop_settings_of(options)
+        silence = {} if self._use.may_be_new else {"dfs.client.socket-timeout": str(options.read_timeout_ms)}
+        settings = silence | hadoop_settings_of(options)
         try:
             return Client(
                 self._service if authority else None,
@@ -197,13 +217,16 @@ class HdfsStore(ObjectStore):
     def _not_found(self, key: str) -> errors.StorageError:
         """Return the error for a missing file, or for a missing root."""
         root = self.describe("")
+        missing = errors.StorageObjectNotFoundError(f"{self.describe(key)} does not exist")
+        if self._use.may_be_new:
+            return missing
         if not key:
             return errors.StorageBucketNotFoundError(f"the folder {root} ({self._use.place}) does not exist")
         try:
             self._send("", lambda client, seconds: self._soon(seconds, lambda: client.get_file_info(self._path(""))))
         except errors.StorageBucketNotFoundError as error:
             return error
-        return errors.StorageObjectNotFoundError(f"{self.describe(key)} does not exist")
+        return missing
 
     def _access_hint(self) -> str:
         prefix = self._use.prefix
@@ -257,7 +280,6 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
         ConfigurationError: a file cannot be read.
     """
     settings = {f"dfs.client.failover.{name}": value for name, value in _RETRIES.items()}
-    settings["dfs.client.socket-timeout"] = str(options.read_timeout_ms)
     for path in filter(None, (options.hdfs_core_site, options.hdfs_hdfs_site)):
         settings |= _settings_in(Path(path))
     own = {name.removeprefix(_CONF): value for name, value in options.rsm_config.items() if name.startswith(_CONF)}

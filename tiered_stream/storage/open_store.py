@@ -22,6 +22,8 @@ from tiered_stream.storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from tiered_stream.storage.cloud_store import Service
+    from tiered_stream.storage.cloud_upload import CloudUploader
+    from tiered_stream.storage.hdfs import HdfsStore
 
 
 def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectStore:
@@ -57,6 +59,22 @@ def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectSt
         "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix, hdfs://namenode:8020/folder and "
         "file:///folder are. For another storage give a class of your own in kafka.remote.storage.fetcher.class"
     )
+
+
+def open_uploader(options: StorageOptions, use: StoreUse) -> CloudUploader | HdfsStore:
+    """Return a new writer of files to the bucket, container or root of HDFS that `options.uri` names.
+
+    Raises:
+        ConfigurationError: as for `open_service`.
+        StorageAccessError: there are no credentials.
+    """
+    if urlsplit(options.uri or "").scheme in HDFS_SCHEMES:
+        from tiered_stream.storage.hdfs import HdfsStore
+
+        return HdfsStore(options, use)
+    from tiered_stream.storage.cloud_upload import CloudUploader
+
+    return CloudUploader(open_service(options, use))
 
 
 def open_service(options: StorageOptions, use: StoreUse | None = None) -> Service:
