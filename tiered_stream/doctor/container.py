@@ -1,4 +1,4 @@
-"""Check of a bucket in Google's storage, or of a container in Azure's, by one request that lists keys."""
+"""Check of a bucket in Google's storage, a container in Azure's or a folder in HDFS, by listing keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ FIXES: Fixes = {
     StorageBucketNotFoundError: "correct the name in the setting that the message names",
     StorageUnavailableError: "correct the endpoint that the message names, or open the way to it",
 }
-_GRANT = "grant the role Storage Object Viewer (Google) or Storage Blob Data Reader (Azure): both include listing"
+_GRANT = (
+    "grant the role Storage Object Viewer (Google) or Storage Blob Data Reader (Azure), which include listing, or the "
+    "permissions r-x on folders (HDFS)"
+)
 
 
 def list_container(storage: StorageOptions) -> Result[bool]:

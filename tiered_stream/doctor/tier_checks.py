@@ -19,6 +19,7 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import (
     AZURE_SCHEMES,
     GOOGLE_SCHEME,
+    HDFS_SCHEMES,
     S3_SCHEMES,
     bucket_and_path,
     segments_use,
@@ -70,7 +71,7 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     """
     options = job.value.options if job.value else None
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
-    if options is not None and parts.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES):
+    if options is not None and parts.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES, *HDFS_SCHEMES):
         # Imported late, because importing obstore takes long and a folder does not need it.
         from tiered_stream.doctor.container import FIXES, list_container
 
