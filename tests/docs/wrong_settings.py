@@ -1,4 +1,4 @@
-"""Write docs/wrong-settings.md: what commands, queries and jobs say about wrong setups.
+"""Write docs/wrong-settings.md: what commands, spark and jobs say about wrong setups.
 
 Run it as `python -m tests.docs.wrong_settings`, or with the name of one of the page's tables. It starts brokers, S3
 servers and Spark, runs everything, and keeps the messages in `docs/wrong-settings.json`, with which tests compare the
@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.docs.docs_tables import DOCS, with_table
 from tests.setups.contact import CASES, measure_contact
-from tests.setups.installed import run_installed
+from tests.setups.forked import ForkedCommands
 from tests.setups.place import Place, place
-from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, REPLAY, BatchQueries, Outcome, Run, outcomes
+from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, REPLAY, Outcome, Run, SparkProgram, outcomes
 from tests.setups.ways import WAYS, Way
 
 PAGE, KEPT = DOCS / "wrong-settings.md", DOCS / "wrong-settings.json"
@@ -60,12 +60,12 @@ def _said(found: Mapping[str, Mapping[str, Any]]) -> Setups:
 
 
 def observed(
-    place: Place, way: Way, folder: Path, run: Run, queries: BatchQueries, names: Collection[str] = COMMANDS
+    place: Place, way: Way, folder: Path, run: Run, spark: SparkProgram, names: Collection[str] = COMMANDS
 ) -> dict[str, Outcome]:
     """Set the job up in this wrong way, run these commands and a batch query, and return what was said, by who."""
     with way.setup(place) as given:
         right = {name: value for name, value in place.settings().items() if not name.startswith(way.removed)}
-        return outcomes(place, folder, {**right, **given}, run, queries, names)
+        return outcomes(place, folder, {**right, **given}, run, spark, names)
 
 
 def tables(kept: Kept) -> dict[str, str]:
@@ -114,25 +114,20 @@ def main(parts: Collection[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="wrong-settings-") as name:
         root = Path(name)
         (root / "place").mkdir()
-        run_installed(["warm", "--pyspark"], root)
-        with place(root / "place") as running, BatchQueries(root) as queries:
-            if SETUPS in parts:
-                found = {
-                    name: observed(running, way, root / f"way-{number}", run_installed, queries)
-                    for number, (name, way) in enumerate(WAYS.items())
-                }
-                kept = replace(kept, setups=_kept(found, time_class))
+        run = ForkedCommands().run
+        with place(root / "place") as running, SparkProgram(root) as spark:
+            for number, (name, way) in enumerate(WAYS.items() if SETUPS in parts else ()):
+                found = observed(running, way, root / f"way-{number}", run, spark)
+                setups = {**kept.setups, name: _kept(found, time_class)}
+                kept = replace(kept, setups={known: setups[known] for known in WAYS if known in setups})
                 write(kept)
             if CONTACT in parts:
-                found = measure_contact(running, root, run_installed, queries)
-                write(replace(kept, contact=_kept(found, exact_time)))
+                cases = measure_contact(running, root, run, spark)
+                write(replace(kept, contact={case: _kept(found, exact_time) for case, found in cases.items()}))
 
 
-def _kept(found: Mapping[str, Mapping[str, Outcome]], shown: Any) -> Setups:
-    return {
-        name: {who: Said(each.says, each.status, shown(each.seconds)) for who, each in of_way.items()}
-        for name, of_way in found.items()
-    }
+def _kept(found: Mapping[str, Outcome], shown: Callable[[float], str]) -> dict[str, Said]:
+    return {who: Said(each.says, each.status, shown(each.seconds)) for who, each in found.items()}
 
 
 def write(kept: Kept) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.reading import BY_STEP, records
 from tests.setups.place import TOPIC, Place
-from tests.setups.surfaces import COMMANDS, BatchQueries, Outcome, Run, outcomes
+from tests.setups.surfaces import COMMANDS, Outcome, Run, SparkProgram, outcomes
 from tests.stack.processes import wait_until
 from tests.stack.produce import produce_segments
 from tests.stack.tiered_stack import TieredStack
@@ -26,7 +26,7 @@ CASES = {
 _SERVERS = "kafka.bootstrap.servers"
 
 
-def measure_contact(place: Place, folder: Path, run: Run, queries: BatchQueries) -> dict[str, dict[str, Outcome]]:
+def measure_contact(place: Place, folder: Path, run: Run, spark: SparkProgram) -> dict[str, dict[str, Outcome]]:
     """Run everything in each of the cases, and return what was said, by the case. The place's broker is stopped."""
 
     right = place.settings()
@@ -34,7 +34,7 @@ def measure_contact(place: Place, folder: Path, run: Run, queries: BatchQueries)
     def said(case: str, servers: str, settings: Mapping[str, str] = right) -> dict[str, Outcome]:
         settings = {**settings, _SERVERS: servers}
         at_once = len(COMMANDS) if case == SILENT else 1  # each waits for a minute there, and needs no core
-        return outcomes(place, folder / f"contact-{case.replace(' ', '-')}", settings, run, queries, at_once=at_once)
+        return outcomes(place, folder / f"contact-{case.replace(' ', '-')}", settings, run, spark, at_once=at_once)
 
     found = {UNKNOWN: said(UNKNOWN, "no-such-broker.invalid:9092")}
     with silent_address() as address:
