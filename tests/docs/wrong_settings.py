@@ -1,13 +1,14 @@
-"""Write docs/wrong-settings.md: what commands, spark and jobs say about wrong setups.
+"""Write docs/wrong-settings.md: what commands, queries and jobs say about wrong setups.
 
-Run it as `python -m tests.docs.wrong_settings`, or with the name of one of the page's tables. It starts brokers, S3
-servers and Spark, runs everything, and keeps the messages in `docs/wrong-settings.json`, with which tests compare the
-page and further runs.
+Run it as `python -m tests.docs.wrong_settings`, or with the names of a table or of single setups. It starts brokers,
+S3 servers and Spark, runs everything, and keeps the messages in `docs/wrong-settings.json`, with which tests compare
+the page and further runs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping
@@ -77,7 +78,7 @@ def tables(kept: Kept) -> dict[str, str]:
 
 
 def _of_way(way: Way, said: Mapping[str, Said]) -> str:
-    return f"\n### {way.title}\n\n{way.shown}\n\n{_table(said)}"
+    return f"\n### {way.title}\n\n{way.shown[0].upper()}{way.shown[1:]}.\n\n{_table(said)}"
 
 
 def _of_case(title: str, said: Mapping[str, Said]) -> str:
@@ -89,13 +90,17 @@ def _table(said: Mapping[str, Said]) -> str:
     rows: dict[tuple[str, int], list[str]] = {}
     for who, each in said.items():
         rows.setdefault((each.says, each.status), []).append(who)
-    lines = ["| Who | Says | After | Exit status |", "|---|---|---|---|"]
+    lines = ["| Command | Message | After | Exit status |", "|---|---|---|---|"]
     for (says, status), names in sorted(rows.items(), key=lambda row: not row[0][0]):
         shown = "<br>".join(f"`` {line.replace('|', chr(92) + '|')} ``" for line in says.splitlines()) or "nothing"
-        times = ", ".join(dict.fromkeys(said[name].seconds for name in names))
+        slowest = max((said[name].seconds for name in names), key=_seconds)
         who = ", ".join(_NAMES.get(name, f"`{name}`") for name in names)
-        lines.append(f"| {who} | {shown} | {times} | {status} |")
+        lines.append(f"| {who} | {shown} | {slowest} | {status} |")
     return "\n".join(lines) + "\n"
+
+
+def _seconds(shown: str) -> float:
+    return float(re.sub(r"[^0-9.]", "", shown))
 
 
 def time_class(seconds: float) -> str:
@@ -109,15 +114,15 @@ def exact_time(seconds: float) -> str:
 
 
 def main(parts: Collection[str]) -> None:
-    """Run these parts (`SETUPS`, `CONTACT`), and write the file and the page; other parts stay as they are."""
+    """Run these parts (`SETUPS`, `CONTACT`, a key of `WAYS`), and write file and page; other parts stay as they are."""
     kept = read_kept() if KEPT.exists() else Kept({}, {})
     with tempfile.TemporaryDirectory(prefix="wrong-settings-") as name:
         root = Path(name)
         (root / "place").mkdir()
         run = ForkedCommands().run
         with place(root / "place") as running, SparkProgram(root) as spark:
-            for number, (name, way) in enumerate(WAYS.items() if SETUPS in parts else ()):
-                found = observed(running, way, root / f"way-{number}", run, spark)
+            for number, name in enumerate(name for name in WAYS if SETUPS in parts or name in parts):
+                found = observed(running, WAYS[name], root / f"way-{number}", run, spark)
                 setups = {**kept.setups, name: _kept(found, time_class)}
                 kept = replace(kept, setups={known: setups[known] for known in WAYS if known in setups})
                 write(kept)
