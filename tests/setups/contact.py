@@ -34,7 +34,15 @@ def measure_contact(place: Place, folder: Path, run: Run, spark: SparkProgram) -
     def said(case: str, servers: str, settings: Mapping[str, str] = right) -> dict[str, Outcome]:
         settings = {**settings, _SERVERS: servers}
         at_once = len(COMMANDS) if case == SILENT else 1  # each waits for a minute there, and needs no core
-        return outcomes(place, folder / f"contact-{case.replace(' ', '-')}", settings, run, spark, at_once=at_once)
+        return outcomes(
+            place,
+            folder / f"contact-{case.replace(' ', '-')}",
+            settings,
+            run,
+            spark,
+            at_once=at_once,
+            waits=case == SILENT,
+        )
 
     found = {UNKNOWN: said(UNKNOWN, "no-such-broker.invalid:9092")}
     with silent_address() as address:

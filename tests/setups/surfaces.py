@@ -25,6 +25,7 @@ _PROGRESS = re.compile(r"export: \d|ingest \S+: (direct lane|started|so far|batc
 _ERROR = re.compile(r"tiered_stream\.\S+\.(\w+Error: .*)")
 _WARNING = re.compile(r"\d\d/\d\d/\d\d [\d:]+ WARNING \w+: (.*)")
 """A warning of this package in Spark's log."""
+_WAIT = re.compile(r"^still trying: .*\n?|^still trying to reach .*\n?", re.MULTILINE)
 _HTTP, _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+"), re.compile(r"127\.0\.0\.1:\d+")
 _TOPIC_ID = re.compile(rf"({TOPIC}-(?:\d+-)?)[A-Za-z0-9_-]{{22}}(?=/)")
 _SEGMENT = re.compile(r"\d{20}-[A-Za-z0-9_-]{22}")
@@ -114,9 +115,12 @@ def write_checkpoint(folder: Path) -> None:
 
 def outcomes(
     place: Place, folder: Path, settings: Mapping[str, str], run: Run, spark: SparkProgram,
-    names: Collection[str] = COMMANDS, *, at_once: int = 3,
+    names: Collection[str] = COMMANDS, *, at_once: int = 3, waits: bool = False,
 ) -> dict[str, Outcome]:  # fmt: skip
-    """Run these commands with the settings, the job and a batch query; return what was said, by who said it."""
+    """Run these commands with the settings, the job and a batch query; return what was said, by who said it.
+
+    Without `waits`, warnings are left out that brokers take long to respond, because a busy machine gives them, too.
+    """
     folder.mkdir(parents=True)
     write_checkpoint(folder)
     file = folder / SETTINGS
@@ -130,7 +134,11 @@ def outcomes(
     with ThreadPoolExecutor(at_once) as pool:
         found = dict(zip(wanted, pool.map(one, wanted), strict=True))
     found[JOB], found[QUERY] = spark.job(file, folder), spark.query(file)
-    return {name: Outcome(shown(each.says, place, folder), each.status, each.seconds) for name, each in found.items()}
+    said = {name: each.says if waits else _WAIT.sub("", each.says) for name, each in found.items()}
+    return {
+        name: Outcome(shown(said[name], place, folder).strip(), each.status, each.seconds)
+        for name, each in found.items()
+    }
 
 
 def _said(command: str, ran: Ran) -> str:
