@@ -127,8 +127,10 @@ def main(parts: Collection[str]) -> None:
                 kept = replace(kept, setups={known: setups[known] for known in WAYS if known in setups})
                 write(kept)
             if CONTACT in parts:
-                cases = measure_contact(running, root, run, spark)
-                write(replace(kept, contact={case: _kept(found, exact_time) for case, found in cases.items()}))
+                for case, found in measure_contact(running, root, run, spark):
+                    cases = {**kept.contact, case: _kept(found, exact_time)}
+                    kept = replace(kept, contact={known: cases[known] for known in CASES if known in cases})
+                    write(kept)
 
 
 def _kept(found: Mapping[str, Outcome], shown: Callable[[float], str]) -> dict[str, Said]:

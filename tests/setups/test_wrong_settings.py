@@ -105,7 +105,7 @@ def test_everything_says_what_the_page_shows(running: Running, tmp_path: Path, n
 def test_brokers_that_are_not_there_are_reported_as_the_page_shows(running: Running, tmp_path: Path) -> None:
     found = measure_contact(running.place, tmp_path, ForkedCommands().run, running.spark)
     kept = read_kept().contact
-    assert {case: told(said) for case, said in found.items()} == {case: kept_of(dict(kept[case])) for case in CASES}
+    assert {case: told(said) for case, said in found} == {case: kept_of(dict(kept[case])) for case in CASES}
 
 
 def test_times_are_shown_in_classes() -> None:
