@@ -148,7 +148,8 @@ def _said(command: str, ran: Ran) -> str:
         lines = ran.output.splitlines()
         findings = [at for at, line in enumerate(lines) if line.startswith(("✗", "!"))]
         return "\n".join(f"{lines[at]}\n{lines[at + 1].strip()}" for at in findings)
-    return _without_progress(ran.output if ran.status and command == REPLAY else ran.errors)
+    # An error of a command that uses Spark is on standard output, where Spark's log is not.
+    return _without_progress(ran.errors + ran.output if ran.status and command == REPLAY else ran.errors)
 
 
 def _without_progress(text: str) -> str:
