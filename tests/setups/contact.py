@@ -19,7 +19,7 @@ STOPPED, UNKNOWN, SILENT, ALL, ONE_OF_THREE = "stopped", "unknown", "silent", "a
 CASES = {
     STOPPED: "The only broker was stopped",
     UNKNOWN: "The only name does not exist",
-    SILENT: "The only address does not answer",
+    SILENT: "The only address does not respond",
     ALL: "All of three brokers are up",
     ONE_OF_THREE: "One of three brokers is up",
 }
