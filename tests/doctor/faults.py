@@ -146,7 +146,7 @@ FAULTS: dict[str, Fault] = {
         lambda site, _: Planted(site.tls("EXPIRED")), "bootstrap servers", "expired", "renew the server's certificate"
     ),
     "a certificate for another host": Fault(
-        lambda site, _: Planted(site.tls("OTHERNAME")), "bootstrap servers", "127.0.0.1", "connect by a name that the certificate has"
+        lambda site, _: Planted(site.tls("OTHERNAME")), "bootstrap servers", "127.0.0.1", "connect by a name"
     ),
     "an unknown authority": Fault(
         lambda site, _: Planted(site.tls("TLS", site.stranger)), "bootstrap servers", "TLS failed",
