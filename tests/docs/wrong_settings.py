@@ -1,25 +1,26 @@
 """Write docs/wrong-settings.md: what commands, queries and jobs say about wrong setups.
 
-Run it as `python -m tests.docs.wrong_settings`, or with the name of one of the page's tables. It starts brokers, S3
-servers and Spark, runs everything, and keeps the messages in `docs/wrong-settings.json`, with which tests compare the
-page and further runs.
+Run it as `python -m tests.docs.wrong_settings`, or with the names of a table or of single setups. It starts brokers,
+S3 servers and Spark, runs everything, and keeps the messages in `docs/wrong-settings.json`, with which tests compare
+the page and further runs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.docs.docs_tables import DOCS, with_table
 from tests.setups.contact import CASES, measure_contact
-from tests.setups.installed import run_installed
+from tests.setups.forked import ForkedCommands
 from tests.setups.place import Place, place
-from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, REPLAY, BatchQueries, Outcome, Run, outcomes
+from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, REPLAY, Outcome, Run, SparkProgram, outcomes
 from tests.setups.ways import WAYS, Way
 
 PAGE, KEPT = DOCS / "wrong-settings.md", DOCS / "wrong-settings.json"
@@ -60,12 +61,12 @@ def _said(found: Mapping[str, Mapping[str, Any]]) -> Setups:
 
 
 def observed(
-    place: Place, way: Way, folder: Path, run: Run, queries: BatchQueries, names: Collection[str] = COMMANDS
+    place: Place, way: Way, folder: Path, run: Run, spark: SparkProgram, names: Collection[str] = COMMANDS
 ) -> dict[str, Outcome]:
     """Set the job up in this wrong way, run these commands and a batch query, and return what was said, by who."""
     with way.setup(place) as given:
         right = {name: value for name, value in place.settings().items() if not name.startswith(way.removed)}
-        return outcomes(place, folder, {**right, **given}, run, queries, names)
+        return outcomes(place, folder, {**right, **given}, run, spark, names)
 
 
 def tables(kept: Kept) -> dict[str, str]:
@@ -77,7 +78,7 @@ def tables(kept: Kept) -> dict[str, str]:
 
 
 def _of_way(way: Way, said: Mapping[str, Said]) -> str:
-    return f"\n### {way.title}\n\n{way.shown}\n\n{_table(said)}"
+    return f"\n### {way.title}\n\n{way.shown[0].upper()}{way.shown[1:]}.\n\n{_table(said)}"
 
 
 def _of_case(title: str, said: Mapping[str, Said]) -> str:
@@ -89,13 +90,17 @@ def _table(said: Mapping[str, Said]) -> str:
     rows: dict[tuple[str, int], list[str]] = {}
     for who, each in said.items():
         rows.setdefault((each.says, each.status), []).append(who)
-    lines = ["| Who | Says | After | Exit status |", "|---|---|---|---|"]
+    lines = ["| Command | Message | After | Exit status |", "|---|---|---|---|"]
     for (says, status), names in sorted(rows.items(), key=lambda row: not row[0][0]):
         shown = "<br>".join(f"`` {line.replace('|', chr(92) + '|')} ``" for line in says.splitlines()) or "nothing"
-        times = ", ".join(dict.fromkeys(said[name].seconds for name in names))
+        slowest = max((said[name].seconds for name in names), key=_seconds)
         who = ", ".join(_NAMES.get(name, f"`{name}`") for name in names)
-        lines.append(f"| {who} | {shown} | {times} | {status} |")
+        lines.append(f"| {who} | {shown} | {slowest} | {status} |")
     return "\n".join(lines) + "\n"
+
+
+def _seconds(shown: str) -> float:
+    return float(re.sub(r"[^0-9.]", "", shown))
 
 
 def time_class(seconds: float) -> str:
@@ -109,30 +114,27 @@ def exact_time(seconds: float) -> str:
 
 
 def main(parts: Collection[str]) -> None:
-    """Run these parts (`SETUPS`, `CONTACT`), and write the file and the page; other parts stay as they are."""
+    """Run these parts (`SETUPS`, `CONTACT`, a key of `WAYS`), and write file and page; other parts stay as they are."""
     kept = read_kept() if KEPT.exists() else Kept({}, {})
     with tempfile.TemporaryDirectory(prefix="wrong-settings-") as name:
         root = Path(name)
         (root / "place").mkdir()
-        run_installed(["warm", "--pyspark"], root)
-        with place(root / "place") as running, BatchQueries(root) as queries:
-            if SETUPS in parts:
-                found = {
-                    name: observed(running, way, root / f"way-{number}", run_installed, queries)
-                    for number, (name, way) in enumerate(WAYS.items())
-                }
-                kept = replace(kept, setups=_kept(found, time_class))
+        run = ForkedCommands().run
+        with place(root / "place") as running, SparkProgram(root) as spark:
+            for number, name in enumerate(name for name in WAYS if SETUPS in parts or name in parts):
+                found = observed(running, WAYS[name], root / f"way-{number}", run, spark)
+                setups = {**kept.setups, name: _kept(found, time_class)}
+                kept = replace(kept, setups={known: setups[known] for known in WAYS if known in setups})
                 write(kept)
             if CONTACT in parts:
-                found = measure_contact(running, root, run_installed, queries)
-                write(replace(kept, contact=_kept(found, exact_time)))
+                for case, found in measure_contact(running, root, run, spark):
+                    cases = {**kept.contact, case: _kept(found, exact_time)}
+                    kept = replace(kept, contact={known: cases[known] for known in CASES if known in cases})
+                    write(kept)
 
 
-def _kept(found: Mapping[str, Mapping[str, Outcome]], shown: Any) -> Setups:
-    return {
-        name: {who: Said(each.says, each.status, shown(each.seconds)) for who, each in of_way.items()}
-        for name, of_way in found.items()
-    }
+def _kept(found: Mapping[str, Outcome], shown: Callable[[float], str]) -> dict[str, Said]:
+    return {who: Said(each.says, each.status, shown(each.seconds)) for who, each in found.items()}
 
 
 def write(kept: Kept) -> None:

@@ -140,13 +140,13 @@ FAULTS: dict[str, Fault] = {
     "a login where none is asked for": Fault(
         lambda site, _: Planted({**site.login("alice"), "kafka.bootstrap.servers": site.stack.bootstrap_servers,
                                  "kafka.default.api.timeout.ms": "3000"}),
-        "login", "kafka.security.protocol = SASL_PLAINTEXT", "kafka.security.protocol",
+        "login", "set kafka.security.protocol to PLAINTEXT", "the setting that the message names",
     ),
     "an expired certificate": Fault(
         lambda site, _: Planted(site.tls("EXPIRED")), "bootstrap servers", "expired", "renew the server's certificate"
     ),
     "a certificate for another host": Fault(
-        lambda site, _: Planted(site.tls("OTHERNAME")), "bootstrap servers", "127.0.0.1", "names 127.0.0.1"
+        lambda site, _: Planted(site.tls("OTHERNAME")), "bootstrap servers", "127.0.0.1", "connect by a name"
     ),
     "an unknown authority": Fault(
         lambda site, _: Planted(site.tls("TLS", site.stranger)), "bootstrap servers", "TLS failed",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.reading import BY_STEP, records
 from tests.setups.place import TOPIC, Place
-from tests.setups.surfaces import COMMANDS, BatchQueries, Outcome, Run, outcomes
+from tests.setups.surfaces import COMMANDS, Outcome, Run, SparkProgram, outcomes
 from tests.stack.processes import wait_until
 from tests.stack.produce import produce_segments
 from tests.stack.tiered_stack import TieredStack
@@ -19,37 +19,37 @@ STOPPED, UNKNOWN, SILENT, ALL, ONE_OF_THREE = "stopped", "unknown", "silent", "a
 CASES = {
     STOPPED: "The only broker was stopped",
     UNKNOWN: "The only name does not exist",
-    SILENT: "The only address does not answer",
+    SILENT: "The only address does not respond",
     ALL: "All of three brokers are up",
     ONE_OF_THREE: "One of three brokers is up",
 }
 _SERVERS = "kafka.bootstrap.servers"
 
 
-def measure_contact(place: Place, folder: Path, run: Run, queries: BatchQueries) -> dict[str, dict[str, Outcome]]:
-    """Run everything in each of the cases, and return what was said, by the case. The place's broker is stopped."""
+def measure_contact(
+    place: Place, folder: Path, run: Run, spark: SparkProgram
+) -> Iterator[tuple[str, dict[str, Outcome]]]:
+    """Run everything in each of the cases, and yield the case and what was said. The place's broker is stopped."""
+
+    def said(case: str, settings: Mapping[str, str], program: SparkProgram) -> tuple[str, dict[str, Outcome]]:
+        own, is_silent = folder / f"contact-{case.replace(' ', '-')}", case == SILENT
+        at_once = len(COMMANDS) if is_silent else 1  # each waits for a minute there, and needs no core
+        return case, outcomes(place, own, settings, run, program, at_once=at_once, waits=is_silent)
 
     right = place.settings()
-
-    def said(case: str, servers: str, settings: Mapping[str, str] = right) -> dict[str, Outcome]:
-        settings = {**settings, _SERVERS: servers}
-        at_once = len(COMMANDS) if case == SILENT else 1  # each waits for a minute there, and needs no core
-        return outcomes(place, folder / f"contact-{case.replace(' ', '-')}", settings, run, queries, at_once=at_once)
-
-    found = {UNKNOWN: said(UNKNOWN, "no-such-broker.invalid:9092")}
+    yield said(UNKNOWN, {**right, _SERVERS: "no-such-broker.invalid:9092"}, spark)
     with silent_address() as address:
-        found[SILENT] = said(SILENT, address)
-    servers = place.site.stack.bootstrap_servers
+        yield said(SILENT, {**right, _SERVERS: address}, spark)
     place.site.stack.broker.stop()
-    found[STOPPED] = said(STOPPED, servers)
+    with SparkProgram(folder) as other:  # the first program has met this broker before, and would wait for it
+        yield said(STOPPED, right, other)
     with TieredStack(brokers=3) as stack:
         _fill(stack)
         settings = {**stack.options(), "subscribe": TOPIC, "startingOffsets": "earliest"}
-        found[ALL] = said(ALL, stack.bootstrap_servers, settings)
+        yield said(ALL, settings, spark)
         for broker in stack.brokers[1:]:
             broker.stop()
-        found[ONE_OF_THREE] = said(ONE_OF_THREE, stack.bootstrap_servers, settings)
-    return {case: found[case] for case in CASES}
+        yield said(ONE_OF_THREE, settings, spark)
 
 
 def _fill(stack: TieredStack) -> None:

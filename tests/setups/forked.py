@@ -45,17 +45,21 @@ class ForkedCommands:
     def run(self, arguments: Sequence[str], folder: Path) -> Ran:
         """Run a command to its end. `folder` gets what it prints."""
         output, errors = folder / f"{arguments[0]}.out", folder / f"{arguments[0]}.err"
-        process = self._context.Process(target=run_command, args=(list(arguments), str(output), str(errors)))
+        status = folder / f"{arguments[0]}.status"
+        files = str(output), str(errors), str(status)
+        process = self._context.Process(target=run_command, args=(list(arguments), *files))
         begin = time.monotonic()
         process.start()
         process.join()
         seconds = time.monotonic() - begin
-        assert process.exitcode is not None
-        return Ran(process.exitcode, output.read_text(), errors.read_text(), seconds)
+        return Ran(int(status.read_text()), output.read_text(), errors.read_text(), seconds)
 
 
-def run_command(arguments: Sequence[str], output: str, errors: str) -> None:
-    """Run the command in this process, whose standard output and standard error go to these files."""
+def run_command(arguments: Sequence[str], output: str, errors: str, status: str) -> None:
+    """Run the command in this process. Standard output, standard error and the exit status go to these files.
+
+    The exit status that multiprocessing gives can be wrong where several threads wait for processes.
+    """
     for number, path in ((1, output), (2, errors)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, number)
@@ -63,4 +67,11 @@ def run_command(arguments: Sequence[str], output: str, errors: str) -> None:
     sys.argv = ["tiered-stream", *arguments]
     from tiered_stream.cli import app
 
-    app()
+    code = 1
+    try:
+        app()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+        raise
+    finally:
+        Path(status).write_text(str(code))

@@ -12,22 +12,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.setups.forked import Ran
 from tests.setups.place import TOPIC, Place
-from tests.stack.jars import jar_paths
-from tests.stack.spark import DELTA, LOCAL, SHORT_LIVED, spark_environment
+from tests.stack.spark import spark_environment
 
 SETTINGS = "orders.properties"
 DOCTOR, REPLAY, QUERY, JOB = "doctor", "replay", "batch query", "ingest"
-COMMANDS = (DOCTOR, "cat", "plan", "segments", "lag", "export", REPLAY, JOB)
+COMMANDS = (DOCTOR, "cat", "plan", "segments", "lag", "export", REPLAY)
 _PROGRESS = re.compile(r"export: \d|ingest \S+: (direct lane|started|so far|batch|in all)|Start the job again")
 _ERROR = re.compile(r"tiered_stream\.\S+\.(\w+Error: .*)")
 _WARNING = re.compile(r"\d\d/\d\d/\d\d [\d:]+ WARNING \w+: (.*)")
 """A warning of this package in Spark's log."""
+_WAIT = re.compile(r"^still trying: .*\n?|^still trying to reach .*\n?", re.MULTILINE)
 _HTTP, _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+"), re.compile(r"127\.0\.0\.1:\d+")
 _TOPIC_ID = re.compile(rf"({TOPIC}-(?:\d+-)?)[A-Za-z0-9_-]{{22}}(?=/)")
+_TIMED_OUT = re.compile(r"Timed out after \d+ ms")
 _SEGMENT = re.compile(r"\d{20}-[A-Za-z0-9_-]{22}")
 
 
@@ -44,16 +45,16 @@ Run = Callable[[Sequence[str], Path], Ran]
 """Runs `tiered-stream` with arguments; the folder gets what it prints."""
 
 
-class BatchQueries:
-    """A Spark program of its own that runs batch queries; it ends with the block."""
+class SparkProgram:
+    """A process with a Spark session (`spark_program`), which ends with the block."""
 
     def __init__(self, folder: Path) -> None:
-        self._log_file = folder / "queries.log"
+        self._log_file = folder / "spark.log"
 
     def __enter__(self) -> Self:
         with self._log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.setups.query_program"],
+                [sys.executable, "-m", "tests.setups.spark_program"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=spark_environment(),
             )  # fmt: skip
         return self
@@ -66,25 +67,35 @@ class BatchQueries:
         self._process.wait()
         self._process.stdout.close()
 
-    def run(self, settings: Path) -> Outcome:
-        """Run a query with these settings to its end."""
+    def query(self, settings: Path) -> Outcome:
+        """Run a batch query with these settings to its end."""
+        raised, warnings, seconds = self._ask({"settings": str(settings)})
+        if not raised:
+            return Outcome(warnings, 0, seconds)
+        found = _ERROR.findall(str(raised))
+        return Outcome(found[-1] if found else str(raised), 1, seconds)
+
+    def job(self, settings: Path, folder: Path) -> Outcome:
+        """Run the ingest job with these settings to its end; the folder gets its table."""
+        output = folder / "ingest.out"
+        places = ["--table", str(folder / "table"), "--checkpoint", str(folder / "job-checkpoint")]
+        arguments = [JOB, "--settings", str(settings), *places]
+        status, warnings, seconds = self._ask({"arguments": arguments, "output": str(output)})
+        return Outcome(_without_progress(f"{warnings}\n{output.read_text()}"), int(status), seconds)
+
+    def _ask(self, request: Mapping[str, Any]) -> tuple[str | int, str, float]:
+        """Return the response, the warnings of this package that were logged until then, and the seconds."""
         assert self._process.stdin and self._process.stdout
         before, begin = self._log_file.stat().st_size, time.monotonic()
-        self._process.stdin.write(f"{settings}\n")
+        self._process.stdin.write(f"{json.dumps(request)}\n")
         self._process.stdin.flush()
-        raised: str = json.loads(self._process.stdout.readline())
-        seconds = time.monotonic() - begin
-        if raised:
-            found = _ERROR.findall(raised)
-            return Outcome(found[-1] if found else raised, 1, seconds)
-        warned = self._log_file.read_bytes()[before:].decode()
-        return Outcome("\n".join(_WARNING.findall(warned)), 0, seconds)
+        response: str | int = json.loads(self._process.stdout.readline())
+        logged = self._log_file.read_bytes()[before:].decode()
+        return response, "\n".join(_WARNING.findall(logged)), time.monotonic() - begin
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
     """The arguments of each of the `COMMANDS`, but for the settings."""
-    jars = ",".join(map(str, jar_paths("delta")))
-    conf = {**LOCAL, **SHORT_LIVED, **DELTA, "spark.jars": jars, "spark.driver.memory": "1g"}
     return {
         DOCTOR: [],
         "cat": [],
@@ -93,10 +104,6 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "lag": ["--checkpoint", str(folder / "checkpoint")],
         "export": ["--into", str(folder / "orders.parquet")],
         REPLAY: ["--from", "0", "--into", str(folder / "replayed"), "--dry-run"],
-        JOB: [
-            *(word for name, value in conf.items() for word in ("--spark-conf", f"{name}={value}")),
-            *("--table", str(folder / "table"), "--checkpoint", str(folder / "job-checkpoint")),
-        ],
     }
 
 
@@ -108,10 +115,13 @@ def write_checkpoint(folder: Path) -> None:
 
 
 def outcomes(
-    place: Place, folder: Path, settings: Mapping[str, str], run: Run, queries: BatchQueries,
-    names: Collection[str] = COMMANDS, *, at_once: int = 3,
+    place: Place, folder: Path, settings: Mapping[str, str], run: Run, spark: SparkProgram,
+    names: Collection[str] = COMMANDS, *, at_once: int = 3, waits: bool = False,
 ) -> dict[str, Outcome]:  # fmt: skip
-    """Run these commands with the settings, and the batch query; return what was said, by who said it."""
+    """Run these commands with the settings, the job and a batch query; return what was said, by who said it.
+
+    Without `waits`, warnings are left out that brokers take long to respond, because a busy machine gives them, too.
+    """
     folder.mkdir(parents=True)
     write_checkpoint(folder)
     file = folder / SETTINGS
@@ -124,8 +134,12 @@ def outcomes(
 
     with ThreadPoolExecutor(at_once) as pool:
         found = dict(zip(wanted, pool.map(one, wanted), strict=True))
-    found[QUERY] = queries.run(file)
-    return {name: Outcome(shown(each.says, place, folder), each.status, each.seconds) for name, each in found.items()}
+    found[JOB], found[QUERY] = spark.job(file, folder), spark.query(file)
+    said = {name: each.says if waits else _WAIT.sub("", each.says) for name, each in found.items()}
+    return {
+        name: Outcome(shown(said[name], place, folder).strip(), each.status, each.seconds)
+        for name, each in found.items()
+    }
 
 
 def _said(command: str, ran: Ran) -> str:
@@ -134,10 +148,11 @@ def _said(command: str, ran: Ran) -> str:
         lines = ran.output.splitlines()
         findings = [at for at, line in enumerate(lines) if line.startswith(("✗", "!"))]
         return "\n".join(f"{lines[at]}\n{lines[at + 1].strip()}" for at in findings)
-    if command == JOB:
-        text = "\n".join((*_WARNING.findall(ran.errors), ran.output))
-    else:
-        text = ran.output if ran.status and command == REPLAY else ran.errors
+    # An error of a command that uses Spark is on standard output, where Spark's log is not.
+    return _without_progress(ran.errors + ran.output if ran.status and command == REPLAY else ran.errors)
+
+
+def _without_progress(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.strip() and not _PROGRESS.match(line))
 
 
@@ -147,4 +162,5 @@ def shown(text: str, place: Place, folder: Path) -> str:
     text = _HTTP.sub("http://s3.example:9000", text)
     text = text.replace(f"127.0.0.1:{place.site.tier_by_lake.port}", "s3.example:9000")
     text = _ADDRESS.sub("broker1:9092", text)
+    text = _TIMED_OUT.sub("Timed out after N ms", text)
     return _SEGMENT.sub("SEGMENT", _TOPIC_ID.sub(r"\1TOPIC_ID", text))
