@@ -19,7 +19,7 @@ SPARK_TESTS := $(addprefix tests/,spark jobs replay verification delta/checkpoin
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv lock audit java stack demo test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics debezium fuzz differential model bench clean
+.PHONY: help venv lock audit java stack demo test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics debezium fuzz differential sql model bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ debezium: venv java ## Land changes of TABLES=20 PostgreSQL tables by Debezium, 
 
 differential: venv java ## Compare SETTINGS=300 random reads and streams with Spark's own kafka source; takes a SEED
 	@$(BIN)/python -m tests.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))
+
+sql: venv java ## Compare EXAMPLES=300 random sets of SQL expressions and conditions with Spark's own SQL; takes a SEED
+	@EXAMPLES=$(or $(EXAMPLES),300) SEED=$(SEED) $(BIN)/python -m pytest -q tests/formats/sql/test_sql_in_spark.py
 
 model: venv java ## Kill the driver within HISTORIES=300 random histories of dead letters and of changed rows, and compare the tables; takes a SEED
 	@$(BIN)/python -m tests.dead_letter_model --without-spark --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))

@@ -66,6 +66,22 @@ def test_a_failed_request_names_the_broker(error: Exception, kind: type[Exceptio
     assert "broker 1 at a:1" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("code", "fix"),
+    [
+        (10, "renew the server's certificate"),
+        (20, r"trust the authority .* kafka\.ssl\.truststore\.location"),
+        (62, "connect by a name that the certificate has"),
+        (1, r"check kafka\.ssl\.\*, .* kafka\.security\.protocol = PLAINTEXT"),
+    ],
+)
+def test_a_refused_certificate_has_its_fix(code: int, fix: str) -> None:
+    refused = ssl.SSLCertVerificationError(1, "bad")
+    refused.verify_code, refused.verify_message = code, "certificate is bad."
+    with pytest.raises(ConfigurationError, match=f"TLS failed: certificate is bad; {fix}"):
+        raise fault(kafka_errors.KafkaConnectionError(refused))
+
+
 def test_a_tls_failure_is_found_under_what_kafka_python_made_of_it() -> None:
     try:
         try:

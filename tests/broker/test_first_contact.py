@@ -15,6 +15,7 @@ import pytest
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.scripted import MetadataRequest, ScriptedClient, metadata
+from tests.broker.secure import login_module
 from tests.local_http import LocalHttp
 from tests.stack.processes import free_ports
 from tiered_stream.broker import client as client_module
@@ -25,7 +26,7 @@ from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.faults import AbsentBrokerError
 from tiered_stream.broker.first_contact import check_brokers, meet_brokers
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.errors import BrokerUnavailableError, ConfigurationError, UnknownTopicError
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, UnknownTopicError
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
@@ -213,6 +214,38 @@ def test_a_kafka_listener_of_another_protocol_is_named_with_the_right_setting(
             raise ConfigurationError(found)
         right = listener_probe.Listener(tls, mechanisms).security_protocol
         assert listener_probe.mismatch(host, int(port), right) == ""
+
+
+def test_a_listener_without_the_mechanism_is_named_with_its_mechanisms() -> None:
+    with listener(handshake(33, "PLAIN", "OAUTHBEARER")) as address:
+        host, port = address.split(":")
+        for mechanism in ("PLAIN", ""):
+            assert listener_probe.mismatch(host, int(port), "SASL_PLAINTEXT", mechanism) == ""
+        found = listener_probe.mismatch(host, int(port), "SASL_PLAINTEXT", "SCRAM-SHA-256")
+    assert found == (
+        "has no logins by kafka.sasl.mechanism = SCRAM-SHA-256: set kafka.sasl.mechanism to PLAIN or OAUTHBEARER"
+    )
+
+
+def test_a_refused_login_names_the_listener_that_has_none() -> None:
+    login = {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": login_module("PLAIN", "alice", "secret"),
+    }  # fmt: skip
+
+    def answer(_: int, message: Any) -> Any:
+        raise BrokerAuthorizationError("refused the login")
+
+    for asks, wanted in (
+        (handshake(34), pytest.raises(ConfigurationError, match="set kafka.security.protocol to PLAINTEXT")),
+        (handshake(33, "PLAIN"), pytest.raises(BrokerAuthorizationError, match="refused the login")),
+    ):
+        with (
+            listener(asks) as address,
+            ScriptedClient(answer, {**login, "bootstrap.servers": address}) as client,
+            wanted,
+        ):
+            meet_brokers(client)
 
 
 def test_a_listener_that_says_nothing_may_be_right_and_nobody_is_not_a_mismatch(

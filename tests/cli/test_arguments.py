@@ -6,8 +6,15 @@ import pytest
 import typer
 from rich.table import Table
 
-from tiered_stream.cli.arguments import exit_codes, show
-from tiered_stream.errors import BrokerError, ConfigurationError, UnknownTopicError
+from tiered_stream.cli.arguments import WRONG_SETUP, exit_codes, show
+from tiered_stream.errors import (
+    BrokerError,
+    ConfigurationError,
+    StorageAccessError,
+    StorageBucketNotFoundError,
+    StorageError,
+    UnknownTopicError,
+)
 
 
 def test_a_name_with_brackets_is_shown_as_it_is_and_nothing_is_torn_to_fit_a_width(
@@ -25,6 +32,10 @@ def test_a_name_with_brackets_is_shown_as_it_is_and_nothing_is_torn_to_fit_a_wid
         (ConfigurationError("wrong"), (), 2),
         (BrokerError("down"), (), 1),
         (UnknownTopicError("none"), (), 1),
+        (UnknownTopicError("none"), WRONG_SETUP, 2),
+        (StorageAccessError("refused"), WRONG_SETUP, 2),
+        (StorageBucketNotFoundError("none"), WRONG_SETUP, 2),
+        (StorageError("down"), WRONG_SETUP, 1),
         (UnknownTopicError("none"), (UnknownTopicError,), 2),
         (KeyboardInterrupt(), (), 130),
     ],

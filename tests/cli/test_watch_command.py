@@ -13,15 +13,18 @@ from typer.testing import CliRunner
 from tiered_stream.cli import app
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.health_and_metrics import Monitor
+from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.progress import MicroBatch
 from tiered_stream.observe.query_metrics import QueryMetrics
 
 
-def batch(name: str, number: int, lag: int) -> MicroBatch:
+def batch(name: str, number: int, lag: int, tables: tuple[LandedRows, ...] | None = None) -> MicroBatch:
     cost = ReadMetrics(records=1500, remote_fetch_bytes=3 << 20, fallbacks_read_timeout=2)
     lags = {TopicPartition("orders", 0): lag, TopicPartition("orders", 1): 5}
-    return MicroBatch(name, f"id of {name}", number, "2026-01-01T00:00:00Z", 1500, 2.5, 600.0, cost, lags)
+    return MicroBatch(
+        name, f"id of {name}", number, "2026-01-01T00:00:00Z", 1500, 2.5, 600.0, cost, lags, tables=tables
+    )
 
 
 @pytest.fixture
@@ -44,7 +47,24 @@ def test_each_query_is_a_row_with_its_sums_and_its_last_micro_batch(driver: tupl
     code, shown = watch(address, "--once")
     assert code == 0
     row = next(line for line in shown.splitlines() if "orders" in line)
-    assert row.replace("│", " ").split()[:9] == ["orders", "4", "3,000", "600", "2.5", "6.0", "0.0", "4", "12"]
+    cells = row.replace("│", " ").split()
+    assert cells[:10] == ["orders", "4", "3,000", "-", "600", "2.5", "6.0", "0.0", "4", "12"]
+
+
+def test_dead_letters_are_counted_and_their_tables_named(driver: tuple[str, QueryMetrics]) -> None:
+    address, metrics = driver
+    metrics.add(batch("clean", 1, 0, (LandedRows("clean", 1500),)))
+    for tables in ((LandedRows("a", 1497, 2, "s3a://lake/dead"), LandedRows("b", 0, 1, "s3a://lake/other")),) * 2:
+        metrics.add(batch("typed", 1, 0, tables))
+    code, shown = watch(address, "--once")
+    rows = {cells[0]: cells[3] for line in shown.splitlines() if len(cells := line.replace("│", " ").split()) > 8}
+    assert (code, rows["clean"], rows["typed"]) == (0, "0", "6")
+    assert shown.splitlines()[-2:] == [
+        "typed: 4 dead letters in s3a://lake/dead",
+        "typed: 2 dead letters in s3a://lake/other",
+    ]
+    _, text = watch(address, "--once", "--json")
+    assert [json.loads(line)["dead_letters"] for line in text.splitlines()] == [0, 6]
 
 
 def test_for_programs_there_is_a_line_of_json_for_each_query(driver: tuple[str, QueryMetrics]) -> None:

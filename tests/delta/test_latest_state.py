@@ -14,7 +14,8 @@ from pyspark.sql import Row, SparkSession
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
 from tiered_stream import land
-from tiered_stream.delta.commit.merge import MergeTransaction
+from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
+from tiered_stream.delta.commit.merge import MergedTable, MergeTransaction
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER
 from tiered_stream.errors import ConfigurationError, TableError
 
@@ -48,6 +49,9 @@ def tombstone(key: int) -> Record:
 class Latest:
     """Lands topics in a table of the latest state."""
 
+    commit = "auto"
+    """Who merges: delta-spark (`spark`), or deltalake (`auto`, as tables are in a local folder)."""
+
     def __init__(self, spark: SparkSession, folder: Path, name: str = "table") -> None:
         self.spark, self.bucket = spark, folder / "bucket"
         self.table, self.checkpoint = folder / name, folder / f"{name} checkpoint"
@@ -59,9 +63,10 @@ class Latest:
         self._ends[partition] = first + len(records)
 
     def run(self, given: dict[str, str], lane: str = "auto") -> None:
+        settings = {"ingest.mode": "upsert", "ingest.commit": self.commit}
         query = land(
-            self.spark, options=typed_options(self.bucket, "orders", {"ingest.mode": "upsert", **given}),
-            table=str(self.table), checkpoint=str(self.checkpoint), lane=lane,
+            self.spark, options=typed_options(self.bucket, "orders", {**settings, **given}), table=str(self.table),
+            checkpoint=str(self.checkpoint), lane=lane,
         )  # fmt: skip
         query.awaitTermination()
 
@@ -71,6 +76,13 @@ class Latest:
 
     def history(self) -> list[Row]:
         return self.spark.sql(f"DESCRIBE HISTORY delta.`{self.table}`").collect()
+
+
+@pytest.fixture(autouse=True, params=["auto", "spark"])
+def merge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Any]:
+    """Class of the transactions by which rows are merged, for each of the committers."""
+    monkeypatch.setattr(Latest, "commit", request.param)
+    return MergeTransaction if request.param == "spark" else DeltalakeMerge
 
 
 def test_debeziums_changes_leave_the_databases_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -87,16 +99,18 @@ def test_debeziums_changes_leave_the_databases_rows(spark: SparkSession, tmp_pat
     assert not list((latest.table / STAGED_FOLDER).glob("*.parquet"))
 
 
-def test_a_batch_that_is_repeated_after_its_commit_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_that_is_repeated_after_its_commit_changes_nothing(
+    spark: SparkSession, tmp_path: Path, merge: type[Any]
+) -> None:
     latest = Latest(spark, tmp_path)
     latest.write(0, change("r", 1, "a"), change("r", 2, "b"))
-    commit = MergeTransaction.commit
+    commit = merge.commit
 
-    def commit_and_die(self: MergeTransaction, batch: Any) -> int:
+    def commit_and_die(self: Any, batch: Any) -> int:
         commit(self, batch)
         raise TableError("the driver dies")
 
-    with patch.object(MergeTransaction, "commit", commit_and_die), pytest.raises(StreamingQueryException, match="dies"):
+    with patch.object(merge, "commit", commit_and_die), pytest.raises(StreamingQueryException, match="dies"):
         latest.run(DEBEZIUM)
     assert latest.rows("id") == [(1,), (2,)]
     spark.sql(f"DELETE FROM delta.`{latest.table}` WHERE id = 2")
@@ -106,18 +120,19 @@ def test_a_batch_that_is_repeated_after_its_commit_changes_nothing(spark: SparkS
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
 
 
-def test_delta_itself_refuses_a_batch_that_it_has(spark: SparkSession, tmp_path: Path) -> None:
+def test_delta_itself_refuses_a_batch_that_it_has(spark: SparkSession, tmp_path: Path, merge: type[Any]) -> None:
     """Two drivers may both find that the table lacks the batch."""
     latest = Latest(spark, tmp_path)
     latest.write(0, change("r", 1, "a"))
-    commit = MergeTransaction.commit
+    commit = merge.commit
 
-    def commit_twice(self: MergeTransaction, batch: Any) -> int:
-        with patch.object(MergeTransaction, "_remove", lambda *_: None):
+    def commit_twice(self: Any, batch: Any) -> int:
+        other = (self._of if merge is DeltalakeMerge else self._table).begin()
+        with patch.object(MergedTable, "remove", lambda *_: None):
             commit(self, batch)
-        return commit(self, batch)
+        return commit(other, batch)
 
-    with patch.object(MergeTransaction, "commit", commit_twice):
+    with patch.object(merge, "commit", commit_twice):
         latest.run(DEBEZIUM)
     assert [row["operation"] for row in latest.history()].count("MERGE") == 1
 
@@ -188,16 +203,16 @@ def test_a_new_field_becomes_a_column(spark: SparkSession, tmp_path: Path) -> No
     assert latest.rows("id", "name", "price") == [(1, "c", 5), (2, "b", None)]
 
 
-def test_dead_letters_of_a_repeated_batch_are_there_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_dead_letters_of_a_repeated_batch_are_there_once(spark: SparkSession, tmp_path: Path, merge: type[Any]) -> None:
     latest = Latest(spark, tmp_path)
     given = {**DEBEZIUM, "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(tmp_path / "dead"),
              "ingest.maxDeadLetters": "40%"}  # fmt: skip
     latest.write(0, change("r", 1, "a"), Record(b"x", b"garbage"), change("u", 1, "b", "a"))
 
-    def die(self: MergeTransaction, batch: Any) -> int:
+    def die(self: Any, batch: Any) -> int:
         raise TableError("the driver dies")
 
-    with patch.object(MergeTransaction, "commit", die), pytest.raises(StreamingQueryException, match="dies"):
+    with patch.object(merge, "commit", die), pytest.raises(StreamingQueryException, match="dies"):
         latest.run(given)
     assert latest.rows("id") == []
     latest.run(given)
@@ -224,7 +239,10 @@ def test_the_condition_of_ingest_mergeOn_limits_the_files_and_is_checked(spark: 
         ({"ingest.keys": ""}, "ingest.keys"),
         ({"ingest.keys": "nope"}, "ingest.keys has nope, which is no column"),
         ({"ingest.dayColumn": "day"}, "ingest.dayColumn does not go with ingest.mode=upsert"),
-        ({"ingest.commit": "deltalake"}, "ingest.commit=deltalake does not go with ingest.mode=upsert"),
+        (
+            {"ingest.commit": "deltalake", "ingest.mergeOn": "target.id > 0"},
+            "needs Spark's MERGE, because ingest.mergeOn is",
+        ),
         ({"ingest.onDecodeError": "null"}, "ingest.onDecodeError=null does not go with ingest.mode=upsert"),
         ({"ingest.transform": "a:b"}, "ingest.transform does not go with ingest.mode=upsert"),
         ({"ingest.mode": "append"}, "ingest.keys is set, but ingest.mode is append"),

@@ -8,7 +8,7 @@ from tiered_stream.doctor.bucket import Bucket, BucketResponse, check_clock, che
 from tiered_stream.doctor.finding import FaultError, NotNeededError
 from tiered_stream.options.parsing import StorageOptions
 
-BUCKET = Bucket("tier", "prefix", StorageOptions(), "remote.storage.")
+BUCKET = Bucket("tier", "prefix", StorageOptions(), "remote.storage.", "option remote.storage.uri")
 
 
 def answer(status: int = 200, code: str = "", region: str | None = None, ahead: float | None = 0.0) -> BucketResponse:
@@ -20,7 +20,8 @@ def answer(status: int = 200, code: str = "", region: str | None = None, ahead: 
     [
         (answer(400, "AuthorizationHeaderMalformed", "eu-west-1"), "set remote.storage.s3.region=eu-west-1"),
         (answer(301, "PermanentRedirect"), "set remote.storage.s3.region=that of the bucket"),
-        (answer(404, "NoSuchBucket"), "correct the bucket's name"),
+        (answer(404, "NoSuchBucket"), "correct the bucket's name (option remote.storage.uri)"),
+        (answer(404, "XAdminUserNotFound"), "correct the access key id"),
         (answer(400, "ExpiredToken"), "get new temporary credentials"),
         (answer(503, "SlowDown"), "see the service's own log"),
     ],

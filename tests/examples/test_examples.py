@@ -69,7 +69,7 @@ def test_the_options_of_a_job_serve_a_query_of_ones_own(options: dict[str, str],
     lines = [f"{name}={value}\n" for name, value in options.items()]
     settings = tmp_path / "orders.properties"
     settings.write_text("".join([*lines, "ingest.table=/tmp/orders\n", "Ingest.checkpointLocation=/tmp/checkpoint\n"]))
-    assert read_options(settings) == options == read_options(str(settings))
+    assert read_options(settings) == options | {"remote.settings.file": str(settings)} == read_options(str(settings))
 
 
 def test_json_becomes_columns_and_dead_letters(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> None:

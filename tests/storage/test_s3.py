@@ -61,6 +61,14 @@ def test_credentials_that_a_400_refuses_are_a_matter_of_access(code: str) -> Non
         S3.store(server.url).get("key", DEFAULT_LIMITS.index)
 
 
+def test_an_access_key_that_versitygw_does_not_know_is_not_a_missing_object() -> None:
+    named = pytest.raises(
+        StorageAccessError, match=r"404 XAdminUserNotFound; correct remote\.storage\.aws\.access\.key\.id"
+    )
+    with ScriptedHttp([error(404, "XAdminUserNotFound")]) as server, named:
+        S3.store(server.url).get("key", DEFAULT_LIMITS.index)
+
+
 def test_a_listing_that_is_refused_names_the_permission() -> None:
     named = pytest.raises(StorageAccessError, match="grant s3:ListBucket on arn:aws:s3:::bucket; otherwise check")
     with ScriptedHttp([error(403, "AccessDenied")]) as server, named:

@@ -106,6 +106,10 @@ def test_a_place_that_has_nothing_of_the_topic_is_told(tmp_path: Path) -> None:
     found = misplacement(settings(tmp_path, AIVEN, "plain/"), SEGMENT)
     assert found is not None and not found.actual_place
     assert str(found).startswith("nothing of its topic is where the settings say: set remote.storage.uri")
+    pasted = replace(settings(tmp_path, AIVEN, "plain/"), rsm_config={"storage.root": str(tmp_path)})
+    found = misplacement(pasted, SEGMENT)
+    assert found is not None
+    assert "set rsm.config.storage.root and rsm.config.key.prefix to what the brokers' own" in str(found)
 
 
 def test_a_storage_that_may_not_be_listed_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

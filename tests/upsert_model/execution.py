@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,8 @@ from tests.dead_letter_model import without_spark
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.upsert_model.history import Change, Fault, History, Rows, Step, apply_batch
 from tiered_stream import land, verify
-from tiered_stream.delta.commit.merge import MergeTransaction
+from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
+from tiered_stream.delta.commit.merge import MergedTable, MergeTransaction
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.landing import data_files_readers
 from tiered_stream.delta.landing import land as landing
@@ -135,9 +137,10 @@ class Execution:
         """Run the query until it ends well, with the step's fault in its first run."""
         history = self._history
         given = {**self._settings(), "maxOffsetsPerTrigger": str(step.limit)}
+        merge = MergeTransaction if history.by_spark or history.deletion_vectors else DeltalakeMerge
         for fault in (step.fault, Fault.NONE):
             with (
-                patch.object(MergeTransaction, "commit", _faulty(fault, step.at)),
+                patch.object(merge, "commit", _faulty(merge.commit, fault, step.at)),
                 patch.multiple(latest_rows, _MIN_NEW_BYTES=history.memory, MAX_KEPT_BYTES=2 * history.memory),
             ):
                 query = land(
@@ -155,7 +158,8 @@ class Execution:
     def _settings(self) -> dict[str, str]:
         history = self._history
         given = {
-            **(DEBEZIUM if history.debezium else PLAIN), "ingest.mode": "upsert", "ingest.kafkaColumns": "timestamp"
+            **(DEBEZIUM if history.debezium else PLAIN), "ingest.mode": "upsert", "ingest.kafkaColumns": "timestamp",
+            "ingest.commit": "spark" if history.by_spark else "auto",
         }  # fmt: skip
         if history.across:
             given["ingest.orderBy"] = "timestamp"
@@ -194,21 +198,22 @@ class Execution:
         return texts
 
 
-def _faulty(fault: Fault, at: int) -> Any:
-    """Return `MergeTransaction.commit` with the fault in the commit number `at`."""
-    commit, seen = MergeTransaction.commit, iter(range(1 << 30))
+def _faulty(commit: Callable[[Any, BatchCommit], int], fault: Fault, at: int) -> Any:
+    """Return `commit`, which merges a micro-batch, with the fault in the commit number `at`."""
+    seen = iter(range(1 << 30))
 
-    def faulty(self: MergeTransaction, batch: BatchCommit) -> int:
+    def faulty(self: Any, batch: BatchCommit) -> int:
         if next(seen) != at or fault is Fault.NONE:
             return commit(self, batch)
         if fault is Fault.BEFORE:
             raise Died
-        with patch.object(MergeTransaction, "_remove", lambda *_: None):
+        other = (self._of if isinstance(self, DeltalakeMerge) else self._table).begin()
+        with patch.object(MergedTable, "remove", lambda *_: None):
             version = commit(self, batch)
         if fault is Fault.AFTER:
             raise Died
         if fault is Fault.UNCERTAIN:
             raise UncertainCommitError("no response")
-        return commit(self, batch) if batch.files else version
+        return commit(other, batch) if batch.files else version
 
     return faulty

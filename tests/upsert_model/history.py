@@ -68,7 +68,8 @@ class History:
     """History of one topic and its table.
 
     If `across` is true, keys are in any partition and the timestamp orders them; else a key is in one partition.
-    `memory` is the size in bytes of the rows that a task keeps.
+    `memory` is the size in bytes of the rows that a task keeps. If `by_spark` is true, delta-spark merges; else
+    deltalake does, but for a table with deletion vectors.
     """
 
     name: str
@@ -76,6 +77,7 @@ class History:
     across: bool
     deletion_vectors: bool
     dead_letters: bool
+    by_spark: bool
     memory: int
     steps: list[Step] = field(default_factory=list)
 
@@ -85,7 +87,7 @@ def draw_history(name: str) -> History:
     chance = random.Random(name)
     history = History(
         name, chance.random() < 0.5, chance.random() < 0.4, chance.random() < 0.3, chance.random() < 0.2,
-        chance.choice([1, 400, 1 << 20]),
+        chance.random() < 0.4, chance.choice([1, 400, 1 << 20]),
     )  # fmt: skip
     partitions, keys = chance.randint(1, 4), chance.randint(1, 12)
     for number in range(chance.randint(2, 4)):

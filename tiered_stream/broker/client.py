@@ -136,7 +136,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
                 or refuses connections.
             BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
-        response = await self._ask_several(self._connections.nodes, lambda: metadata_request(()), deadline, soon)
+        try:
+            response = await self._ask_several(self._connections.nodes, lambda: metadata_request(()), deadline, soon)
+        except AbsentBrokerError as error:
+            raise AbsentBrokerError(f"{error}. Correct kafka.bootstrap.servers, or start the brokers") from error
         self._connections.update_brokers(response)
         self.cluster_id = response.cluster_id
         if not advertised:
@@ -176,8 +179,8 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         if isinstance(last, AbsentBrokerError):
             return AbsentBrokerError(f"{servers}: no broker can be reached: {reasons}")
         return BrokerUnavailableError(
-            f"{servers}: no broker responded within {deadline}: {reasons}. Are the brokers up, and is "
-            f"{self.config.security} what they speak there?"
+            f"{servers}: no broker responded within {deadline}: {reasons}. Check that the brokers are "
+            f"up, that the way to them is open, and that they speak {self.config.security}"
         )
 
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:

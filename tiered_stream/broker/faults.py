@@ -30,6 +30,18 @@ _HTTP = b"HTTP", b"<"
 """First bytes of an HTTP server's response; `<` begins the page of a server that takes the request for HTTP/0.9."""
 TLS = b"\x15\x03", b"\x16\x03"
 """First bytes of a TLS record that holds an alert or a handshake message."""
+_TRUST = "trust the authority that issued it (for brokers: kafka.ssl.truststore.location)"
+_RENAME = "connect by a name that the certificate has, or have one issued that names this address"
+_CERTIFICATE_FIXES = {
+    9: "set this machine's clock, or have the server's certificate issued again",
+    10: "renew the server's certificate",
+    **dict.fromkeys((18, 19, 20, 21), _TRUST),
+    **dict.fromkeys((62, 64), _RENAME),
+}
+"""Advice on certificates that are not yet valid, expired, of an unknown authority, or have a wrong name.
+
+The keys are OpenSSL's error codes (X509_V_ERR_*).
+"""
 _FRAME_LENGTH = re.compile(r"Invalid frame length: (-?\d+)")
 
 
@@ -94,10 +106,9 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
         return type(error)(f"for the login at {broker}: {error}")
     tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
     if tls is not None and not isinstance(tls, _TRANSIENT_TLS):
-        reason = getattr(tls, "verify_message", None) or getattr(tls, "reason", None) or tls
-        return errors.ConfigurationError(
-            f"{broker}: TLS failed: {reason}; check kafka.ssl.*, and whether the listener speaks {security}"
-        )
+        reason = str(getattr(tls, "verify_message", None) or getattr(tls, "reason", None) or tls).rstrip(".")
+        fix = certificate_fix(tls) or f"check kafka.ssl.*, and whether the listener speaks {security}"
+        return errors.ConfigurationError(f"{broker}: TLS failed: {reason}; {fix}")
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError) and _TOO_MANY in str(error):
         return errors.BrokerUnavailableError(
             f"{broker}: {error}; where that goes on, set kafka.reconnect.backoff.ms=1000 and read with fewer tasks"
@@ -124,6 +135,11 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
             f"{broker} sent a response that is not Kafka's protocol ({error}). Does the listener speak {security}?"
         )
     return errors.BrokerError(f"{broker}: {type(error).__name__}: {error}")
+
+
+def certificate_fix(error: ssl.SSLError) -> str:
+    """Return advice on a server's certificate that was refused; empty: `error` has another reason."""
+    return _CERTIFICATE_FIXES.get(getattr(error, "verify_code", 0), "")
 
 
 def foreign_protocol(first_bytes: bytes) -> str:

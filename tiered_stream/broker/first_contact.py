@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from tiered_stream.broker.client import PATIENCE_S, BrokerClient, open_client
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.listener_probe import mismatch
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.remote_options import LOCATOR
@@ -34,10 +34,12 @@ def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
     If `advertised` is false, only a bootstrap server has to respond.
 
     If every address is unknown or refuses connections, give up after `BrokerConfig.start_timeout_ms`. If no broker
-    responds within 1 s, find out what else listens at the bootstrap servers. After 3 s, log a warning.
+    responds within 1 s, or a login is refused, find out what else listens at the bootstrap servers. After 3 s, log a
+    warning.
 
     Raises:
-        ConfigurationError: the listeners do not speak Kafka's protocol, or need another `kafka.security.protocol`.
+        ConfigurationError: the listeners do not speak Kafka's protocol, or need another `kafka.security.protocol` or
+            `kafka.sasl.mechanism`.
         BrokerUnavailableError: nobody responds.
         BrokerAuthorizationError, BrokerError: the login was refused, or the same request would fail again.
     """
@@ -54,7 +56,12 @@ def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
     if not _is_done(call, PATIENCE_S - (time.monotonic() - begin)):
         servers = f"kafka.bootstrap.servers = {client.config.bootstrap_servers!r}"
         log.warning("still trying to reach %s: %s", servers, client.unanswered(begin) or "no response yet")
-    call.result()
+    try:
+        call.result()
+    except BrokerAuthorizationError as error:
+        if wrong := wrong_listeners(client.config):
+            raise ConfigurationError(wrong) from error
+        raise
 
 
 def check_brokers(options: Mapping[str, str], *, topics: bool) -> None:
@@ -84,9 +91,8 @@ def wrong_listeners(config: BrokerConfig) -> str:
     """
     servers = config.bootstrap_servers.split(",")[:_MAX_PROBED]
     with ThreadPoolExecutor(len(servers)) as threads:
-        found = list(
-            threads.map(lambda server: mismatch(*host_and_port(server), config.net["security_protocol"]), servers)
-        )
+        protocol, mechanism = config.net["security_protocol"], config.net.get("sasl_mechanism") or ""
+        found = list(threads.map(lambda server: mismatch(*host_and_port(server), protocol, mechanism), servers))
     reached = {server: text for server, text in zip(servers, found, strict=True) if text is not None}
     return "; ".join(f"{server} {text}" for server, text in reached.items()) if all(reached.values()) else ""
 

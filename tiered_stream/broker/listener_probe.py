@@ -35,10 +35,14 @@ class Listener:
         return f"SASL_{'SSL' if self.tls else 'PLAINTEXT'}" if self.mechanisms else "SSL" if self.tls else "PLAINTEXT"
 
 
-def mismatch(host: str, port: int, security_protocol: str) -> str | None:
-    """Return why the listener does not fit `security_protocol`, and the fix; empty: it may fit; None: nobody is there.
+def mismatch(host: str, port: int, security_protocol: str, mechanism: str = "") -> str | None:
+    """Return why the listener does not fit the settings, and the fix; empty: it may fit; None: nobody is there.
 
     The text is the end of a sentence that begins with the listener.
+
+    Args:
+        security_protocol: value of `kafka.security.protocol`.
+        mechanism: value of `kafka.sasl.mechanism`; empty: unknown.
     """
     try:
         plain = _response(host, port, tls=False)
@@ -52,9 +56,12 @@ def mismatch(host: str, port: int, security_protocol: str) -> str | None:
         listener, foreign = _parse(encrypted, tls=True), foreign_protocol(encrypted) or foreign
     if listener is None:
         return "" if _is_tls(plain) and "SSL" in security_protocol else foreign
+    offered = " or ".join(listener.mechanisms)
     if listener.security_protocol == security_protocol:
-        return ""
-    logins = f" and kafka.sasl.mechanism to {' or '.join(listener.mechanisms)}" if listener.mechanisms else ""
+        if not listener.mechanisms or not mechanism or mechanism in listener.mechanisms:
+            return ""
+        return f"has no logins by kafka.sasl.mechanism = {mechanism}: set kafka.sasl.mechanism to {offered}"
+    logins = f" and kafka.sasl.mechanism to {offered}" if listener.mechanisms else ""
     return (
         f"is a Kafka listener of the protocol {listener.security_protocol}, and kafka.security.protocol is "
         f"{security_protocol}: set kafka.security.protocol to {listener.security_protocol}{logins}"

@@ -17,6 +17,8 @@ from tiered_stream.errors import (
     BrokerAuthorizationError,
     ConfigurationError,
     DataLossError,
+    StorageAccessError,
+    StorageBucketNotFoundError,
     TieredStreamError,
     UnknownTopicError,
 )
@@ -35,7 +37,11 @@ PropertiesFile = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 FAILED, REFUSED, DIFFERS, STOPPED = 1, 2, 3, 130
-WRONG_INPUT = (ConfigurationError, UnknownTopicError, BrokerAuthorizationError, DataLossError)
+WRONG_SETUP = (
+    ConfigurationError, UnknownTopicError, BrokerAuthorizationError, StorageAccessError, StorageBucketNotFoundError,
+)  # fmt: skip
+"""Errors of a wrong setting or a missing permission, for which the exit code is REFUSED."""
+WRONG_INPUT = (*WRONG_SETUP, DataLossError)
 """Errors for which the exit code is REFUSED, if they are raised before anything is written."""
 INSPECTION_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
 
@@ -147,4 +153,4 @@ def exit_codes(*refused: type[TieredStreamError]) -> Iterator[None]:
 
 def command(run: Callable[..., None]) -> Callable[..., None]:
     """Return `run` in the form for Typer, with the exit codes of `exit_codes`."""
-    return with_grouped_arguments(exit_codes()(run))
+    return with_grouped_arguments(exit_codes(*WRONG_SETUP)(run))

@@ -9,6 +9,7 @@ import typer
 
 from tiered_stream.cli.arguments import exit_codes
 from tiered_stream.errors import TieredStreamError
+from tiered_stream.options.command_settings import file_settings
 
 GATEWAY_EXIT_CODES = "Exit codes: 0 stopped by SIGTERM or Ctrl-C; 1 failed; 2 the settings are refused."
 
@@ -24,11 +25,10 @@ def gateway(
     # Imported late, because other commands need neither an asyncio server nor boto3.
     from tiered_stream.gateway.gateway_program import log_to_standard_error, run_gateway
     from tiered_stream.gateway.gateway_settings import GatewaySettings
-    from tiered_stream.options.properties_files import read_settings
 
     log_to_standard_error(verbose=verbose)
     with exit_codes():
         try:
-            run_gateway(GatewaySettings.parse(read_settings(*config)))
+            run_gateway(GatewaySettings.parse(file_settings(*config)))
         except OSError as error:
             raise TieredStreamError(str(error)) from error

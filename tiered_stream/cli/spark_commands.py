@@ -27,7 +27,7 @@ from tiered_stream.cli.arguments import (
     show,
 )
 from tiered_stream.cli.replay_arguments import ReplayCommand
-from tiered_stream.delta.catalog.session_builder import session_builder
+from tiered_stream.delta.catalog.session_builder import note_session, session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, JOB_SETTINGS, LANE, TABLE, TOPIC, job_settings
 from tiered_stream.errors import ConfigurationError
@@ -63,6 +63,7 @@ def spark_session(name: str, arguments: SparkArguments) -> Iterator[SparkSession
             installed.
     """
     spark = session_builder(name, arguments.properties_file, arguments.spark_conf).getOrCreate()
+    note_session(spark)
     try:
         yield spark
     finally:

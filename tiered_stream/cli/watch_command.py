@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from time import sleep
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import orjson
 import typer
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from tiered_stream.cli.arguments import Json, exit_codes
 from tiered_stream.errors import ConfigurationError, TieredStreamError
@@ -22,8 +25,20 @@ WATCH_EXIT_CODES = "Exit codes: 0 done; 1 nothing responds there; 2 refused; 130
 _SECONDS, _LARGEST = 10.0, 64 << 20
 _MIB, _OK = 1 << 20, 200
 
-Figures = dict[str, dict[str, float]]
-"""Metrics of streaming queries: by the query's name, then by the metric's name without prefix, the metric's value."""
+
+@dataclass(slots=True)
+class QueryFigures:
+    """Metrics of one streaming query: the values by the metrics' names without prefix, and the dead letters by table.
+
+    `dead_letters` has the number of dead letters by the table that got them.
+    """
+
+    values: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    dead_letters: Counter[str] = field(default_factory=Counter)
+
+
+Figures = dict[str, QueryFigures]
+"""Metrics of streaming queries, by the query's name."""
 
 
 class NoAnswerError(TieredStreamError):
@@ -44,15 +59,15 @@ def watch(
             while True:
                 figures = look(url)
                 if live is not None:
-                    live.update(_table(figures), refresh=True)
+                    live.update(_view(figures), refresh=True)
                 elif json:
                     lines = (
-                        orjson.dumps({"query": name, **query_figures})
+                        orjson.dumps({"query": name, **query_figures.values})
                         for name, query_figures in sorted(figures.items())
                     )
                     once = not write_bytes(b"".join(line + b"\n" for line in lines)) or once
                 else:  # a file or pipe cannot be redrawn, so each look prints a new table
-                    console.print(_table(figures))
+                    console.print(_view(figures))
                 if once or console.quiet:
                     return
                 sleep(interval)
@@ -69,7 +84,7 @@ def look(url: str) -> Figures:
     """Request the driver's metrics at `url`, and return the metrics of its streaming queries.
 
     The result is empty if no query has finished a micro-batch. If a query's metric has several samples, which differ in
-    other labels, their values are added up.
+    other labels, their values are added up. `dead_letters` is 0 if the query reports landed rows and no dead letters.
 
     Raises:
         NoAnswerError: no response came, or the response's status is not 200, or it is not in Prometheus's format.
@@ -77,7 +92,7 @@ def look(url: str) -> Figures:
     import urllib3
     from prometheus_client.parser import text_string_to_metric_families
 
-    from tiered_stream.observe.query_metrics import PREFIX
+    from tiered_stream.observe.query_metrics import DEAD_LETTER_TABLE, DEAD_LETTERS, LANDED_ROWS, PREFIX
     from tiered_stream.timed_http import system_tls, timed_pools
 
     try:
@@ -89,26 +104,45 @@ def look(url: str) -> Figures:
         raise NoAnswerError(f"{url} gives no metrics: {error}. Does the driver report its queries there?") from error
     if response.status != 200:
         raise NoAnswerError(f"{url} responds with {response.status}: it is no driver that reports its queries")
-    by_query: Figures = defaultdict(lambda: defaultdict(float))
+    by_query: Figures = defaultdict(QueryFigures)
     for sample in samples:
         if sample.name.startswith(PREFIX) and "le" not in sample.labels and "query" in sample.labels:
-            by_query[sample.labels["query"]][sample.name.removeprefix(PREFIX).removesuffix("_total")] += sample.value
-    return {name: dict(figures) for name, figures in by_query.items()}
+            query, name = by_query[sample.labels["query"]], sample.name.removeprefix(PREFIX).removesuffix("_total")
+            query.values[name] += sample.value
+            if name == DEAD_LETTERS:
+                query.dead_letters[sample.labels[DEAD_LETTER_TABLE]] += int(sample.value)
+    for query in by_query.values():
+        if LANDED_ROWS in query.values:
+            query.values.setdefault(DEAD_LETTERS, 0.0)
+    return dict(by_query)
 
 
-def _table(queries: Mapping[str, Mapping[str, float]]) -> Table:
+def _view(queries: Figures) -> Group:
+    """Render the table of the queries, and a line for each table with dead letters."""
+    places = (
+        Text(f"{name}: {count:,} dead letter{'s' * (count > 1)} in {place}")
+        for name, figures in sorted(queries.items())
+        for place, count in sorted(figures.dead_letters.items())
+    )
+    return Group(_table(queries), *places)
+
+
+def _table(queries: Figures) -> Table:
     table = Table(caption=None if queries else "no query has finished a micro-batch yet")
     table.add_column("query", overflow="fold")
-    for name in ("batch", "rows", "rows/s", "batch s", "storage MiB", "broker MiB", "fallbacks", "lag", "lag s"):
-        table.add_column(name, justify="right")
+    for title, *_ in _COLUMNS:
+        table.add_column(title, justify="right")
     for name, figures in sorted(queries.items()):
-        table.add_row(name, *(_cell(figures, figure, unit, digits) for figure, unit, digits in _COLUMNS))
+        cells = (_cell(figures.values, figure, unit, digits) for _, figure, unit, digits in _COLUMNS)
+        table.add_row(name, *cells)
     return table
 
 
 _COLUMNS = (
-    ("batch_id", 1, 0), ("rows", 1, 0), ("rows_per_second", 1, 0), ("batch_seconds", 1, 1), ("storage_bytes", _MIB, 1),
-    ("broker_bytes", _MIB, 1), ("fallbacks", 1, 0), ("lag_offsets", 1, 0), ("lag_seconds", 1, 0),
+    ("batch", "batch_id", 1, 0), ("rows", "rows", 1, 0), ("dead letters", "dead_letters", 1, 0),
+    ("rows/s", "rows_per_second", 1, 0), ("batch s", "batch_seconds", 1, 1), ("storage MiB", "storage_bytes", _MIB, 1),
+    ("broker MiB", "broker_bytes", _MIB, 1), ("fallbacks", "fallbacks", 1, 0), ("lag", "lag_offsets", 1, 0),
+    ("lag s", "lag_seconds", 1, 0),
 )  # fmt: skip
 
 

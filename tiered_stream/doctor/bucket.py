@@ -23,12 +23,15 @@ _REFUSED_BY_S3 = 15 * 60
 """Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
+_UNKNOWN_KEY = "correct the access key id ({option}aws.access.key.id): the service does not know it"
 _CREDENTIAL_FIXES = {
-    "InvalidAccessKeyId": "correct the access key id: the service does not know it",
-    "SignatureDoesNotMatch": "correct the secret access key",
+    "InvalidAccessKeyId": _UNKNOWN_KEY,
+    "XAdminUserNotFound": _UNKNOWN_KEY,  # versitygw's code
+    "SignatureDoesNotMatch": "correct the secret access key ({option}aws.secret.access.key)",
     "ExpiredToken": "get new temporary credentials: these have expired",
-    "InvalidToken": "correct the session token, or leave it out",
+    "InvalidToken": "correct the session token ({option}aws.session.token), or leave it out",
 }
+"""Advice by S3's error code; `{option}` stands for the prefix of the settings' names."""
 _NO_CREDENTIALS = (
     aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
 )  # fmt: skip
@@ -38,13 +41,15 @@ _NO_CREDENTIALS = (
 class Bucket:
     """Bucket to check: its name, the prefix of the keys to look at, and the settings for access (`access`).
 
-    `option` is the prefix of these settings' names, such as `remote.storage.`, for advice.
+    `option` is the prefix of these settings' names, such as `remote.storage.`, and `place` is the setting that names
+    the bucket. Both are for advice.
     """
 
     name: str
     prefix: str
     access: S3Access
     option: str
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +198,12 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
         if answer.region and answer.region != answer.request_region:
             return Result(True, f"{where} is of {region}, and was asked as one of {answer.request_region}", fix)
         return Result(True, f"{where} is there, and may be listed")
-    if answer.status == 404:
-        raise FaultError(f"{where} does not exist ({status})", "correct the bucket's name, or make the bucket")
     if answer.code in _CREDENTIAL_FIXES:
-        raise FaultError(f"{where} refuses the credentials ({status})", _CREDENTIAL_FIXES[answer.code])
+        fix = _CREDENTIAL_FIXES[answer.code].format(option=bucket.option)
+        raise FaultError(f"{where} refuses the credentials ({status})", fix)
+    if answer.status == 404:
+        fix = f"correct the bucket's name ({bucket.place}), or make the bucket"
+        raise FaultError(f"{where} does not exist ({status})", fix)
     if answer.status == 403:
         fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 gives 403 for a missing object, too"
         return Result(False, f"no access to list {where} ({status})", fix)

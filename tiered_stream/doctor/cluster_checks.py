@@ -14,6 +14,7 @@ from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
 from tiered_stream.broker.first_contact import meet_brokers
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.broker.listener_probe import mismatch
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.broker.topic_configs import topic_configs
@@ -131,7 +132,11 @@ def _reach_bootstrap(job: Job) -> Result[bool]:
 
 def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
     seconds = config.net["socket_connection_setup_timeout_ms"] / 1000
-    return find_unreached(host, port, seconds, config.net.get("ssl_context"))
+    unreached = find_unreached(host, port, seconds, config.net.get("ssl_context"))
+    if unreached is not None and unreached.is_tls and (found := mismatch(host, port, config.net["security_protocol"])):
+        reason, _, fix = found.rpartition(": ")
+        return Unreached(reason, fix, is_tls=True)
+    return unreached
 
 
 def _log_in(options: Options) -> Result[Any]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tiered_stream.doctor.finding import Fixes, Result
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageUnavailableError
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import segments_use
 from tiered_stream.storage.open_store import open_store
 
 FIXES: Fixes = {
-    StorageBucketNotFoundError: "correct the name in remote.storage.uri",
+    StorageBucketNotFoundError: "correct the name in the setting that the message names",
     StorageUnavailableError: "correct the endpoint that the message names, or open the way to it",
 }
 _GRANT = "grant the role Storage Object Viewer (Google) or Storage Blob Data Reader (Azure): both include listing"
-_EMPTY = "correct remote.storage.uri and the key prefix, unless no segment is tiered yet"
 
 
 def list_container(storage: StorageOptions) -> Result[bool]:
@@ -27,4 +27,7 @@ def list_container(storage: StorageOptions) -> Result[bool]:
         is_empty = next(store.list(""), None) is None
     except StorageAccessError as error:
         return Result(False, str(error), _GRANT)
-    return Result(True, f"{store.describe('')} {'has no objects' if is_empty else 'can be listed'}", _EMPTY * is_empty)
+    if not is_empty:
+        return Result(True, f"{store.describe('')} can be listed")
+    fix = f"correct the {segments_use(storage).place} and the key prefix, unless no segment is tiered yet"
+    return Result(True, f"{store.describe('')} has no objects", fix)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tiered_stream.doctor.cluster_checks import check_cluster
-from tiered_stream.doctor.effective_settings import describe_settings
+from tiered_stream.doctor.effective_settings import (
+    MAX_CHARACTERS,
+    describe_environment,
+    describe_settings,
+    describe_spark,
+)
 from tiered_stream.doctor.environment import SETTINGS, check_environment, has_pyspark
 from tiered_stream.doctor.finding import Examination, Finding, Status
 from tiered_stream.doctor.platform_check import check_platform
@@ -28,7 +33,11 @@ def examine(
     """
     examination = Examination(report)
     job = check_environment(examination, settings)
-    examination.check("effective settings", describe_settings, job)
+    if job.value is not None:
+        examination.plugin_prefix = job.value.options.storage.plugin_prefix
+    examination.check("effective settings", describe_settings, job, most=MAX_CHARACTERS)
+    examination.check("Spark's settings", lambda: describe_spark(spark), most=MAX_CHARACTERS)
+    examination.check("environment variables", describe_environment)
     check_platform(examination, spark)
     cluster = check_cluster(examination, job)
     try:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.options.remote_options import RSM_CONFIG_PREFIX
 
 T = TypeVar("T")
 
@@ -88,9 +89,16 @@ class Examination:
     def __init__(self, report: Callable[[Finding], None]) -> None:
         self._report = report
         self.findings: list[Finding] = []
+        self.plugin_prefix = RSM_CONFIG_PREFIX.default
+        """Prefix of the storage plugin's properties among the user's settings, which advice names."""
 
     def check(
-        self, name: str, run: Callable[..., Result[T]], *needs: Known[Any], fixes: Fixes | None = None
+        self,
+        name: str,
+        run: Callable[..., Result[T]],
+        *needs: Known[Any],
+        fixes: Fixes | None = None,
+        most: int = _MAX_CHARACTERS,
     ) -> Known[T]:
         """Run a check, report its finding, and return its value; the value is None if the check failed or was skipped.
 
@@ -102,6 +110,7 @@ class Examination:
                 a finding.
             needs: values of earlier checks.
             fixes: advice for errors of this package that `run` raises, by error class.
+            most: maximum number of characters of the result's description; the rest is cut off.
         """
         missing = next((need.check for need in needs if need.value is None), None)
         if missing is not None:
@@ -119,26 +128,27 @@ class Examination:
         except Exception as error:  # noqa: BLE001 - other checks go on; the error's text may have a secret
             fix = "report it: a fault of the check itself, not of what it looked at"
             return self._add(Finding(name, Status.FAILED, f"unexpected {type(error).__name__}", fix))
-        self._add(Finding(name, Status.WARNING if result.fix else Status.OK, result.description, result.fix))
+        self._add(Finding(name, Status.WARNING if result.fix else Status.OK, result.description, result.fix), most)
         return Known(name, result.value)
 
     def skip(self, name: str, reason: str) -> None:
         """Report that the check `name` is skipped, with the reason."""
         self._add(Finding(name, Status.SKIPPED, reason))
 
-    def _add(self, finding: Finding) -> Known[Any]:
-        finding = Finding(_line(finding.check), finding.status, _line(finding.found), _line(finding.mend))
+    def _add(self, finding: Finding, most: int = _MAX_CHARACTERS) -> Known[Any]:
+        advice = finding.mend.replace(RSM_CONFIG_PREFIX.default, self.plugin_prefix)
+        finding = Finding(_line(finding.check), finding.status, _line(finding.found, most), _line(advice))
         self.findings.append(finding)
         self._report(finding)
         return Known(finding.check, None)
 
 
-def _line(text: str) -> str:
-    """Return the text in one line of at most 2,000 characters, with control characters replaced by U+FFFD.
+def _line(text: str, most: int = _MAX_CHARACTERS) -> str:
+    """Return the text in one line of at most `most` characters, with control characters replaced by U+FFFD.
 
     The text may have names from brokers and services, which must neither control nor flood a terminal.
     """
-    shown = " ".join(text[:_MAX_CHARACTERS].split())
+    shown = " ".join(text[:most].split())
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in shown)
 
 

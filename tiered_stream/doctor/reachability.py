@@ -6,20 +6,10 @@ import socket
 import ssl
 from dataclasses import dataclass
 
+from tiered_stream.broker.faults import certificate_fix
+
 _OPEN_THE_WAY = "open the way there: security group, firewall or route"
 _SPEAK_TLS = "check that the address speaks TLS (for brokers: kafka.security.protocol), and which versions"
-_TRUST = "trust the authority that issued it (for brokers: kafka.ssl.truststore.location)"
-_RENAME = "connect by a name that the certificate has, or have one issued that names "
-_TLS_FIXES = {
-    9: "set this machine's clock, or have the server's certificate issued again",
-    10: "renew the server's certificate",
-    **dict.fromkeys((18, 19, 20, 21), _TRUST),
-    **dict.fromkeys((62, 64), _RENAME),
-}
-"""Advice on certificates that are not yet valid, expired, of an unknown authority, or have a wrong name.
-
-The keys are OpenSSL's error codes (X509_V_ERR_*).
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +42,7 @@ def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLConte
             "correct the name, or this machine's DNS",
         )
     except ssl.SSLError as error:
-        return _of_tls(host, error)
+        return _of_tls(error)
     except TimeoutError:
         return Unreached(f"no response within {timeout_s:.0f} s", _OPEN_THE_WAY)
     except ConnectionRefusedError:
@@ -64,8 +54,6 @@ def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLConte
     return None
 
 
-def _of_tls(host: str, error: ssl.SSLError) -> Unreached:
-    code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else None
-    reason = f"TLS failed: {getattr(error, 'verify_message', None) or error.reason or type(error).__name__}"
-    fix = _SPEAK_TLS if code is None else _TLS_FIXES.get(code, _SPEAK_TLS)
-    return Unreached(reason, fix + host if fix == _RENAME else fix, is_tls=True)
+def _of_tls(error: ssl.SSLError) -> Unreached:
+    reason = getattr(error, "verify_message", None) or error.reason or type(error).__name__
+    return Unreached(f"TLS failed: {reason}", certificate_fix(error) or _SPEAK_TLS, is_tls=True)

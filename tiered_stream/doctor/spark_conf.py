@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tiered_stream.options.properties_files import parse_assignments, read_spark_properties
+from tiered_stream.options.command_settings import spark_settings
 
 if TYPE_CHECKING:
     from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
@@ -107,6 +107,4 @@ def read_spark_conf(file: Path | None, assignments: Sequence[str] | None) -> Spa
         conf = os.environ.get("SPARK_CONF_DIR") or (home / "conf" if home else None)
         own = Path(conf, "spark-defaults.conf") if conf else None
         file = own if own and own.is_file() else None
-    return SparkConf(
-        {**(read_spark_properties(file) if file else {}), **parse_assignments(assignments, "--spark-conf")}, home
-    )
+    return SparkConf(spark_settings(file, assignments), home)

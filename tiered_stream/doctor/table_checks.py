@@ -38,7 +38,7 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import PartitionRanges, TopicPartition
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.process.logs import muted
-from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME
+from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, TABLES
 from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, s3_client
 
 _REFUSED_CONDITION = (409, 412)
@@ -174,7 +174,7 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
         return listed.value, listed.description, listed.fix
     # Access settings may come from Spark's settings, so the advice names both prefixes.
     name = storage.s3_access_point or parts.netloc
-    bucket = Bucket(name, parts.path.strip("/"), storage, "spark.hadoop.fs.s3a or ingest.storage.")
+    bucket = Bucket(name, parts.path.strip("/"), storage, "spark.hadoop.fs.s3a or ingest.storage.", TABLES.place)
     check_credentials(bucket)
     answer = list_one_key(bucket).value
     result = check_listing(bucket, answer)

@@ -16,13 +16,18 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, bucket_and_path
+from tiered_stream.storage.cloud_endpoints import (
+    AZURE_SCHEMES,
+    GOOGLE_SCHEME,
+    S3_SCHEMES,
+    bucket_and_path,
+    segments_use,
+)
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
-from tiered_stream.storage.segment_places import misplacement
+from tiered_stream.storage.segment_places import copy_broker_settings, misplacement
 
 _MAX_SAMPLE = 16
-_OPTION = "remote.storage."
 _ABSENT = "no remote.storage.uri is set: segments come by signed locations, or through the brokers"
 
 
@@ -75,7 +80,9 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import bucket as of_bucket
 
-    bucket = of_bucket.Bucket(*bucket_and_path(options.storage.uri or ""), options.storage, _OPTION)
+    use = segments_use(options.storage)
+    name_and_path = bucket_and_path(options.storage.uri or "")
+    bucket = of_bucket.Bucket(*name_and_path, options.storage, use.prefix, use.place)
     examination.check("storage credentials", lambda _: of_bucket.check_credentials(bucket), fetcher)
     answer = examination.check("storage endpoint", lambda _: of_bucket.list_one_key(bucket), fetcher)
     examination.check("clock", of_bucket.check_clock, answer)
@@ -215,7 +222,8 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
     if isinstance(first, errors.ConfigurationError):
         return FaultError(str(first), "install the package, or correct the setting, that the message names")
     if isinstance(first, errors.StorageBucketNotFoundError):
-        return FaultError(str(first), "correct remote.storage.uri, or make the bucket or folder readable here")
+        place = segments_use(storage).place
+        return FaultError(str(first), f"correct the {place}, or make the bucket or folder readable here")
     if misplaced := _misplaced(storage, missing, failures, fetched):
         return misplaced
     if missing or (refused and fetched and not listable):
@@ -265,7 +273,7 @@ def _misplaced(
         return None
     return FaultError(
         f"no segment is where the settings say: {next(iter(failures.values()))}",
-        "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say",
+        copy_broker_settings(storage),
     )
 
 

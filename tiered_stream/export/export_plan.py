@@ -79,7 +79,7 @@ class ExportPlan:
         Raises:
             BrokerError, StorageError: segments cannot be located.
         """
-        with closing(open_log_source(self.options)) as source:
+        with closing(open_log_source(self.options, warns=False)) as source:  # the look-up of the offsets has warned
             return splits_for(partitions, self.options, source.locator, self.topic_ids)
 
     @property

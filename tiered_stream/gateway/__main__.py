@@ -10,7 +10,7 @@ import tiered_stream
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.gateway.gateway_program import log_to_standard_error, run_gateway
 from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.options.properties_files import read_settings
+from tiered_stream.options.command_settings import file_settings, with_origins
 
 _FAILED, _REFUSED = 1, 2
 
@@ -31,12 +31,12 @@ def main() -> int:
     given = parser.parse_args()
     log_to_standard_error(verbose=given.verbose)
     try:
-        run_gateway(GatewaySettings.parse(read_settings(*given.config)))
+        run_gateway(GatewaySettings.parse(file_settings(*given.config)))
     except ConfigurationError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{with_origins(str(error))}\n")
         return _REFUSED
     except (TieredStreamError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{with_origins(str(error))}\n")
         return _FAILED
     return 0
 

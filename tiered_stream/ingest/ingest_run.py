@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.broker.first_contact import check_brokers
 from tiered_stream.delta.catalog.java_errors import own_error
+from tiered_stream.delta.catalog.session_builder import note_session
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_OTLP, METRICS_PROMETHEUS, job_settings
 from tiered_stream.delta.settings.query_settings import check_settings
@@ -185,6 +186,7 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
     start_pythons()
     check_brokers(ingests[0].options, topics=len(ingests) == 1)  # before Spark, which takes many seconds to start
     spark = builder.getOrCreate()
+    note_session(spark)
     forgo_source_lookup(spark)
     own = job_settings(settings)
     if not {METRICS_LINES, METRICS_PROMETHEUS, METRICS_OTLP} & own.keys():

@@ -33,7 +33,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
 )
 from tiered_stream.locate.metadata_topic.segment_table import TrackedSegment
-from tiered_stream.model import OffsetRange, PartialAnswer, SegmentLocation, TopicPartition
+from tiered_stream.model import ByteRange, OffsetRange, PartialAnswer, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel, LocatorName
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.options.offset_ranges import ranges_between
@@ -104,6 +104,27 @@ def tier_contents(options: Options) -> TierContents:
         return TierContents(LocatorName.BROKER, _from_brokers(client, partitions))
     check_readable(client)
     return TierContents(LocatorName.METADATA_TOPIC, _from_metadata_topic(options, client, partitions))
+
+
+def check_objects(options: Options, contents: TierContents) -> None:
+    """Check that the storage returns the segments, if the metadata topic has named them and the options name a storage.
+
+    Raises: the errors of `StorageCheck.check`, for a query that does not fall back to brokers.
+    """
+    if contents.located_by != LocatorName.METADATA_TOPIC:
+        return  # an archive's manifests were read there, and a gateway's segments may have signed locations
+    if options.storage.uri is None and options.fetcher_class is None:
+        return
+    # Imported here, because the list of segments needs no storage.
+    from tiered_stream.locate.storage_check import StorageCheck
+    from tiered_stream.storage.open_fetcher import fetcher_for
+
+    locations = [
+        SegmentLocation(part.segment, part.offsets, ByteRange(0, part.segment.size))
+        for tier in contents.tiers.found.values()
+        for part in tier.visible
+    ]
+    StorageCheck(fetcher_for(options), falls_back=False).check(locations)
 
 
 def _assigned(options: Options, reader: OffsetReader) -> Partitions:

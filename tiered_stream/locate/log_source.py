@@ -21,7 +21,7 @@ from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.locate.storage_check import CheckedStorage
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer
 from tiered_stream.options.parsing import Options
-from tiered_stream.options.remote_options import LOCATOR, STORAGE_URI
+from tiered_stream.options.remote_options import LOCATOR, RSM_CONFIG_PREFIX, STORAGE_URI
 from tiered_stream.storage.open_fetcher import fetcher_for
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,11 @@ class LogSource:
         self.offset_reader.close()
 
 
-def open_log_source(options: Options) -> LogSource:
+def open_log_source(options: Options, *, warns: bool = True) -> LogSource:
     """Open the offset reader and the locator of a query, which `remote.log.locator` and `remote.prefer` choose.
+
+    If everything is read through the brokers, although the options ask for the storage, a warning says so. `warns` is
+    false for a second source of the same command.
 
     Raises:
         ConfigurationError: the storage or the brokers are configured wrongly.
@@ -67,6 +70,8 @@ def open_log_source(options: Options) -> LogSource:
     offset_reader = BrokerOffsetReader(client, options.isolation_level)
     found = _locator(options, client, offset_reader)
     locator, why = (None, found) if isinstance(found, WhyBrokers) else (found, None)
+    if why is not None and warns:
+        log.warning("everything is read through the brokers: %s", why.text)
     log.info("remote.log.locator=%s: segments are located by %s", options.locator, locator.name if locator else "none")
     return LogSource(offset_reader, locator, why)
 
@@ -93,7 +98,6 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
         return None
     why_brokers = _why_not_followed(options, client) if options.locator is LocatorName.AUTO else None
     if why_brokers is not None:
-        log.warning("everything is read through the brokers: %s", why_brokers.text)
         return why_brokers
     fetcher = fetcher_for(options)
     falls_back = options.fallback is Fallback.BROKER
@@ -153,7 +157,8 @@ def _why_not_followed(options: Options, client: BrokerClient) -> WhyBrokers | No
         BrokerError: the brokers do not report whether the user may read the topic.
     """
     if not _has_fetcher(options):
-        return WhyBrokers("no_storage", f"no {STORAGE_URI.name} says where tiered segments are")
+        fix = f"Set it, or copy the brokers' own {RSM_CONFIG_PREFIX.default}*"
+        return WhyBrokers("no_storage", f"no {STORAGE_URI.name} says where tiered segments are. {fix}")
     try:
         check_readable(client)
     except BrokerError as error:

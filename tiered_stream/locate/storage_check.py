@@ -17,25 +17,19 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _MAX_OTHERS = 3
 _MAX_SAMPLES = 64
-"""Approximate maximum number of locations in the sample that `CheckedStorage._check_new` takes."""
+"""Approximate maximum number of locations in the sample that `StorageCheck.check` takes."""
 
 log = logging.getLogger(__name__)
 
 
-class CheckedStorage(WrappedLocator):
-    """Locator that checks the storage before it returns the first locations of the locator `wrapped`.
+class StorageCheck:
+    """Check that the storage returns segments: one byte of one segment of each kind.
 
-    `locate` raises three more errors:
-
-        StorageAccessError: credentials are missing or refused.
-        StorageBucketNotFoundError: the bucket or folder does not exist.
-        ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
-
-    If `falls_back` is false, `locate` raises every error of the storage, because no broker replaces the storage.
+    A segment's kind says whether its metadata or the settings name the keys of its objects. If `falls_back` is false,
+    every error of the storage is raised, because no broker replaces the storage.
     """
 
-    def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher, *, falls_back: bool = True) -> None:
-        super().__init__(locator)
+    def __init__(self, fetcher: RemoteStorageFetcher, *, falls_back: bool) -> None:
         self._falls_back = falls_back
         self._fetcher = fetcher
         self._checked: set[bool] = set()
@@ -44,30 +38,13 @@ class CheckedStorage(WrappedLocator):
         True: the segment's metadata names the keys of its objects. False: the settings determine the keys.
         """
 
-    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        located = self.wrapped.locate(ranges, needed)
-        # The owner of the storage signs the signed locations, so no setting of this query is needed to read them.
-        if len(self._checked) < 2:
-            self._check_new(
-                [
-                    location
-                    for locations in located.values()
-                    for location in locations
-                    if location.signed_url is None and needed(location.segment)
-                ]
-            )
-        return located
+    @property
+    def is_done(self) -> bool:
+        """True if a segment of each kind was checked."""
+        return len(self._checked) > 1
 
-    def _check_new(self, locations: Sequence[SegmentLocation]) -> None:
-        """Take a sample of `locations`, and check one location of each kind of segment that was not checked yet."""
-        for location in locations[:: len(locations) // _MAX_SAMPLES + 1]:
-            kind = self._fetcher.placed_by_metadata(location.segment)
-            if kind not in self._checked:
-                self._check(location, locations)
-                self._checked.add(kind)
-
-    def _check(self, location: SegmentLocation, locations: Sequence[SegmentLocation]) -> None:
-        """Fetch one byte of the location's segment, and raise an error if the settings are wrong.
+    def check(self, locations: Sequence[SegmentLocation]) -> None:
+        """Take a sample of `locations`, and check one location of each kind of segment that was not checked yet.
 
         If the query falls back to brokers, any other storage error is only logged. S3 also responds 403 for a missing
         object if the user has no permission to list the bucket. So if the storage refuses the object, objects of other
@@ -79,6 +56,13 @@ class CheckedStorage(WrappedLocator):
             ConfigurationError: `check_place` raises it.
             StorageError: the storage fails otherwise, and the query does not fall back to brokers.
         """
+        for location in locations[:: len(locations) // _MAX_SAMPLES + 1]:
+            kind = self._fetcher.placed_by_metadata(location.segment)
+            if kind not in self._checked:
+                self._check(location, locations)
+                self._checked.add(kind)
+
+    def _check(self, location: SegmentLocation, locations: Sequence[SegmentLocation]) -> None:
         try:
             self._fetch_byte(location)
         except errors.StorageAccessError as refused:
@@ -104,6 +88,37 @@ class CheckedStorage(WrappedLocator):
     def _fetch_byte(self, location: SegmentLocation) -> None:
         start = location.bytes.start
         self._fetcher.fetch_log_segment(location.segment, start, min(start + 1, location.segment.size))
+
+
+class CheckedStorage(WrappedLocator):
+    """Locator that checks the storage before it returns the first locations of the locator `wrapped`.
+
+    `locate` raises three more errors:
+
+        StorageAccessError: credentials are missing or refused.
+        StorageBucketNotFoundError: the bucket or folder does not exist.
+        ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
+
+    If `falls_back` is false, `locate` raises every error of the storage, because no broker replaces the storage.
+    """
+
+    def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher, *, falls_back: bool = True) -> None:
+        super().__init__(locator)
+        self._storage = StorageCheck(fetcher, falls_back=falls_back)
+
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+        located = self.wrapped.locate(ranges, needed)
+        # The owner of the storage signs the signed locations, so no setting of this query is needed to read them.
+        if not self._storage.is_done:
+            self._storage.check(
+                [
+                    location
+                    for locations in located.values()
+                    for location in locations
+                    if location.signed_url is None and needed(location.segment)
+                ]
+            )
+        return located
 
 
 def gives(fetch: Callable[[], object]) -> bool:

@@ -15,6 +15,9 @@ from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, ReadMetrics, within
 from tiered_stream.observe.progress import MicroBatch
 
 PREFIX = "tiered_stream_query_"
+LANDED_ROWS, DEAD_LETTERS = "landed_rows", "dead_letters"
+DEAD_LETTER_TABLE = "dead_letter_table"
+"""Label of `DEAD_LETTERS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,8 @@ _Figures = Callable[[QuerySums], Mapping[tuple[str, ...], float | None]]
 _COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
 _FAMILIES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, tuple[str, ...], _Figures], ...] = (
     (_COUNTER, "rows", "Rows that were read.", (), lambda query: {(): query.rows}),
-    (_COUNTER, "landed_rows", "Rows that were committed to a table.", ("table",), _landed),
-    (_COUNTER, "dead_letters", "Dead letters of a table, by the table that has them.", ("table", "dead_letter_table"),
+    (_COUNTER, LANDED_ROWS, "Rows that were committed to a table.", ("table",), _landed),
+    (_COUNTER, DEAD_LETTERS, "Dead letters of a table, by the table that has them.", ("table", DEAD_LETTER_TABLE),
      lambda query: {(at.table, at.dead_letter_table): at.dead_letters for at in query.tables or () if at.dead_letters}),
     (_COUNTER, "storage_bytes", "Bytes that storage gave.", (), lambda query: {(): query.cost.remote_fetch_bytes}),
     (_COUNTER, "storage_errors", "Requests to storage that failed.", (),

@@ -1,21 +1,34 @@
-"""Settings of a command: the settings of a file, overridden by the command line."""
+"""Settings of a command and of its Spark: the settings of a file, overridden by the command line. Origins are kept."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.options import spark_options as spark
-from tiered_stream.options.properties_files import lines_of_settings, parse_assignments, read_settings
+from tiered_stream.options.properties_files import (
+    lines_of_settings,
+    parse_assignments,
+    read_settings,
+    read_spark_properties,
+)
 
 SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN.name)
 STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
 ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
 _COMMAND_LINE = "command line"
+_SPARK_OPTION = "--spark-conf"
+_SPARKS_OWN = "Spark's configuration"
+_ON_COMMAND_LINE = (_COMMAND_LINE, _SPARK_OPTION)
+_HADOOP = "spark.hadoop."
 _MAX_SHOWN = 5
 _origins: dict[str, str] = {}
 """Where each setting of the command that runs in this process was written, by name. `command_settings` fills it."""
+_spark_origins: dict[str, str] = {}
+"""Where each of Spark's settings was written, by name. `spark_settings` and `note_session_settings` fill it."""
 POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
 """Names of all options that say which topics to read, where to start and where to end."""
 
@@ -39,26 +52,109 @@ def command_settings(file: Path | None, assignments: Sequence[str] | None, reads
     # Only one option may name topics. So topics on the command line replace all such options of the file.
     replaced = (*from_command, *SUBSCRIPTION) if gives(from_command, SUBSCRIPTION) else from_command
     settings = without(from_file, replaced) | from_command
-    lines = lines_of_settings(file) if file else {}
     _origins.clear()
-    for name in settings:
-        _origins[name] = _COMMAND_LINE if name in from_command else f"{file}, line {lines[name]}"
+    _origins.update(_origins_in(file, from_file))
+    _origins.update(dict.fromkeys(from_command, _COMMAND_LINE))
+    for name in _origins.keys() - settings.keys():
+        del _origins[name]
     return settings
 
 
-def origin_of(name: str) -> str:
-    """Return where the command's setting `name` was written: a file with a line, or the command line; empty: nowhere.
+def file_settings(*files: Path) -> dict[str, str]:
+    """Return the settings in `files`, and keep where each was written.
 
-    Settings that tiered_stream itself has derived or added, or that a program gives, were written nowhere.
+    Raises:
+        ConfigurationError: a file cannot be read or is malformed, or a setting is given twice.
     """
-    return next((origin for given, origin in _origins.items() if given.lower() == name.lower()), "")
+    settings = read_settings(*files)
+    _origins.clear()
+    for file in files:
+        _origins.update(_origins_in(file, read_settings(file)))
+    return settings
+
+
+def spark_settings(file: Path | None, assignments: Sequence[str] | None) -> dict[str, str]:
+    """Return Spark's settings from a properties file, overridden by `assignments`, and keep where each was written.
+
+    Args:
+        file: properties file; None: no file.
+        assignments: `name=value` texts of the command's `--spark-conf`.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a text has no name or no `=`.
+    """
+    from_file = read_spark_properties(file) if file else {}
+    from_command = parse_assignments(assignments, _SPARK_OPTION)
+    _spark_origins.clear()
+    _spark_origins.update(_origins_in(file, from_file))
+    _spark_origins.update(dict.fromkeys(from_command, _SPARK_OPTION))
+    return from_file | from_command
+
+
+def note_session_settings(settings: Mapping[str, str], file: Path | None) -> None:
+    """Keep where the settings of a running Spark session were written, as far as this process does not know it yet.
+
+    Args:
+        settings: the session's settings.
+        file: properties file that spark-submit was given; None: unknown.
+    """
+    from_file: dict[str, str] = {}
+    with suppress(ConfigurationError):  # the driver may run on another machine than spark-submit
+        from_file = read_spark_properties(file) if file else {}
+    lines = _origins_in(file, from_file)
+    for name, value in settings.items():
+        known = lines[name] if from_file.get(name) == value else _SPARKS_OWN
+        _spark_origins.setdefault(name, known)
+
+
+def _origins_in(file: Path | None, names: Iterable[str]) -> dict[str, str]:
+    lines = lines_of_settings(file) if file and names else {}
+    return {name: f"{file}, line {lines[name]}" for name in names}
+
+
+def origin_of(name: str) -> str:
+    """Return where the setting `name` was written: a file with a line, or the command line; empty: nowhere.
+
+    The name is a setting of the command or of Spark. Settings that tiered_stream itself has derived or added, or that a
+    program gives, were written nowhere.
+    """
+    known = (*_origins.items(), *_spark_origins.items())
+    return next((origin for given, origin in known if given.lower() == name.lower()), "")
 
 
 def with_origins(text: str) -> str:
-    """Return the text of an error, and after it where the settings that it names were written, if a file gives them."""
-    named = (name for name in _origins if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w-]|\.\w)", text, re.IGNORECASE))
-    found = [f"{name}: {_origins[name]}" for name in named if _origins[name] != _COMMAND_LINE]
+    """Return the text of an error, and after it where the settings that it names were written.
+
+    Settings on the command line are left out. A Hadoop setting is also named without Spark's prefix `spark.hadoop.`.
+    """
+    known = {**_origins, **_spark_origins}
+    return _with_places(text, {name: place for name, place in known.items() if place not in _ON_COMMAND_LINE})
+
+
+@contextmanager
+def naming_lines(file: str | None) -> Iterator[None]:
+    """Add to each error of this package in the block which lines of `file` give the settings that the error names.
+
+    Nothing is added if `file` is None, if it cannot be read here, or if the error names lines already.
+    """
+    try:
+        yield
+    except TieredStreamError as error:
+        with suppress(ConfigurationError):
+            text, names = str(error), read_settings(Path(file)) if file else {}
+            if f"{file}, line " not in text:
+                error.args = (_with_places(text, _origins_in(Path(file or ""), names)), *error.args[1:])
+        raise
+
+
+def _with_places(text: str, places: Mapping[str, str]) -> str:
+    named = (name for name in places if _names(text, name) or _names(text, name.removeprefix(_HADOOP)))
+    found = [f"{name}: {places[name]}" for name in named]
     return f"{text} ({'; '.join(found[:_MAX_SHOWN])})" if found else text
+
+
+def _names(text: str, name: str) -> bool:
+    return bool(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w-]|\.\w)", text, re.IGNORECASE))
 
 
 def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:

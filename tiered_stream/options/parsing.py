@@ -105,7 +105,8 @@ class StorageOptions(StoreAccess):
     signed_hosts: tuple[str, ...] = of(remote.SIGNED_HOSTS)
     """Hosts to which signed locations may lead, as URLs without a path. A host may begin with `*.`."""
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Storage plugin's properties in the broker's configuration, by name in lower case without the plugin's prefix."""
+    """Storage plugin's properties in the broker's configuration, by name in lower case without `plugin_prefix`."""
+    plugin_prefix: str = of(remote.RSM_CONFIG_PREFIX)
     limits: Limits = field(default_factory=Limits)
     key_prefixes: tuple[str, ...] = of(remote.KEY_PREFIXES)
     """Further key prefixes of segments in an archive, in addition to the plugin's `key.prefix`."""
@@ -175,6 +176,7 @@ class Options:
     topic_ids: Mapping[str, UUID]
     """Topic ids that `remote.topic.id` requires, by topic."""
     metrics_addresses: tuple[str, ...] = of(remote.METRICS_ADDRESS)
+    settings_file: str | None = of(remote.SETTINGS_FILE)
     max_bytes_per_second: int | None = of(remote.MAX_BYTES_PER_SECOND)
     """Limit for the bytes that one task fetches in a second, and also for the bytes that it writes in a second."""
     times: TimeRange | None
@@ -251,8 +253,8 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
 
 def storage_option_names() -> tuple[str, ...]:
     """Return the names of the options that `parse_storage_options` reads."""
-    layout = (remote.LAYOUT, remote.STORAGE_MANAGER, remote.RSM_CONFIG_PREFIX)
-    return tuple(option.name for option in (*declared(StorageOptions).values(), *layout, *LIMIT_OPTIONS.values()))
+    declarations = (*declared(StorageOptions).values(), remote.LAYOUT, remote.STORAGE_MANAGER, *LIMIT_OPTIONS.values())
+    return tuple(option.name for option in declarations)
 
 
 def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
@@ -379,8 +381,7 @@ def _check_order(starting: Position, ending: Position) -> None:
             f"the same partitions; only in one of them: {listed(starts.keys() ^ ends.keys())}"
         )
     for partition, start in starts.items():
-        end = ends[partition]
-        if start > end and start >= 0 and end >= 0:
+        if start > (end := ends[partition]) and min(start, end) >= 0:
             raise ConfigurationError(
                 f"[UNRESOLVED_START_{kind}_GREATER_THAN_END_{kind}] {partition}: "
                 f"the start {start} lies beyond the end {end}"
@@ -413,8 +414,7 @@ def _check_columns(given: GivenOptions) -> None:
 
 
 def _locator(given: GivenOptions) -> choices.LocatorName:
-    locator = given.read(remote.LOCATOR)
-    enabled = given.read(spark.FETCH_REMOTE_ENABLED)
+    locator, enabled = given.read(remote.LOCATOR), given.read(spark.FETCH_REMOTE_ENABLED)
     if locator is choices.LocatorName.ARCHIVE:
         if not enabled:
             raise ConfigurationError(

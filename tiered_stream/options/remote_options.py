@@ -194,6 +194,9 @@ METRICS_ADDRESS: Option[tuple[str, ...]] = Option(
     "remote.metrics.address", lambda addresses: tuple(map(types.text, addresses.split(","))), (), "",
     "Addresses to which tasks send their counters.", internal=True,
 )  # fmt: skip
+SETTINGS_FILE = optional(
+    "remote.settings.file", str, "File that has given the options, so that errors can name its lines.", internal=True
+)
 MAX_BYTES_PER_SECOND = optional(
     "remote.max.bytes.per.second", types.byte_size(1),
     "Maximum number of bytes that one task fetches, and that it writes, in a second.", internal=True,

@@ -157,7 +157,7 @@ def _broker_reason(split: Split, end_offset: int, options: Options, source: LogS
     `end_offset` is the end of the partition's whole range.
     """
     if source.locator is None:
-        return NO_LOCATOR
+        return NO_LOCATOR if source.why_brokers is None else source.why_brokers.text
     if options.prefer is Prefer.LOCAL:
         return STILL_LOCAL
     return NOT_TIERED_YET if split.offsets.end == end_offset else NO_SEGMENT

@@ -96,7 +96,7 @@ def estimate(
         BrokerError, StorageError: offsets or segments cannot be looked up.
     """
     options = parse_options(source_options(settings), streaming=True)
-    with closing(open_log_source(options)) as source:
+    with closing(open_log_source(options, warns=False)) as source:  # the look-up of the offsets has warned
         costs = {partition: PartitionEstimate.of(partition, offsets) for partition, offsets in plan.ranges.items()}
         for partition, after_end in _after_end(plan, source.offset_reader).items():
             costs[partition].after_end = after_end

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import datasource
 
 from tiered_stream.observe.offset_lag import offset_lag
+from tiered_stream.options.command_settings import naming_lines
 from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options
 from tiered_stream.process.heap_and_gc import collect_old_rarely
@@ -73,10 +74,11 @@ class PlannedStream(datasource.DataSourceStreamReader):
         return self.opened
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        opened = self.open()
-        initial = opened.planner.initial()
-        if opened.group is not None:
-            opened.group.begin(initial)
+        with naming_lines(self.options.settings_file):
+            opened = self.open()
+            initial = opened.planner.initial()
+            if opened.group is not None:
+                opened.group.begin(initial)
         return self.offsets.to_dict(initial)
 
     def next_end(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
@@ -84,8 +86,9 @@ class PlannedStream(datasource.DataSourceStreamReader):
 
         The planner applies the limits itself, including `minOffsetsPerTrigger`.
         """
-        opened, done = self.open(), self.offsets.from_dict(start)
-        end = opened.planner.next_end(done, limited=limited)
+        with naming_lines(self.options.settings_file):
+            opened, done = self.open(), self.offsets.from_dict(start)
+            end = opened.planner.next_end(done, limited=limited)
         is_finished = end == done and opened.planner.available_now
         if opened.group is not None:
             # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
@@ -108,13 +111,13 @@ class PlannedStream(datasource.DataSourceStreamReader):
         """Return the splits of the micro-batch from offsets `start` (inclusive) to `end` (exclusive)."""
         from tiered_stream.plan.splits import splits_for
 
-        opened = self.open()
-        ranges = opened.planner.ranges(self.offsets.from_dict(start), self.offsets.from_dict(end))
-
         def plan() -> list[Split]:
             return splits_for(ranges, self.options, opened.source.locator, opened.planner.topic_ids)
 
-        return list(opened.left_to_brokers.marked(plan(), plan))
+        with naming_lines(self.options.settings_file):
+            opened = self.open()
+            ranges = opened.planner.ranges(self.offsets.from_dict(start), self.offsets.from_dict(end))
+            return list(opened.left_to_brokers.marked(plan(), plan))
 
     def logged(
         self, partitions: Sequence[datasource.InputPartition], end: dict[str, Any], *, one_report_each: bool = True

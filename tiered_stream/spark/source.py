@@ -18,9 +18,10 @@ from pyspark.sql.types import ArrayType, StructType
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import REPORT_TO
+from tiered_stream.options.command_settings import naming_lines
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
-from tiered_stream.options.remote_options import COLUMNS, FILTER_PUSHDOWN, METRICS_ADDRESS
+from tiered_stream.options.remote_options import COLUMNS, FILTER_PUSHDOWN, METRICS_ADDRESS, SETTINGS_FILE
 from tiered_stream.process.logs import show_log
 from tiered_stream.spark.split_partition import SplitPartition, read_partition
 from tiered_stream.spark.stream_reader import StreamReader
@@ -57,9 +58,10 @@ class TieredStreamDataSource(datasource.DataSource):
         return "tiered_stream"
 
     def schema(self) -> StructType:
-        if self.options.keys() - _CATALOG_OPTIONS:
-            check_for_any_query(self.options)  # at `load()`, like Spark's source; more checks follow in `_parsed`
-        columns = GivenOptions(self.options).read(COLUMNS)
+        with naming_lines(self.options.get(SETTINGS_FILE.name)):
+            if self.options.keys() - _CATALOG_OPTIONS:
+                check_for_any_query(self.options)  # at `load()`, like Spark's source; more checks follow in `_parsed`
+            columns = GivenOptions(self.options).read(COLUMNS)
         headers = self.options.get("includeHeaders", "false").lower() == "true" or "headers" in (columns or ())
         return spark_schema(headers, columns)
 
@@ -84,7 +86,8 @@ class TieredStreamDataSource(datasource.DataSource):
                 "tiered_stream was given no options. Spark drops the options of CREATE TABLE … USING tiered_stream "
                 "OPTIONS (…): write CREATE TEMPORARY VIEW … USING tiered_stream OPTIONS (…), which keeps them"
             )
-        return _checked(schema, parse_options(self.options, streaming=streaming))
+        with naming_lines(self.options.get(SETTINGS_FILE.name)):
+            return _checked(schema, parse_options(self.options, streaming=streaming))
 
 
 def register(spark: SparkSession) -> None:
@@ -171,7 +174,7 @@ class BatchReader(datasource.DataSourceReader):
         from tiered_stream.plan.batch import plan_batch
 
         show_log()
-        with closing(open_log_source(self.options)) as source:
+        with naming_lines(self.options.settings_file), closing(open_log_source(self.options)) as source:
             splits = plan_batch(self.options, source, self.pruning)
         # Without any input partition, Spark would make up one and read it.
         return [SplitPartition(split) for split in splits] or [datasource.InputPartition(None)]

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
 from tiered_stream.options.plugin_layout import place_property
-from tiered_stream.options.remote_options import RSM_CONFIG_PREFIX
 
 S3_SCHEMES = ("s3", "s3a")
 GOOGLE_SCHEME = "gs"
@@ -58,7 +57,7 @@ def segments_use(options: StorageOptions) -> StoreUse:
     If the plugin's properties name the place, these are the plugin's properties, and otherwise our options.
     """
     name = place_property(options.layout, options.rsm_config, options.uri)
-    prefix = RSM_CONFIG_PREFIX.default
+    prefix = options.plugin_prefix
     return replace(SEGMENTS, place=f"setting {prefix}{name}", prefix=f"{prefix}storage.") if name else SEGMENTS
 
 

@@ -167,15 +167,16 @@ class Service(ABC):
         answer = f"{self.endpoint} responded with {failure}"
         if failure.code == self.missing_code:
             return errors.StorageBucketNotFoundError(
-                f"the {self.bucket_kind} {self.bucket} ({self.use.place}) does not exist: {answer}, asked for {name}"
+                f"the {self.bucket_kind} {self.bucket} ({self.use.place}) does not exist: {answer}, asked for {name}; "
+                f"correct its name, or create the {self.bucket_kind}"
             )
-        if failure.status == 404:
-            return errors.StorageObjectNotFoundError(f"{name} does not exist: {answer}")
         if failure.status in (401, 403) or failure.code in self.access_codes:
             hint = self.grant_hint(failure, name, listing=listing) + self.access_hint()
             refused = errors.StorageAccessError(f"no access to {name}: {answer}; {hint}")
             refused.permission = failure.denied
             return refused
+        if failure.status == 404:
+            return errors.StorageObjectNotFoundError(f"{name} does not exist: {answer}")
         return errors.StorageError(f"{answer}, asked for {name}")
 
     def unreachable(self, name: str) -> str:

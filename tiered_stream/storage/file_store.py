@@ -98,7 +98,9 @@ class FileStore(ObjectStore):
             raise errors.StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
 
     def _no_folder(self, detail: str = "") -> errors.StorageBucketNotFoundError:
-        return errors.StorageBucketNotFoundError(f"the folder {self._root} ({self._place}) does not exist{detail}")
+        return errors.StorageBucketNotFoundError(
+            f"the folder {self._root} ({self._place}) does not exist{detail}; correct its name, or mount it here"
+        )
 
 
 def _open_without_blocking(path: str, flags: int) -> int:

@@ -56,7 +56,8 @@ def fetcher_over(store: ObjectStore, options: StorageOptions) -> RemoteStorageFe
         from tiered_stream.storage.aiven.encryption import load_key_ring
 
         key_prefix = options.rsm_config.get("key.prefix", "")
-        return AivenLayoutFetcher(store, key_prefix, load_key_ring(options.rsm_config), options.limits)
+        key_ring = load_key_ring(options.rsm_config, options.plugin_prefix)
+        return AivenLayoutFetcher(store, key_prefix, key_ring, options.limits)
     raise ConfigurationError(f"remote.storage.layout: {options.layout!r} is not known; local and aiven are")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from obstore.store import S3Store
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 _ELSEWHERE = (301, 307, 400, 403)
 """HTTP statuses that S3 may return if the request was sent to another region than the bucket's region."""
 
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Environment variables that name the endpoint for botocore, if no option names it. The first one takes precedence."""
+_WRONG_KEYS = {
+    "InvalidAccessKeyId": "aws.access.key.id",
+    "XAdminUserNotFound": "aws.access.key.id",  # versitygw's code, with status 404
+    "SignatureDoesNotMatch": "aws.secret.access.key",
+}
+"""Options that are wrong, without their prefix, by the codes for credentials that the service refuses."""
 _DENIALS = ("AccessDenied", "")
 """Codes of S3 for a permission that is missing; a response without a body has no code."""
 
@@ -32,7 +41,7 @@ class S3Bucket(Service):
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
     access_codes = frozenset((
         "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "ExpiredToken",
-        "InvalidAccessKeyId", "InvalidToken", "RequestTimeTooSkewed", "SignatureDoesNotMatch",
+        "InvalidToken", "RequestTimeTooSkewed", *_WRONG_KEYS,
     ))  # fmt: skip
 
     def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
@@ -79,6 +88,8 @@ class S3Bucket(Service):
             return f"grant {failure.denied}; otherwise "
         if listing:
             return f"to list it, grant s3:ListBucket on {resource}; otherwise "
+        if failure.code in _WRONG_KEYS:
+            return f"correct {self.use.prefix}{_WRONG_KEYS[failure.code]}; otherwise "
         if self.use is TABLES or failure.code not in _DENIALS:
             return ""
         key = ("/object" if is_access_point else "") + name.removeprefix(self.uri)
@@ -89,4 +100,10 @@ class S3Bucket(Service):
         )
 
     def access_hint(self) -> str:
-        return credentials_hint(self.use)
+        return credentials_hint(self.use, self._session.provider)
+
+    def unreachable(self, name: str) -> str:
+        variable = next(filter(os.environ.get, _ENDPOINT_VARIABLES), None)
+        if self._options.s3_endpoint_url is not None or variable is None:
+            return super().unreachable(name)
+        return f"{self.endpoint} (environment variable {variable}) could not be reached for {name}"

@@ -36,6 +36,8 @@ LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
 """Loggers whose debug lines hold signatures, tokens and signed URLs; code that uses boto3 mutes them."""
 _FALLBACK_REGION = "us-east-1"
 _ANY_KEY = "key"
+_ENVIRONMENT, _SETTINGS = "env", "explicit"
+"""botocore's names of the providers of credentials in environment variables, and in this package's settings."""
 _CREDENTIALS_LIFETIME = timedelta(minutes=10)
 """Time for which obstore may use credentials before it requests them again.
 
@@ -43,8 +45,23 @@ botocore renews credentials that would expire sooner before it returns them.
 """
 
 
-def credentials_hint(use: StoreUse) -> str:
-    """Return advice for missing or refused credentials."""
+def credentials_hint(use: StoreUse, provider: str = "") -> str:
+    """Return advice for missing or refused credentials.
+
+    `provider` is botocore's name of the provider that the credentials come from; empty: there are none, or it is not
+    known. With it, the advice names this origin alone.
+    """
+    settings = f"{use.prefix}aws.access.key.id and {use.prefix}aws.secret.access.key"
+    if provider == _ENVIRONMENT:
+        return (
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN in the environment, which the "
+            f"credentials come from, or give {settings}{use.otherwise}"
+        )
+    if provider not in ("", _SETTINGS):
+        return (
+            f"check the provider {provider} of AWS's credential chain, which the credentials come from, or give "
+            f"{settings}{use.otherwise}"
+        )
     return (
         f"check {use.prefix}aws.access.key.id, {use.prefix}aws.secret.access.key and {use.prefix}aws.session.token"
         f"{use.otherwise}, or where they are not given the AWS credential chain (environment, profile, instance or pod "
@@ -87,6 +104,8 @@ class S3Session:
         self._access = access
         self._bucket = access.s3_access_point or bucket
         self._hint = hint
+        self.provider = ""
+        """botocore's name of the provider that the credentials come from; empty before `credentials` has found some."""
         try:
             with muted(*LOGGERS_WITH_SECRETS):
                 self._session = _session(access)
@@ -153,6 +172,7 @@ class S3Session:
             ) from error
         if credentials is None:
             raise StorageAccessError(f"no credentials for s3://{self._bucket}: {self._hint}")
+        self.provider = credentials.method
 
         def valid_now() -> S3Credential:
             with muted(*LOGGERS_WITH_SECRETS):

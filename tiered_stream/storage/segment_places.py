@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from urllib.parse import urlsplit
 
@@ -18,6 +18,8 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import RemoteLogSegment, uuid_to_text
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.options.plugin_layout import place_property
+from tiered_stream.options.remote_options import LAYOUT, LOCATOR, RSM_CONFIG_PREFIX, STORAGE_URI
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.manifest import parse_manifest
@@ -32,10 +34,7 @@ _KEYS_PER_LISTING = 1000
 """Number of keys that one listing request returns."""
 _MAX_LISTINGS = 32
 _MAX_PLACES = 32
-_COPY_BROKER_SETTINGS = (
-    "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say. If "
-    "the objects were deleted, remote.log.locator=none reads what the brokers still have"
-)
+_ARE_DELETED = f"If the objects were deleted, {LOCATOR.name}=none reads what the brokers still have"
 _MANIFEST = ".rsm-manifest"
 _SEGMENT = r"[0-9]{20}-[A-Za-z0-9_-]{22}"
 _KEYS = {
@@ -54,20 +53,27 @@ _KEYS = {
 class Place:
     """Place of segments in the storage, as the settings that lead to them: layout, URI and key prefix.
 
-    `key_prefix` is the Aiven plugin's `key.prefix`, which the local layout lacks.
+    `key_prefix` is the Aiven plugin's `key.prefix`, which the local layout lacks. `plugin_prefix` is the prefix of the
+    plugin's properties among the user's options.
     """
 
     layout: StorageLayout
     uri: str
     key_prefix: str = ""
+    plugin_prefix: str = field(default=RSM_CONFIG_PREFIX.default, compare=False)
+
+    @property
+    def key_prefix_setting(self) -> str:
+        """Name of the setting for the key prefix, as the user writes it."""
+        return f"{self.plugin_prefix}key.prefix"
 
     def correction(self, configured: Place) -> str:
         """Return the settings of this place that differ from `configured`, for messages, as the user writes them."""
         values = {"remote.storage.layout": self.layout, "remote.storage.uri": self.uri}
         old = {"remote.storage.layout": configured.layout, "remote.storage.uri": configured.uri}
         if self.layout == StorageLayout.AIVEN:
-            values["rsm.config.key.prefix"] = self.key_prefix
-            old["rsm.config.key.prefix"] = configured.key_prefix
+            values[configured.key_prefix_setting] = self.key_prefix
+            old[configured.key_prefix_setting] = configured.key_prefix
         return " and ".join(f"{name}={value}" for name, value in values.items() if value != old.get(name))
 
     def log_key(self, segment: RemoteLogSegment, root: str) -> str:
@@ -95,10 +101,10 @@ def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None =
     If the metadata of `segment` has a key prefix, that prefix replaces the prefix in the settings.
     """
     if storage.layout == StorageLayout.LOCAL:
-        return Place(storage.layout, storage.uri or "")
+        return Place(storage.layout, storage.uri or "", plugin_prefix=storage.plugin_prefix)
     object_prefix = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
     prefix = storage.rsm_config.get("key.prefix", "") if object_prefix is None else object_prefix
-    return Place(storage.layout, storage.uri or "", prefix)
+    return Place(storage.layout, storage.uri or "", prefix, storage.plugin_prefix)
 
 
 def segment_places(storage: StorageOptions) -> list[Place]:
@@ -140,7 +146,14 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
             with suppress(StorageError):
                 if place != configured and store.size(key) >= 0:
                     return Misplacement(store.describe(key), f"set {place.correction(configured)}")
-    return Misplacement("", _COPY_BROKER_SETTINGS) if is_listed else None
+    return Misplacement("", f"{copy_broker_settings(storage)}. {_ARE_DELETED}") if is_listed else None
+
+
+def copy_broker_settings(storage: StorageOptions) -> str:
+    """Return the advice to correct the settings of the segments' place, by the names that the user wrote."""
+    pasted = place_property(storage.layout, storage.rsm_config, storage.uri)
+    place = f"{storage.plugin_prefix}{pasted}" if pasted else f"{STORAGE_URI.name}, {LAYOUT.name}"
+    return f"set {place} and {storage.plugin_prefix}key.prefix to what the brokers' own settings say"
 
 
 def _possible_places(storage: StorageOptions) -> Iterator[Place]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from tiered_stream.delta.commit.merge import last_rows_sql, merge_sql
+from tiered_stream.delta.commit.merge import last_rows_sql, merge_clauses, merge_sql
 
 
 def test_a_row_is_found_by_all_of_its_keys_and_the_users_condition() -> None:
-    text = merge_sql("shop.`orders`", ["id", "a`b"], ["country", "id"], None, "target.day > 1 OR source.x")
+    text = merge_sql(
+        "shop.`orders`",
+        merge_clauses(["id", "a`b"], ["country", "id"], None, "target.day > 1 OR source.x"),
+        only_insert=False,
+    )
     assert (
         "MERGE INTO shop.`orders` AS target USING tiered_stream_upserts AS source ON "
         "target.`country` = source.`country` AND target.`id` = source.`id` AND (target.day > 1 OR source.x) WHEN"
@@ -16,7 +20,7 @@ def test_a_row_is_found_by_all_of_its_keys_and_the_users_condition() -> None:
 
 
 def test_an_older_row_neither_updates_nor_deletes() -> None:
-    text = merge_sql("t", ["id", "at"], ["id"], "at", None)
+    text = merge_sql("t", merge_clauses(["id", "at"], ["id"], "at", None), only_insert=False)
     late = "AND (target.`at` IS NULL OR source.`at` >= target.`at`)"
     assert f"WHEN MATCHED AND source.__staged_delete {late} THEN DELETE" in text
     assert f"WHEN MATCHED AND NOT source.__staged_delete {late} THEN UPDATE" in text
@@ -27,3 +31,9 @@ def test_only_keys_without_an_order_may_not_be_in_several_partitions() -> None:
         ranked, last = last_rows_sql(["id"], ["id"], order_by, one=one)
         assert any("raise_error" in text for text in last) is checked
         assert ("ORDER BY `at` DESC, " in ranked[0]) is (order_by is not None)
+
+
+def test_rows_of_an_empty_table_are_not_looked_for() -> None:
+    text = merge_sql("t", merge_clauses(["id"], ["id"], None, None), only_insert=True)
+    assert "WHEN MATCHED" not in text
+    assert text.endswith("WHEN NOT MATCHED AND NOT source.__staged_delete THEN INSERT (`id`) VALUES (source.`id`)")

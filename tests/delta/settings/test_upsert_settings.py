@@ -29,7 +29,6 @@ def test_keys_and_their_order_are_settings_of_the_tables_files() -> None:
         ({"ingest.mode": "merge"}, "auto", "ingest.mode"),
         ({"ingest.mode": "append"}, "auto", "ingest.keys is set, but ingest.mode is append: set ingest.mode=upsert"),
         ({"ingest.dayColumn": "day"}, "auto", "ingest.dayColumn does not go with ingest.mode=upsert: an update would"),
-        ({"ingest.commit": "deltalake"}, "auto", "ingest.commit=deltalake does not go with ingest.mode=upsert"),
         ({"ingest.transform": "a:b"}, "auto", "ingest.transform does not go with ingest.mode=upsert"),
         ({"ingest.value.format": "string", "ingest.onDecodeError": "null"}, "auto", "onDecodeError=null does not go"),
         ({}, "spark", "the Spark lane does not go with ingest.mode=upsert"),

@@ -9,7 +9,15 @@ import pyarrow as pa
 import pytest
 
 from tiered_stream.delta.write import latest_rows
-from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION, LatestRows, without_staged
+from tiered_stream.delta.write.latest_rows import (
+    DELETES,
+    PARTITION,
+    POSITION,
+    LatestRows,
+    UnorderedKeyError,
+    last_rows,
+    without_staged,
+)
 from tiered_stream.formats.rows.change_records import DELETED
 from tiered_stream.formats.rows.kafka_columns import hidden
 from tiered_stream.model import TopicPartition
@@ -90,3 +98,32 @@ def test_the_columns_of_staged_files_are_no_columns_of_the_table() -> None:
     ((_, rows),) = held.take()[0].batches
     assert rows.schema.names[:5] == ["id", "at", PARTITION, POSITION, DELETES]
     assert without_staged(rows.schema).names == SCHEMA.names
+
+
+def of_all_tasks(*rows: tuple[int, int, str, int, bool]) -> pa.Table:
+    names = ("id", "at", PARTITION, POSITION, DELETES)
+    return pa.table({name: pa.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+
+
+def test_rows_of_all_tasks_keep_the_last_of_each_key() -> None:
+    rows = of_all_tasks(
+        (1, 5, "t/2", 7, False), (2, 5, "t/0", 1, False), (1, 9, "t/10", 3, True), (1, 9, "t/10", 2, False)
+    )  # fmt: skip
+    assert last_rows(rows, ["id"], "at").to_pylist() == rows.take([1, 2]).to_pylist()
+    assert last_rows(rows, ["id", "at"], None).to_pylist() == rows.take([0, 1, 2]).to_pylist()
+
+
+def test_of_equal_values_in_two_partitions_the_partition_whose_name_comes_last_wins() -> None:
+    rows = of_all_tasks((1, 5, "t/2", 1, False), (1, 5, "t/10", 9, False), (2, 1, "t/2", 4, False))
+    assert last_rows(rows, ["id"], "at").to_pylist() == rows.take([0, 2]).to_pylist()
+
+
+def test_a_key_in_two_partitions_has_no_last_row_without_an_order() -> None:
+    rows = of_all_tasks((3, 0, "t/1", 1, False), (3, 0, "t/0", 9, False), (4, 0, "t/5", 4, False))
+    with pytest.raises(UnorderedKeyError, match="t/0 and t/1"):
+        last_rows(rows, ["id"], None)
+
+
+def test_rows_whose_keys_are_all_different_are_left_as_they_are() -> None:
+    rows = of_all_tasks((3, 0, "t/1", 1, False), (4, 0, "t/0", 9, True))
+    assert last_rows(rows, ["id"], None) is rows

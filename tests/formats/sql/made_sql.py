@@ -10,10 +10,11 @@ import pyarrow as pa
 
 COLUMNS = pa.schema(
     [
-        ("tiny", pa.int8()), ("i", pa.int32()), ("j", pa.int32()), ("big", pa.int64()), ("large", pa.int64()),
-        ("f", pa.float32()), ("d", pa.float64()), ("e", pa.float64()), ("m", pa.decimal128(12, 2)),
-        ("n", pa.decimal128(10, 4)), ("s", pa.string()), ("t", pa.string()), ("b", pa.bool_()), ("c", pa.bool_()),
-        ("day", pa.date32()), ("at", pa.timestamp("us", tz="UTC")), ("raw", pa.binary()),
+        ("tiny", pa.int8()), ("small", pa.int16()), ("i", pa.int32()), ("j", pa.int32()), ("big", pa.int64()),
+        ("large", pa.int64()), ("f", pa.float32()), ("d", pa.float64()), ("e", pa.float64()),
+        ("m", pa.decimal128(12, 2)), ("n", pa.decimal128(10, 4)), ("w", pa.decimal128(38, 10)), ("s", pa.string()),
+        ("t", pa.string()), ("b", pa.bool_()), ("c", pa.bool_()), ("day", pa.date32()),
+        ("at", pa.timestamp("us", tz="UTC")), ("local", pa.timestamp("us")), ("raw", pa.binary()),
         ("nested", pa.struct([("x", pa.int32()), ("y", pa.string()), ("z", pa.struct([("b", pa.bool_())]))])),
     ]
 )  # fmt: skip
@@ -28,6 +29,7 @@ _TEXTS = [
     "", " ", "a", "A", "ab%_", "%", "Straße", "ΑΣ", "ΟΔΥΣΣΕΥΣ", "İi", "ŉ", "ﬁ", "𝒳😀", "😀a😀", "e\u0301", "\0", "a\0b",
     "line\nline", "\u2028", "  x  ", "\tx\t", "true", "T", " yes ", "No", "0", "ORDER-1", "order-22", "ǆ", "ᾳ", "𐐀",
 ]  # fmt: skip
+_IN_NUMBERS = "0123456789+-.eEdDfFxXpPnNaAiIty \t\n\0\x1f\x7f\x85_,"
 _INTS = [0, 1, -1, 7, 100, -128, 127, 32767, -32768]
 
 
@@ -45,7 +47,7 @@ def _value(random: Random, kind: pa.DataType) -> Any:
     if pa.types.is_boolean(kind):
         return random.random() < 0.5
     if pa.types.is_string(kind):
-        return random.choice(_TEXTS if random.random() < 0.6 else _NUMBERS_AS_TEXT)
+        return _text(random)
     if pa.types.is_binary(kind):
         return random.choice([b"", b"\0", b"\xff\xfe", b"abc", b"ab"])
     if pa.types.is_floating(kind):
@@ -53,10 +55,32 @@ def _value(random: Random, kind: pa.DataType) -> Any:
     if pa.types.is_decimal(kind):
         digits = random.choice([1, kind.precision, random.randrange(1, kind.precision + 1)])
         return Decimal(random.choice([-1, 1]) * random.randrange(10**digits)).scaleb(-kind.scale)
-    bits = 27 if pa.types.is_date(kind) else kind.bit_width
+    bits = kind.bit_width
     edges = [-(1 << (bits - 1)), (1 << (bits - 1)) - 1]
     value = random.choice([*edges, *_INTS, random.randrange(edges[0], edges[1]) >> random.randrange(bits)])
     return max(edges[0], min(edges[1], value))
+
+
+def _text(random: Random) -> str:
+    size = random.randrange(1, 9)
+    match random.randrange(10):
+        case 0:
+            return "".join(random.choices(_IN_NUMBERS, k=size))
+        case 1:
+            return "".join(map(chr, (random.choice([random.randrange(0xD800), random.randrange(0xE000, 0x110000)])
+                                     for _ in range(size))))  # fmt: skip
+        case 2:
+            return str(random.choice(_INTS) * 10 ** random.randrange(20)) + random.choice(["", ".", ".5", "e-3", "L"])
+        case 3 | 4 | 5:
+            return random.choice(_NUMBERS_AS_TEXT)
+    return random.choice(_TEXTS)
+
+
+_NUMBERS = ["int", "big", "double", "float", "decimal"]
+_EDGES = ["0", "1", "2", "-1", "-2", "-9", "99", "2147483647", "-2147483647"]
+_DECIMALS = [f"DECIMAL({size})" for size in ("10,2", "5,1", "3,0", "12,6", "19,0", "38,9", "38,20", "38,38")]
+_MOMENTS = ["'2024-02-29 23:59:59.999999Z'", "'1969-12-31T23:59:59+00:00'", "'2024-02-29'", "'0001-01-01 00:00:00Z'"]
+_DAYS = ["'2024-02-29'", "'0001-01-01'", "'9999-12-31'", "DATE '1970-01-01'"]
 
 
 class Expressions:
@@ -67,9 +91,7 @@ class Expressions:
 
     def some(self, depth: int = 3) -> str:
         """An expression of any type."""
-        return self.of(
-            self._random.choice(["int", "big", "double", "float", "decimal", "text", "bool", "day", "at"]), depth
-        )
+        return self.of(self._random.choice([*_NUMBERS, "text", "bool", "day", "at", "local", "bytes", "struct"]), depth)
 
     def of(self, kind: str, depth: int) -> str:
         if depth <= 0 or self._random.random() < 0.15:
@@ -82,21 +104,25 @@ class Expressions:
 
     def _leaf(self, kind: str) -> str:
         leaves = {
-            "int": ["i", "j", "tiny", "nested.x", "0", "-1", "7", "2147483647", "-2147483648", "3S"],
+            "int": ["i", "J", "tiny", "small", "`nested`.X", "0", "-1", "7", "2147483647", "-2147483648", "3S"],
             "big": ["big", "large", "9223372036854775807", "5L", "-9223372036854775808", "3000000000"],
             "double": ["d", "e", "1e3", "-2.5D", "0.0D", "1e-3"],
             "float": ["f", "CAST(tiny AS FLOAT)"],
-            "decimal": ["m", "n", "2.5", "-0.01", "100BD", "0.05"],
+            "decimal": ["m", "n", "w", "2.5", "12345678901234567890.5", "-0.01", "100BD", "0.05"],
             "text": ["s", "t", "nested.y", "''", "'a'", "'Straße'", "'😀'", "' x '", "CAST(NULL AS STRING)"],
             "bool": ["b", "c", "TRUE", "FALSE", "nested.z.b", "CAST(NULL AS BOOLEAN)"],
             "day": ["day", "DATE '2024-02-29'", "DATE '0001-01-01'"],
-            "at": ["at", "TIMESTAMP '2024-02-29 23:59:59.999999+00:00'", "TIMESTAMP '1969-12-31T23:59:59Z'"],
+            "at": ["at", "at", "TIMESTAMP '2024-02-29 23:59:59.999999+00:00'", "TIMESTAMP '1969-12-31T23:59:59Z'"],
+            "local": ["local"],
+            "bytes": ["raw", "CAST(NULL AS BINARY)"],
+            "struct": ["nested", "nested.z"],
         }
         return self._random.choice(leaves[kind])
 
     def _branches(self, kind: str, depth: int) -> str:
         def value() -> str:
-            return self._random.choice(["NULL", self.of(kind, depth), self.of(kind, depth)])
+            other = self._one(*_NUMBERS) if kind in _NUMBERS and self._random.random() < 0.2 else kind
+            return self._random.choice(["NULL", self.of(other, depth), self.of(other, depth)])
 
         one, two, sure, condition = value(), value(), self.of(kind, depth), self.of("bool", depth)
         return self._random.choice(
@@ -107,9 +133,19 @@ class Expressions:
                 f"if({condition}, {one}, {sure})",
                 f"coalesce({one}, {sure}, {two})",
                 f"nvl({sure}, {one})",
-                f"nullif({sure}, {self.of(kind, depth)})",
+                f"nullif({sure}, {self._like(kind, depth)})",
+                f"CASE {self.of(kind, depth)} WHEN {self._like(kind, depth)} THEN {sure} ELSE {two} END",
             ]
         )
+
+    def _like(self, kind: str, depth: int) -> str:
+        """A value to compare with one of `kind`: of this kind, of another kind of number, or a literal."""
+        literals = {"at": _MOMENTS, "day": _DAYS}.get(kind, [])
+        if self._random.random() < 0.1:
+            return "NULL"
+        if literals and self._random.random() < 0.5:
+            return self._one(*literals)
+        return self.of(self._one(*_NUMBERS) if kind in _NUMBERS and self._random.random() < 0.4 else kind, depth)
 
     def _one(self, *texts: str) -> str:
         return self._random.choice(texts)
@@ -123,20 +159,20 @@ class Expressions:
         name = self._one("try_add", "try_subtract", "try_multiply")
         return self._one(
             f"{name}({self.of('int', depth)}, {self.of('int', depth)})",
-            f"({self.of('int', depth)}) % {self._one('1', '7', '100')}",
+            f"({self.of('int', depth)}) % {self._one('1', '7', '100', '2147483647', '3S')}",
             f"length({self.of('text', depth)})",
-            "length(raw)",
+            f"length({self.of('bytes', depth)})",
             f"TRY_CAST({self.of(source, depth)} AS {self._one('INT', 'SMALLINT', 'TINYINT')})",
             f"CAST({self.of('bool', depth)} AS INT)",
-            f"{self._one('year', 'month', 'day', 'dayofmonth')}({self.of(self._one('day', 'at'), depth)})",
-            f"{self._one('hour', 'minute', 'second')}({self.of('at', depth)})",
+            f"{self._one('year', 'month', 'day', 'dayofmonth')}({self.of(self._one('day', 'at', 'local'), depth)})",
+            f"{self._one('hour', 'minute', 'second')}({self.of(self._one('at', 'local'), depth)})",
         )
 
     def _big(self, depth: int) -> str:
         name = self._one("try_add", "try_subtract", "try_multiply")
         return self._one(
             f"{name}({self.of('big', depth)}, {self.of(self._one('big', 'int'), depth)})",
-            f"{self.of('big', 0)} % 1000",
+            f"{self.of('big', 0)} % {self._one('1000', '9223372036854775807', '7L')}",
             f"CAST({self.of('int', depth)} AS BIGINT)",
             f"TRY_CAST({self.of(self._one('double', 'float', 'text'), depth)} AS BIGINT)",
             f"{self._one('unix_seconds', 'unix_millis', 'unix_micros')}({self.of('at', depth)})",
@@ -170,12 +206,12 @@ class Expressions:
             f"-({self.of('decimal', depth)})",
             f"CAST({self.of('int', depth)} AS DECIMAL(12,2))",
             "CAST(m AS DECIMAL(20,6))",
-            f"TRY_CAST({self.of('decimal', depth)} AS DECIMAL({self._one('10,2', '5,1', '3,0', '12,6')}))",
-            f"TRY_CAST({self.of(self._one('int', 'big'), depth)} AS DECIMAL({self._one('10,2', '5,1', '19,0')}))",
+            f"TRY_CAST({self.of('decimal', depth)} AS {self._one(*_DECIMALS)})",
+            f"TRY_CAST({self.of(self._one('int', 'big'), depth)} AS {self._one(*_DECIMALS)})",
         )
 
     def _text(self, depth: int) -> str:
-        first, size = self._one("0", "1", "2", "-2", "-9"), self._one("0", "1", "3", "-1", "99")
+        first, size = self._one(*_EDGES), self._one(*_EDGES)
         old, new = self._one("'a'", "'😀'", "''", "'aa'"), self._one("''", "'b'", "'ß'")
         return self._one(
             f"{self._one('lower', 'upper', 'trim', 'ltrim', 'rtrim')}({self.of('text', depth)})",
@@ -188,18 +224,21 @@ class Expressions:
         )
 
     def _bool(self, depth: int) -> str:
-        kind = self._one("int", "big", "double", "float", "decimal", "text", "bool", "day", "at")
+        kind = self._one(*_NUMBERS, "text", "bool", "day", "at", "local", "bytes")
         other = {
             "int": self._one("int", "big", "double", "decimal"),
             "double": self._one("double", "decimal"),
             "decimal": self._one("decimal", "double", "int"),
         }.get(kind, kind)
-        left, right = self.of(kind, depth), self.of(other, depth)
+        left, right = self.of(kind, depth), self._like(other, depth)
         literals = {
             "int": "1, -1, 7, 100",
             "text": "'a', 'A', '', 'Straße'",
             "day": "DATE '2024-02-29', '0001-01-01', day, NULL",
             "big": "5L, 7L, 9223372036854775807, 0L",
+            "at": f"{self._one(*_MOMENTS)}, TIMESTAMP '2024-02-29 23:59:59.999999+00:00'",
+            "decimal": "0.05, 1, 100BD",
+            "double": "0.0D, 1e3, -2.5D, 7",
         }
         pattern = self._one(
             "'a%'", "'%a'", "'%a%'", "'_'", "'%_a%'", "''", "'%'", "'A_%'", "'😀%'", "'line_line'", "'%.%'"
@@ -209,7 +248,7 @@ class Expressions:
         return self._one(
             f"({left}) {self._one('=', '==', '<>', '!=', '<', '<=', '>', '>=', '<=>')} ({right})",
             f"({left}) IS {self._one('', 'NOT ')}DISTINCT FROM ({right})",
-            f"({left}) {self._one('', 'NOT ')}BETWEEN ({right}) AND ({self.of(other, depth)})",
+            f"({left}) {self._one('', 'NOT ')}BETWEEN ({right}) AND ({self._like(kind, depth)})",
             f"{self.of('bool', depth)} {join} {self.of('bool', depth)} {self._one('AND', 'OR')} {self.of('bool', 0)}",
             f"({self.of('bool', depth)}) {self._one('AND', 'OR')} ({self.of('bool', depth)})",
             f"NOT {self.of('bool', 0)}",
@@ -217,17 +256,27 @@ class Expressions:
             f"({left}) IS {self._one('', 'NOT ')}NULL",
             f"({self.of('bool', depth)}) IS {self._one('', 'NOT ')}{self._one('TRUE', 'FALSE')}",
             f"({self.of(at, depth)}) {self._one('', 'NOT ')}IN ({literals[at]})",
-            f"({left}) IN (({right}), NULL)",
+            f"({left}) IN (({right}), {self._like(kind, depth)})",
+            f"{self._one('nested', 'nested.z', 'NULL', left)} IS {self._one('', 'NOT ')}NULL",
             f"({self.of('text', depth)}) {self._one('', 'NOT ')}LIKE {pattern}",
             f"{self._one('startswith', 'endswith', 'contains')}({self.of('text', depth)}, {wanted})",
             f"isnan({self.of('double', depth)})",
-            f"raw {self._one('=', '<', '>=')} CAST({self.of('text', 0)} AS BINARY)",
             f"TRY_CAST({self.of('text', depth)} AS BOOLEAN)",
             "day > '2000-01-01' OR at <= '2024-01-01 00:00:00Z'",
         )
 
     def _day(self, depth: int) -> str:
-        return self._one(f"CAST({self.of('at', depth)} AS DATE)", f"to_date({self.of('at', depth)})")
+        moment = self.of(self._one("at", "local"), depth)
+        return self._one(f"CAST({moment} AS DATE)", f"to_date({moment})")
+
+    def _bytes(self, depth: int) -> str:
+        return f"CAST({self.of('text', depth)} AS BINARY)"
+
+    def _struct(self, depth: int) -> str:
+        return self._branches("struct", depth)
+
+    def _local(self, depth: int) -> str:
+        return self._branches("local", depth)
 
     def _at(self, depth: int) -> str:
         return f"timestamp_micros({self.of(self._one('big', 'int'), depth)})"

@@ -1,16 +1,20 @@
-"""`ingest.select` and `ingest.where` give what Spark's SQL gives, for made-up expressions and hostile values."""
+"""`ingest.select` and `ingest.where` give what Spark's SQL gives, for made-up expressions and hostile values.
+
+An example is 30 expressions, or 5 conditions, over 200 rows. `SEED=… EXAMPLES=1` repeats the example that an error
+names, and `make sql EXAMPLES=300` runs more of them.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
-from random import Random
+from random import Random, SystemRandom
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from tests.formats.sql.made_sql import COLUMNS, Expressions, rows
 from tiered_stream.delta.schema.row_schema import spark_columns
@@ -22,11 +26,15 @@ from tiered_stream.formats.sql.row_query import RowQuery
 
 pytestmark = pytest.mark.stack
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "3"))
-"""Spark compiles thirty expressions for each example, which takes about a second."""
+EXAMPLES = int(os.environ.get("EXAMPLES") or "6")
+"""Number of examples of each test and each value of `spark.sql.ansi.enabled`.
+
+Spark compiles the expressions of an example, which takes about a second.
+"""
+SEED = int(os.environ.get("SEED") or SystemRandom().randrange(1 << 32))
+"""Seed of the first example."""
+ROWS = 200
 ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
-UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-"""An error names its one expression already, and each step of shrinking would start Spark's compiler again."""
 HIDDEN = [hidden("offset", pa.int64()), hidden("timestamp", pa.timestamp("us", tz="UTC"))]
 
 
@@ -69,6 +77,12 @@ def accepted(random: Random, count: int) -> list[str]:
     return made
 
 
+def frame(spark: SparkSession, batch: pa.RecordBatch) -> DataFrame:
+    """The rows in Spark, with its types of the columns: it would take each Arrow timestamp for a TIMESTAMP."""
+    schema = StructType(spark_columns(batch.schema, None))
+    return spark.createDataFrame(pa.Table.from_batches([batch]), schema).coalesce(1)
+
+
 def with_position(batch: pa.RecordBatch) -> pa.RecordBatch:
     numbers = pa.array(range(batch.num_rows), pa.int64())
     columns = [*batch.columns, numbers, numbers.cast(pa.timestamp("us", tz="UTC"))]
@@ -80,43 +94,49 @@ def ours(texts: list[str], batch: pa.RecordBatch) -> pa.RecordBatch:
     return RowQuery(parsed(select, None), COLUMNS, "UTC").apply(with_position(batch))
 
 
-@given(seed=st.integers(0, 2**32))
-@settings(
-    max_examples=EXAMPLES, deadline=None, phases=UNSHRUNK, derandomize=True, suppress_health_check=list(HealthCheck)
-)
-def test_each_expression_has_sparks_type_and_sparks_values(in_utc: SparkSession, seed: int) -> None:
-    random = Random(seed)  # draws of hypothesis' own are too many for one example
-    batch, texts = rows(random, 40), accepted(random, 30)
-    found = ours(texts, batch)
-    data = in_utc.createDataFrame(pa.Table.from_batches([batch])).coalesce(1)
-    by_spark = data.selectExpr(*(f"{text} AS x{at}" for at, text in enumerate(texts)))
-    kinds = [field.dataType for field in by_spark.schema]
-    theirs = by_spark.toArrow()
-    for at, text in enumerate(texts):
-        assert spark_columns(found.schema, None)[at].dataType == kinds[at], text
-        for row, (one, other) in enumerate(zip(exact(found.column(at)), exact(theirs.column(at)), strict=True)):
-            values = {name: exact(batch.column(name))[row] for name in COLUMNS.names if name in text}
-            assert one == other, (text, values)
+def seeds(capsys: pytest.CaptureFixture[str]) -> list[int]:
+    """Seeds of the examples; the first one is printed, because all others follow from it."""
+    with capsys.disabled():
+        sys.stdout.write(f" SEED={SEED} EXAMPLES={EXAMPLES} ")
+    random = Random(SEED)
+    return [SEED, *(random.randrange(1 << 32) for _ in range(EXAMPLES - 1))]
 
 
-@given(seed=st.integers(0, 2**32))
-@settings(
-    max_examples=EXAMPLES, deadline=None, phases=UNSHRUNK, derandomize=True, suppress_health_check=list(HealthCheck)
-)
-def test_the_same_rows_meet_a_condition(in_utc: SparkSession, seed: int) -> None:
-    random = Random(seed)
-    batch = rows(random, 200)
-    conditions: list[str] = []
-    while len(conditions) < 5:
-        text = Expressions(random).of("bool", 3)
-        try:
-            RowQuery(parsed(None, text), COLUMNS, "UTC")
-        except ConfigurationError:
-            continue
-        conditions.append(text)
-    numbered = batch.append_column("row", pa.array(range(200), pa.int64()))
-    frame = in_utc.createDataFrame(pa.Table.from_batches([numbered])).coalesce(1)
-    for text in conditions:
-        kept = RowQuery(parsed(None, text), COLUMNS, "UTC").apply(with_position(batch))
-        theirs = frame.where(text).select("row").toArrow().column(0).to_pylist()
-        assert kept.column(kept.num_columns - 2).to_pylist() == theirs, text
+def test_each_expression_has_sparks_type_and_sparks_values(
+    in_utc: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in seeds(capsys):
+        random = Random(seed)
+        batch, texts = rows(random, ROWS), accepted(random, 30)
+        found = ours(texts, batch)
+        data = frame(in_utc, batch)
+        by_spark = data.selectExpr(*(f"{text} AS x{at}" for at, text in enumerate(texts)))
+        kinds = [field.dataType for field in by_spark.schema]
+        theirs = by_spark.toArrow()
+        for at, text in enumerate(texts):
+            assert spark_columns(found.schema, None)[at].dataType == kinds[at], (f"SEED={seed}", text)
+            for row, (one, other) in enumerate(zip(exact(found.column(at)), exact(theirs.column(at)), strict=True)):
+                if one != other:
+                    cells = batch.slice(row, 1)
+                    values = {name: exact(cells.column(name)) for name in COLUMNS.names if name in text.lower()}
+                    pytest.fail(f"SEED={seed}: {text} is {one}, and {other} by Spark, of {values}")
+
+
+def test_the_same_rows_meet_a_condition(in_utc: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in seeds(capsys):
+        random = Random(seed)
+        batch = rows(random, ROWS)
+        conditions: list[str] = []
+        while len(conditions) < 5:
+            text = Expressions(random).of("bool", 3)
+            try:
+                RowQuery(parsed(None, text), COLUMNS, "UTC")
+            except ConfigurationError:
+                continue
+            conditions.append(text)
+        numbered = batch.append_column("row", pa.array(range(ROWS), pa.int64()))
+        data = frame(in_utc, numbered)
+        for text in conditions:
+            kept = RowQuery(parsed(None, text), COLUMNS, "UTC").apply(with_position(batch))
+            theirs = data.where(text).select("row").toArrow().column(0).to_pylist()
+            assert kept.column(kept.num_columns - 2).to_pylist() == theirs, (f"SEED={seed}", text)

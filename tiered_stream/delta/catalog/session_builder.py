@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.session_checks import CATALOG, EXTENSION
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.properties_files import parse_assignments, read_spark_properties
+from tiered_stream.options.command_settings import note_session_settings, spark_settings
 
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Environment variable that spark-submit sets for the Python process that it starts."""
+_PROPERTIES_FILE = re.compile(r" --properties-file (\S+)")
 _LOCAL = {
     "spark.master": "local[*]",
     **dict([EXTENSION, CATALOG]),
@@ -37,10 +44,9 @@ def session_builder(
         ConfigurationError: a local session is needed, but Delta for Spark is not installed. Or the file of Spark's
             settings cannot be read. Or the file is given, but spark-submit has already started the JVM without it.
     """
-    from_file = read_spark_properties(properties_file) if properties_file else {}
-    conf = {**from_file, **parse_assignments(spark_conf, "--spark-conf")}
+    conf = spark_settings(properties_file, spark_conf)
     builder = SparkSession.builder.appName(name)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if _SUBMITTED not in os.environ:
         conf = {**_LOCAL, **conf}
         if not {"spark.jars", "spark.jars.packages"} & conf.keys():
             try:
@@ -56,3 +62,13 @@ def session_builder(
     for key, value in conf.items():
         builder = builder.config(key, value)
     return builder
+
+
+def note_session(spark: SparkSession) -> None:
+    """Keep where the settings of spark-submit's session were written, for errors that name them."""
+    if _SUBMITTED not in os.environ:
+        return  # `session_builder` knows it
+    with suppress(PySparkException, Py4JError):  # a session of Spark Connect has neither a JVM nor a context here
+        jvm, settings = spark.sparkContext._jvm, dict(spark.sparkContext.getConf().getAll())
+        match = _PROPERTIES_FILE.search(str(jvm.System.getProperty("sun.java.command")) if jvm else "")
+        note_session_settings(settings, Path(match[1]) if match else None)

@@ -5,6 +5,7 @@ Writers of one table have to exclude each other. Otherwise a writer may overwrit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_d
 from tiered_stream.delta.requirements import type_widening
 from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
 from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
 from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
@@ -26,7 +28,9 @@ from tiered_stream.delta.requirements.store_access import missing_connector
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session, requirements_of_table
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableFiles, TableStorage
+from tiered_stream.delta.settings.upsert_settings import MERGE_ON, MODE, UPSERT
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.given import GivenOptions
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.transaction import CommitTable, DeltaTransaction, Lock
@@ -138,6 +142,41 @@ def choose_committer(spark: SparkSession, setting: str, files: TableFiles, descr
     return Committer(
         ingest.COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
     )
+
+
+def choose_merger(
+    spark: SparkSession, settings: Mapping[str, str], files: TableFiles, description: TableDescription
+) -> Committer:
+    """Return the committer that merges rows into a table of the latest state, by `ingest.commit` in `settings`.
+
+    For `auto`, return a committer as `choose_committer` does, but delta-spark if only Spark's MERGE suits the table.
+
+    Raises:
+        ConfigurationError: as for `choose_committer`, or the table needs Spark's MERGE, which is not to be used.
+    """
+    options = GivenOptions(settings)
+    setting = options.read(ingest.COMMIT)
+    committer = choose_committer(spark, setting, files, description)
+    if committer.by == ingest.COMMIT_BY_SPARK:
+        return committer
+    why_not = why_not_merged_by_deltalake(description, options.read(MERGE_ON)) or _session_setting_for_spark(spark)
+    if why_not is None:
+        return committer
+    if setting == ingest.AUTO and merges_by_spark(spark, files):
+        return Committer(ingest.COMMIT_BY_SPARK, why_not)
+    raise ConfigurationError(
+        f"{MODE.name}={UPSERT} needs Spark's MERGE, because {why_not}; but {committer.reason}. Take a session with "
+        f"delta-spark (conf/spark-defaults.conf has its settings), and {ingest.COMMIT.name}={ingest.AUTO}"
+    )
+
+
+def merges_by_spark(spark: SparkSession, files: TableFiles) -> bool:
+    """Return whether the session's delta-spark can merge rows into the table."""
+    return _why_not_spark(spark, files) is None
+
+
+def _session_setting_for_spark(spark: SparkSession) -> str | None:
+    return next((requirement.reason for requirement in requirements_of_session(settings_in_list(spark))), None)
 
 
 def why_no_committer(spark: SparkSession, setting: str, uri: str) -> str | None:

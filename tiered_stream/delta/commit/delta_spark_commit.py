@@ -192,6 +192,11 @@ class DeltaSparkTransaction:
             version = int(self._transaction.txnVersion(query_id))
             return version if version >= 0 else None
 
+    def has_rows(self) -> bool:
+        """Return whether the table has any file in `state.version`; this reads the table's state."""
+        with _java_errors(self._address, "read"):
+            return int(self._transaction.snapshot().numOfFiles()) > 0
+
     def commit(self, batch: BatchCommit) -> int:
         with _java_errors(self._address, "committed to"):
             delta, transaction = _delta(self._spark), self._transaction

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import orjson
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 DEFAULT_CHECKPOINT_INTERVAL = 10
 """Delta's default number of commits per checkpoint (`DeltaConfigs.CHECKPOINT_INTERVAL`); deltalake's default is 100."""
+NO_CHECKPOINT = PostCommitHookProperties(create_checkpoint=False)
 _LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 _OF_FILE_SYSTEM = re.compile(r"\(os error \d+\)")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -292,29 +294,26 @@ class DeltalakeTransaction:
             version: int | None = self._table.transaction_version(query_id)
             return version
 
+    def paths(self) -> list[str]:
+        """Return the paths of the table's files in `state.version`, as the log writes them."""
+        return [str(path) for path in pa.table(self._table.get_add_actions()).column("path").to_pylist()]
+
     def commit(self, batch: BatchCommit) -> int:
+        return self.write(batch, partial(_append, batch), _append_info(self.state.version, batch))
+
+    def write(
+        self, batch: BatchCommit, write: Callable[[DeltaTable, CommitProperties], None], info: Mapping[str, Any]
+    ) -> int:
+        """Let `write` write the batch to the table in one version, with `info` and the batch's application transaction.
+
+        Returns and raises as `commit` does. `write` may raise errors of deltalake.
+        """
         moment = time.time_ns() // 1_000_000
-        properties = CommitProperties(
-            app_transactions=[Transaction(batch.query_id, batch.batch_id, moment)],
-            custom_metadata=_commit_info(self.state.version, batch),
-        )
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(
-                file.path, file.size, batch.partition_values(file), file.modification_time,
-                data_change=True, stats=file.stats,
-            )
-            for file in batch.files
-        ]  # fmt: skip
+        transaction = Transaction(batch.query_id, batch.batch_id, moment)
+        properties = CommitProperties(app_transactions=[transaction], custom_metadata=dict(info))
         try:
             with self._of.lock():
-                self._table.create_write_transaction(
-                    actions,
-                    "append",
-                    self._table.schema(),
-                    [batch.day_column] if batch.day_column else None,
-                    commit_properties=properties,
-                    post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
-                )
+                write(self._table, properties)
         except (CommitFailedError, OSError) as error:
             raise UncertainCommitError(_without_queries(str(error))) from error
         except DeltaError as error:
@@ -324,7 +323,35 @@ class DeltalakeTransaction:
         return self.state.version + 1
 
 
-def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
+def _append(batch: BatchCommit, table: DeltaTable, properties: CommitProperties) -> None:
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(
+            file.path, file.size, batch.partition_values(file), file.modification_time,
+            data_change=True, stats=file.stats,
+        )
+        for file in batch.files
+    ]  # fmt: skip
+    write_actions(table, actions, [batch.day_column] if batch.day_column else None, properties)
+
+
+def write_actions(
+    table: DeltaTable,
+    actions: list[AddAction | RemoveAction],
+    partition_by: list[str] | None,
+    properties: CommitProperties,
+) -> None:
+    """Write a version of the table that has these actions, which may be none, and no checkpoint."""
+    table.create_write_transaction(
+        actions,
+        "append",
+        table.schema(),
+        partition_by,
+        commit_properties=properties,
+        post_commithook_properties=NO_CHECKPOINT,
+    )
+
+
+def _append_info(version: int, batch: BatchCommit) -> dict[str, Any]:
     """Return the fields of `commitInfo` for the batch's commit, which `DESCRIBE HISTORY` shows.
 
     `version` is the table's version on which the commit is based. `isBlindAppend` lets concurrent writers see that this

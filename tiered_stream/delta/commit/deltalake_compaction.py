@@ -9,9 +9,9 @@ from typing import Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import ColumnProperties, DeltaTable, PostCommitHookProperties, WriterProperties
+from deltalake import ColumnProperties, DeltaTable, WriterProperties
 
-from tiered_stream.delta.commit.deltalake_commit import open_table
+from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, open_table
 from tiered_stream.delta.commit.transaction import Lock
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.early_times import need_version_key
@@ -67,8 +67,8 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
                 partition_filters=[(name, "=", value) for name, value in partition] or None,
                 target_size=files.target_bytes,
                 max_concurrent_tasks=1,
-                writer_properties=_properties(table, files.compression),
-                post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
+                writer_properties=writer_properties(table, files.compression),
+                post_commithook_properties=NO_CHECKPOINT,
             )
         log.info("the table %s: %d files are now %d", files.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
 
@@ -97,7 +97,7 @@ def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]
     return {partition: paths for partition, paths in small.items() if len(paths) >= MIN_SMALL_FILES}
 
 
-def _properties(table: DeltaTable, compression: str) -> WriterProperties:
+def writer_properties(table: DeltaTable, compression: str) -> WriterProperties:
     """Return writer properties with statistics of all columns except floating-point columns.
 
     deltalake's statistics ignore NaN, but Spark sorts NaN above all numbers. If a nested column has floating-point

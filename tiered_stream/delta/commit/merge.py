@@ -8,7 +8,7 @@ changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,6 +98,14 @@ class MergedTable:
                 f"of source, the new rows: {first_line(error)}"
             ) from error
 
+    def remove(self, files: Sequence[DataFile]) -> None:
+        """Remove staged files after their commit; VACUUM removes files that stay."""
+        with suppress(Py4JError):
+            hadoop = self.spark._jsparkSession.sessionState().newHadoopConf()
+            for file in files:
+                path = _java(self.spark).org.apache.hadoop.fs.Path(f"{self.folder}/{file.path}")
+                path.getFileSystem(hadoop).delete(path, False)
+
 
 class MergeTransaction:
     """One attempt to merge a micro-batch into a table: a `transaction.DeltaTransaction`."""
@@ -119,16 +127,16 @@ class MergeTransaction:
         }  # fmt: skip
         for name, value in settings.items():
             session.conf.set(name, value)
-        columns = _columns(self.state.description, table.written, batch.files)
-        text = merge_sql(table.address.sql_name, columns.names, table.files.keys, table.files.order_by, table.merge_on)
+        columns = merged_columns(self.state.description, table.written, batch.files)
+        clauses = merge_clauses(columns.names, table.files.keys, table.files.order_by, table.merge_on)
         try:
             self._last_rows(batch.files, columns).createOrReplaceTempView(_SOURCE)
-            session.sql(text)
+            session.sql(merge_sql(table.address.sql_name, clauses, only_insert=not self._transaction.has_rows()))
         except JAVA_ERRORS as error:
             if _is_stopped(error):
                 raise
             raise _table_error(table, error) from error
-        self._remove(batch.files)
+        table.remove(batch.files)
         return self.state.version + 1
 
     def _last_rows(self, files: Sequence[DataFile], columns: StructType) -> DataFrame:
@@ -141,38 +149,58 @@ class MergeTransaction:
         ranked, last = last_rows_sql(columns.names, table.files.keys, table.files.order_by, one=one)
         return rows.selectExpr("*", *ranked).where(f"{_RANK} = 1").selectExpr(*last)
 
-    def _remove(self, files: Sequence[DataFile]) -> None:
-        """Remove staged files after their commit; VACUUM removes files that stay."""
-        spark = self._table.spark
-        with suppress(Py4JError):
-            hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-            for file in files:
-                path = _java(spark).org.apache.hadoop.fs.Path(f"{self._table.folder}/{file.path}")
-                path.getFileSystem(hadoop).delete(path, False)
+
+@dataclass(frozen=True, slots=True)
+class MergeClauses:
+    """Parts of a MERGE as SQL, which Spark and deltalake read alike. `target` is the table, and `source` the new rows.
+
+    `matched`, `delete` and `update` are the conditions for a row of both to be the same, to be deleted, and to be
+    updated. `insert` is the condition for a new row to be inserted. `values` has the new values, by column.
+    """
+
+    matched: str
+    delete: str
+    update: str
+    insert: str
+    values: Mapping[str, str]
 
 
-def merge_sql(
-    table: str, columns: Sequence[str], keys: Sequence[str], order_by: str | None, merge_on: str | None
-) -> str:
-    """Return the MERGE of the view of new rows into `table`, which is SQL text itself.
+def merge_clauses(
+    columns: Sequence[str], keys: Sequence[str], order_by: str | None, merge_on: str | None
+) -> MergeClauses:
+    """Return the parts of a MERGE of rows with `columns`; the other arguments are the settings.
 
-    `columns` are the columns of the rows. The other arguments are the settings `ingest.keys`, `ingest.orderBy` and
-    `ingest.mergeOn`.
+    These are `ingest.keys`, `ingest.orderBy` and `ingest.mergeOn`.
     """
     same = [f"target.{sql_name([key])} = source.{sql_name([key])}" for key in keys]
-    matched = " AND ".join([*same, *([f"({merge_on})"] if merge_on else [])])
-    names = [sql_name([name]) for name in columns]
     late = ""
     if order_by is not None:
         by = sql_name([order_by])
         late = f" AND (target.{by} IS NULL OR source.{by} >= target.{by})"
-    values = ", ".join(f"target.{name} = source.{name}" for name in names)
+    return MergeClauses(
+        " AND ".join([*same, *([f"({merge_on})"] if merge_on else [])]),
+        f"source.{DELETES}{late}",
+        f"NOT source.{DELETES}{late}",
+        f"NOT source.{DELETES}",
+        {name: f"source.{name}" for name in (sql_name([name]) for name in columns)},
+    )
+
+
+def merge_sql(table: str, merged: MergeClauses, *, only_insert: bool) -> str:
+    """Return the MERGE of the view of new rows into `table`, which is SQL text itself.
+
+    If `only_insert` is true, for a table without rows, the MERGE reads the new rows once in place of twice.
+    """
+    values = ", ".join(f"target.{name} = {value}" for name, value in merged.values.items())
+    changes = [
+        f"WHEN MATCHED AND {merged.delete} THEN DELETE",
+        f"WHEN MATCHED AND {merged.update} THEN UPDATE SET {values}",
+    ]
     clauses = [
-        f"MERGE INTO {table} AS target USING {_SOURCE} AS source ON {matched}",
-        f"WHEN MATCHED AND source.{DELETES}{late} THEN DELETE",
-        f"WHEN MATCHED AND NOT source.{DELETES}{late} THEN UPDATE SET {values}",
-        f"WHEN NOT MATCHED AND NOT source.{DELETES} THEN INSERT ({', '.join(names)})",
-        f"VALUES ({', '.join(f'source.{name}' for name in names)})",
+        f"MERGE INTO {table} AS target USING {_SOURCE} AS source ON {merged.matched}",
+        *([] if only_insert else changes),
+        f"WHEN NOT MATCHED AND {merged.insert} THEN INSERT ({', '.join(merged.values)})",
+        f"VALUES ({', '.join(merged.values.values())})",
     ]
     return " ".join(clauses)
 
@@ -209,16 +237,21 @@ def _table_error(table: MergedTable, error: Py4JJavaError | CapturedException) -
     for message in all_messages(error):
         _, found, partitions = message.partition(f"{_UNORDERED}: ")
         if found:
-            return TableError(
-                f"a key of the table {table.address} has records in the partitions {partitions.splitlines()[0]}, and "
-                f"Kafka gives them no order: set {ORDER_BY.name} to a column that does, such as timestamp"
-            )
+            return unordered_error(str(table.address), partitions.splitlines()[0])
     fails_again = bool(java_classes(error) & (FINAL | _FAILED)) and not is_conflict(error)
     kind = TableError if fails_again else UncertainCommitError
     return kind(f"rows cannot be merged into the table {table.address} by Spark's Delta: {first_line(error)}")
 
 
-def _columns(description: TableDescription, written: StructType, files: Sequence[DataFile]) -> StructType:
+def unordered_error(table: str, partitions: str) -> TableError:
+    """Return the error for a key with records in several partitions, which no column orders."""
+    return TableError(
+        f"a key of the table {table} has records in the partitions {partitions}, and Kafka gives them no order: set "
+        f"{ORDER_BY.name} to a column that does, such as timestamp"
+    )
+
+
+def merged_columns(description: TableDescription, written: StructType, files: Sequence[DataFile]) -> StructType:
     """Return the table's columns that the rows of the files have, with the names and types of the table."""
     grown = (StructType.fromJson(orjson.loads(text)) for text in {file.schema for file in files} if text)
     names = {name.lower() for schema in (written, *grown) for name in schema.names}

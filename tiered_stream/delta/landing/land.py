@@ -25,8 +25,8 @@ from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
 from tiered_stream.delta.landing.suitability import (
     Suitability,
     assess_table,
+    check_merges,
     fitted_rows,
-    merge_options,
     open_commits,
     resolve_storage,
 )
@@ -43,7 +43,9 @@ from tiered_stream.delta.write.data_files import data_files, held_rows, landed_r
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
+from tiered_stream.options.command_settings import naming_lines
 from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.remote_options import SETTINGS_FILE
 from tiered_stream.spark.session import is_connect, register_source
 from tiered_stream.spark.source import report_address, with_report_address
 
@@ -82,9 +84,10 @@ def land(
         CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
         DataLossError: records no longer exist that an earlier run could not write to a table (a parked table).
     """
-    return plan_query(
-        spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
-    ).start()
+    with naming_lines(options.get(SETTINGS_FILE.name)):
+        return plan_query(
+            spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
+        ).start()
 
 
 def plan_query(
@@ -108,7 +111,7 @@ def plan_query(
         )
     check_settings(options, lane)
     if by_topic.merges(options):
-        options = merge_options(spark, options)
+        check_merges(spark)
     check_file_system(spark, "the checkpoint", checkpoint)
     return TopicsLanding(spark, by_topic.plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
 
@@ -270,7 +273,7 @@ def plan_landing(
         )
     check_file_system(spark, "the checkpoint", checkpoint)
     if is_upsert(options):
-        options = merge_options(spark, options)
+        check_merges(spark)
     address = find_address(spark, table)
     if infers(options):
         options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)

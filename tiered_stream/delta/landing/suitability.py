@@ -13,7 +13,15 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.session_platform import platform_of
-from tiered_stream.delta.commit.committer import Committer, choose_committer, lock_for_creation, why_no_committer
+from tiered_stream.delta.commit.committer import (
+    Committer,
+    choose_committer,
+    choose_merger,
+    lock_for_creation,
+    lock_for_deltalake,
+    merges_by_spark,
+    why_no_committer,
+)
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
@@ -35,7 +43,7 @@ from tiered_stream.delta.requirements.writer_requirements import requirements_of
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, table_storage, with_overrides
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, table_storage
 from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION, evolution_of
 from tiered_stream.delta.settings.upsert_settings import MERGE_ON, MODE, UPSERT
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
@@ -100,20 +108,18 @@ def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) 
         return table_storage(settings), f"{platform.name} gives credentials to Spark alone: {error}"
 
 
-def merge_options(spark: SparkSession, settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the settings of a query that merges rows, in which delta-spark commits.
-
-    Raises:
-        ConfigurationError: the session cannot merge rows.
-    """
+def check_merges(spark: SparkSession) -> None:
+    """Raise ConfigurationError if the session cannot merge rows into tables of the latest state."""
     if is_connect(spark):
         raise ConfigurationError(f"{MODE.name}={UPSERT} needs the driver's own JVM: Spark Connect cannot merge")
-    if not has_delta_spark(spark):
-        raise ConfigurationError(
-            f"{MODE.name}={UPSERT} needs delta-spark, which the session lacks: set spark.sql.extensions and "
-            "spark.jars.packages as conf/spark-defaults.conf has them"
-        )
-    return with_overrides(settings, {ingest.COMMIT.name: ingest.COMMIT_BY_SPARK})
+
+
+def _choose(
+    spark: SparkSession, settings: Mapping[str, str], files: TableFiles, description: TableDescription
+) -> Committer:
+    if files.keys:
+        return choose_merger(spark, settings, files, description)
+    return choose_committer(spark, GivenOptions(settings).read(ingest.COMMIT), files, description)
 
 
 def assess_table(
@@ -153,7 +159,7 @@ def assess_table(
     if isinstance(opened, str):
         return Suitability(None, opened)
     table, description = opened
-    committer = choose_committer(spark, GivenOptions(settings).read(ingest.COMMIT), files, description)
+    committer = _choose(spark, settings, files, description)
     if rows:
         rows = fitted_rows(rows, description, certain=bool(files.keys))
         schema = shared_columns(rows.values(), files.day_column)
@@ -163,7 +169,7 @@ def assess_table(
         table.update_incremental()
         description = describe(table)
     check_fit(files.uri, description, schema, files.day_column)
-    if not files.keys:  # Spark itself merges rows, so it meets what the table requires
+    if not files.keys:  # a MERGE meets what the table requires, or its committer was not chosen
         why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
         why_not = why_not or committer.why_not_direct(description)
     return Suitability(description, why_not, committer, rows or {}, grow)
@@ -205,7 +211,7 @@ def _create(
     files, settings = target.files, target.settings
     properties = new_table_properties(spark, settings)
     expected = _expected_description(files, target.schema, properties)
-    committer = choose_committer(spark, GivenOptions(settings).read(ingest.COMMIT), files, expected)
+    committer = _choose(spark, settings, files, expected)
     why_not = None if files.keys else unmet_requirements(expected) or committer.why_not_direct(expected)
     if why_not:
         return why_not
@@ -245,8 +251,9 @@ def open_commits(
     table, committer, files = suitability.table, suitability.committer, target.files
     assert table is not None
     assert committer is not None
+    why_not = _never if files.keys else committer.why_not_direct
     planned = LandingTable(
-        files, target.schema, table.table_id, committer.why_not_direct, fail_on_data_loss, table_rules(table),
+        files, target.schema, table.table_id, why_not, fail_on_data_loss, table_rules(table),
         suitability.grow, compaction_of(spark, address, files, committer), rules_by_file,
     )  # fmt: skip
     if not files.keys:
@@ -256,7 +263,18 @@ def open_commits(
 
     merged = MergedTable(spark, address, files, GivenOptions(target.settings).read(MERGE_ON), target.schema)
     merged.check_condition(table)
-    return TableCommits(merged, planned, on_gap, landed)
+    if committer.by == ingest.COMMIT_BY_SPARK:
+        return TableCommits(merged, planned, on_gap, landed)
+    from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
+    from tiered_stream.delta.commit.deltalake_merge import DeltalakeMergedTable
+
+    opened = DeltalakeTable(files, lock_for_deltalake(spark, address, files))
+    by_spark = GivenOptions(target.settings).read(ingest.COMMIT) == ingest.AUTO and merges_by_spark(spark, files)
+    return TableCommits(DeltalakeMergedTable(opened, merged, by_spark), planned, on_gap, landed)
+
+
+def _never(_: TableDescription) -> None:
+    """Return None: a merge itself finds out what the table requires."""
 
 
 def _why_session_needs_spark(spark: SparkSession, files: TableFiles) -> str | None:

@@ -24,6 +24,7 @@ from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
 from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.properties_files import read_settings
+from tiered_stream.options.remote_options import SETTINGS_FILE
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
@@ -268,9 +269,10 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
     ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in ROW_OPTIONS]
     known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}
+    prefixes = (*_PREFIXES, *_SOURCE_PREFIXES, GivenOptions(settings).plugin_prefix)
     for name in settings:
         lower = name.lower()
-        if lower in known or is_known(lower) or lower.startswith((*_PREFIXES, *_SOURCE_PREFIXES)):
+        if lower in known or is_known(lower) or lower.startswith(prefixes):
             continue
         if lower.startswith(TOPIC_PREFIX):
             _split_topic_setting(name)
@@ -300,10 +302,12 @@ def read_options(path: str | PathLike[str]) -> dict[str, str]:
 
     Example: `spark.readStream.format("tiered_stream").options(**read_options("orders.properties")).load()`.
 
+    One option more, `remote.settings.file`, is the file's path, so that errors can name the lines of wrong settings.
+
     Raises:
         ConfigurationError: the file cannot be read, is not UTF-8, has a malformed escape, or gives a name twice.
     """
-    return source_options(read_settings(Path(path)))
+    return source_options(read_settings(Path(path))) | {SETTINGS_FILE.name: str(Path(path).absolute())}
 
 
 def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:

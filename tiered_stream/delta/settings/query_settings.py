@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tiered_stream.delta.settings.ingest_settings import (
-    COMMIT,
-    COMMIT_BY_DELTALAKE,
     DAY_COLUMN,
     check_names,
     shared_settings,
@@ -56,12 +54,10 @@ def _of_topics(options: Mapping[str, str]) -> list[dict[str, str]]:
 def _refused_with_upsert(options: Mapping[str, str], lane: str) -> dict[str, str]:
     """Return the settings that are given and do not suit `ingest.mode=upsert`, with an advice for each."""
     given, refused = GivenOptions(options), {}
-    if given.read(COMMIT) == COMMIT_BY_DELTALAKE:
-        refused[f"{COMMIT.name}={COMMIT_BY_DELTALAKE}"] = "Spark merges the rows, so take it away"
     if given.has(DAY_COLUMN):
         refused[DAY_COLUMN.name] = "an update would move rows from day to day. Set ingest.clusterBy in its place"
     if lane == "spark":
-        refused["the Spark lane"] = "tasks write the new rows, and Spark merges them. Use lane auto or direct"
+        refused["the Spark lane"] = "tasks write the new rows, and the driver merges them. Use lane auto or direct"
     return refused
 
 

@@ -129,20 +129,68 @@ def _last_of_keys(
     """Return for each row of the batches, one after the other, whether it is the last row of its key."""
     schema = batches[0].schema
     table = pa.Table.from_batches([_bare(batch, keys) for batch in batches])
-    rank = np.arange(len(table), dtype=np.int64)
-    order = rank
+    order = np.arange(len(table), dtype=np.int64)
     if order_by is not None:
         values = pa.chunked_array([batch.column(named_column(schema, order_by) or order_by) for batch in batches])
         # The sort is stable, so rows of one value stay in offset order.
         order = pc.array_sort_indices(values.combine_chunks()).to_numpy().astype(np.int64)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-    ranks = pa.Array.from_buffers(pa.int64(), len(rank), [None, pa.py_buffer(rank)])
-    grouped = table.append_column("", ranks).group_by(table.column_names, use_threads=False)
-    highest = grouped.aggregate([("", "max")]).column("_max").to_numpy()
     last = np.zeros(len(table), bool)
-    last[order[highest]] = True
+    last[_last_in_order(table, order)] = True
     return last
+
+
+def last_rows(rows: pa.Table, keys: Sequence[str], order_by: str | None) -> pa.Table:
+    """Return the last row of each key among staged rows of all tasks, as the SQL of `commit/merge.py` does.
+
+    `rows` have the columns `STAGED`, and the columns `keys` and `order_by` under exactly these names.
+
+    Raises:
+        UnorderedKeyError: `order_by` is None, and a key has rows in several partitions.
+    """
+    bare = rows.select(keys).rename_columns([f"k{number}" for number in range(len(keys))])
+    if bare.group_by(bare.column_names, use_threads=False).aggregate([]).num_rows == len(rows):
+        return rows
+    partitions, names = _numbered_partitions(rows.column(PARTITION))
+    if order_by is None and len(names) > 1:
+        _check_one_partition(bare, partitions, names)
+    sorted_by = [rows.column(POSITION).to_numpy(), partitions]
+    if order_by is not None:
+        sorted_by.append(pc.rank(rows.column(order_by), tiebreaker="dense").to_numpy())
+    return rows.take(np.sort(_last_in_order(bare, np.lexsort(sorted_by))))
+
+
+class UnorderedKeyError(Exception):
+    """A key has rows in two partitions, whose names are `first` and `last`, and no column orders them."""
+
+    def __init__(self, first: str, last: str) -> None:
+        super().__init__(f"{first} and {last}")
+
+
+def _last_in_order(keys: pa.Table, order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the position of each key's last row; `order` has the positions of all rows, the earliest first."""
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    ranks = pa.Array.from_buffers(pa.int64(), len(rank), [None, pa.py_buffer(rank)])
+    grouped = keys.append_column("", ranks).group_by(keys.column_names, use_threads=False)
+    last: npt.NDArray[np.int64] = order[grouped.aggregate([("", "max")]).column("_max").to_numpy()]
+    return last
+
+
+def _numbered_partitions(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return each row's partition as its number among the sorted names of partitions, and these names."""
+    encoded = column.combine_chunks().dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    numbers = np.empty(len(names), np.int64)
+    numbers[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return numbers[encoded.indices.to_numpy()], sorted(names)
+
+
+def _check_one_partition(keys: pa.Table, partitions: npt.NDArray[np.int64], names: Sequence[str]) -> None:
+    grouped = keys.append_column("", pa.array(partitions)).group_by(keys.column_names, use_threads=False)
+    bounds = grouped.aggregate([("", "min"), ("", "max")])
+    unordered = bounds.filter(pc.not_equal(bounds["_min"], bounds["_max"]))
+    if unordered.num_rows:
+        raise UnorderedKeyError(names[unordered["_min"][0].as_py()], names[unordered["_max"][0].as_py()])
 
 
 def _bare(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:

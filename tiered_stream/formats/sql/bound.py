@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -32,6 +32,9 @@ from tiered_stream.formats.sql.sql_values import (
 )
 
 _REORDERED = (TRY_NAMES["+"], TRY_NAMES["*"])
+_CASES = frozenset({"lower", "upper"})
+_BRANCHES = frozenset({"case", "if", "coalesce", "nvl", "ifnull", "nullif"})
+"""Operations whose result is the value of one of their arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +96,26 @@ def _bound(tree: Tree, columns: Columns) -> Bound:
         return _field(args[0], tree.text)
     if tree.op in (sql.CAST, sql.TRY_CAST):
         return (cast if tree.op == sql.CAST else try_cast)(args[0], tree.text, columns.zone_is_utc)
-    _check_order(tree, args)
-    return FUNCTIONS[tree.op].bind(args, columns.zone_is_utc)
+    inner = frozenset[str]().union(*(arg.ops for arg in args))
+    _check_order(tree.op, inner, args)
+    bound = FUNCTIONS[tree.op].bind(args, columns.zone_is_utc)
+    return replace(bound, ops=inner if tree.op in _BRANCHES else frozenset({tree.op}))
 
 
-def _check_order(tree: Tree, args: list[Bound]) -> None:
-    """Raise SqlTypeError if Spark's optimizer may compute the expression in another order, with other overflows.
+def _check_order(op: str, inner: frozenset[str], args: list[Bound]) -> None:
+    """Raise SqlTypeError if Spark's optimizer may compute `op` over the operations `inner` in another way.
 
-    (Spark: `ReorderAssociativeOperator`.)
+    It changes the order of sums and products, with other overflows (Spark: `ReorderAssociativeOperator`), and leaves
+    out a change of case below another one (Spark: `SimplifyCaseConversionExpressions`).
     """
-    nested = tree.op in _REORDERED and any(arg.op == tree.op for arg in tree.args)
-    if nested and all(is_integer(arg.kind) for arg in args):
+    if op in _CASES and inner & _CASES:
         raise SqlTypeError(
-            f"{tree.op} within {tree.op}: Spark may compute them in another order, in which other results are too "
+            f"{op} over {' and '.join(sorted(inner & _CASES))}: Spark leaves out the inner function, which changes "
+            "letters such as ŉ in another way. Write one of them"
+        )
+    if op in _REORDERED and op in inner and all(is_integer(arg.kind) for arg in args):
+        raise SqlTypeError(
+            f"{op} within {op}: Spark may compute them in another order, in which other results are too "
             "large. CAST the integers to DECIMAL, and use the operator"
         )
 

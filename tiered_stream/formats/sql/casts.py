@@ -44,8 +44,11 @@ KINDS = {
     "DOUBLE": DOUBLE, "STRING": STRING, "BINARY": BINARY, "DATE": DATE, "TIMESTAMP": TIMESTAMP,
 }  # fmt: skip
 _DECIMAL = re.compile(r"DECIMAL(?:\((\d+)(?:, ?(\d+))?\))?")
-_BLANKS = "".join(map(chr, (*range(33), *range(127, 160))))
-"""Characters that Spark's casts ignore at both ends of a text: blanks and control characters."""
+_BLANKS = "".join(map(chr, (*range(33), 127)))
+"""Characters that Spark's casts ignore at both ends of a text: ASCII's blanks and control characters.
+
+Spark looks at single bytes (`UTF8String.trimAll`), so it keeps control characters that UTF-8 writes in two bytes.
+"""
 _INTEGER = r"\A[+-]?[0-9]+\z"
 _SIMPLE_DOUBLE = r"\A[+-]?[0-9]{1,300}(\.[0-9]{0,300})?([eE][+-]?[0-9]{1,3})?\z"
 _NUMBER = re.compile(r"[+-]?\d{1,38}(?:\.\d{1,38})?(?:[eE][+-]?\d{1,2})?", re.ASCII)

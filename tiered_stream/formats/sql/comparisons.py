@@ -131,6 +131,10 @@ def compared(op: str, left: Bound, right: Bound, zone_is_utc: bool) -> Bound:
 def is_in(args: Sequence[Bound], zone_is_utc: bool) -> Bound:
     """Return whether the first value equals one of the others."""
     value, *others = args
+    if {TIMESTAMP, STRING} <= {arg.kind for arg in args}:
+        raise SqlTypeError(
+            "IN compares a TIMESTAMP with a text as texts, unless spark.sql.ansi.enabled is true: write TIMESTAMP '…'"
+        )
     pairs = [sides(value, other, "IN", zone_is_utc) for other in others]
     kinds = {one.kind for one, _ in pairs}
     if len(kinds) > 1:

@@ -100,6 +100,7 @@ CONDITIONS, NUMBERS, TEXTS, TIMES = "Conditions", "Numbers", "Texts", "Dates and
 _NO_INTEGERS = "for DOUBLE, FLOAT, and DECIMAL whose result has at most 38 digits"
 _SIGNED = "for DOUBLE, FLOAT and DECIMAL"
 _OF_TIMESTAMP = "argument: TIMESTAMP"
+_NOT_WITHIN = "; of integers not within itself"
 _ANY = _of_all(comparisons.first_valid)
 FUNCTIONS: Mapping[str, Function] = {
     **{op: Function(CONDITIONS, f"`a {op} b`", "", _comparison(op), 2, 2) for op in ("=", "<>", "<", "<=", ">", ">=")},
@@ -107,7 +108,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "and": Function(CONDITIONS, "`a AND b`", "", _of_all(comparisons.all_of), 2, None),
     "or": Function(CONDITIONS, "`a OR b`", "", _of_all(comparisons.any_of), 2, None),
     "not": Function(CONDITIONS, "`NOT a`", "", _of_all(comparisons.negated), 1, 1),
-    "in": Function(CONDITIONS, "`a IN (b, c)`", "", comparisons.is_in, 2, None),
+    "in": Function(
+        CONDITIONS, "`a IN (b, c)`", "with a TIMESTAMP: literals as `TIMESTAMP '…'`", comparisons.is_in, 2, None
+    ),
     "between": Function(CONDITIONS, "`a BETWEEN b AND c`", "", _between, 3, 3),
     "like": Function(
         CONDITIONS, "`a LIKE 'b%_'`", "the pattern is a literal without a backslash", _of_two(texts.like), 2, 2
@@ -137,17 +140,19 @@ FUNCTIONS: Mapping[str, Function] = {
     "abs": Function(NUMBERS, "`abs(a)`", _SIGNED, _of_first(arithmetic.absolute), 1, 1),
     **{
         arithmetic.TRY_NAMES[op]: Function(
-            NUMBERS, f"`{arithmetic.TRY_NAMES[op]}(a, b)`", f"`a {op} b`, also of integers; NULL if it is too large",
-            _tried(op), 2, 2,
+            NUMBERS, f"`{arithmetic.TRY_NAMES[op]}(a, b)`",
+            f"`a {op} b`, also of integers; NULL if it is too large{within}", _tried(op), 2, 2,
         )
-        for op in ("+", "-", "*")
+        for op, within in (("+", _NOT_WITHIN), ("-", ""), ("*", _NOT_WITHIN))
     },
     "try_divide": Function(
         NUMBERS, "`try_divide(a, b)`", "a DOUBLE; NULL if `b` is zero", _of_two(arithmetic.tried_quotient), 2, 2
     ),
     "isnan": Function(NUMBERS, "`isnan(a)`", "", _of_first(_is_nan), 1, 1),
-    "lower": Function(TEXTS, "`lower(a)`", "", _of_first(texts.lower), 1, 1),
-    "upper": Function(TEXTS, "`upper(a)`", "", _of_first(texts.upper), 1, 1),
+    **{
+        name: Function(TEXTS, f"`{name}(a)`", "neither within the other", _of_first(function), 1, 1)
+        for name, function in (("lower", texts.lower), ("upper", texts.upper))
+    },
     **{
         name: Function(TEXTS, f"`{name}(a)`", "removes blanks", _trimmed(name), 1, 1)
         for name in ("trim", "ltrim", "rtrim")

@@ -35,13 +35,15 @@ class Bound:
     """Expression with its type, ready to be evaluated.
 
     `values` returns the values for a batch of decoded rows. `literal` is the Python value of a literal; the attribute
-    has no meaning unless `is_literal` is True.
+    has no meaning unless `is_literal` is True. `ops` are the operations of which Spark's optimizer may make the
+    expression one, such as `upper` for `if(a, upper(b), c)`, because `a` may be known to it.
     """
 
     kind: pa.DataType
     values: Callable[[pa.RecordBatch], Values]
     is_literal: bool = False
     literal: Any = None
+    ops: frozenset[str] = frozenset()
 
 
 def literal(value: Any, kind: pa.DataType) -> Bound:

@@ -69,13 +69,14 @@ class CopyListing:
     """Listing of the copies below key prefixes of a store, and reader of their manifests.
 
     A segment that `read_manifest` finds below another prefix than the first gets custom metadata with that prefix.
-    Fetchers use the prefix in the custom metadata.
+    Fetchers use the prefix in the custom metadata. `plugin_prefix` is the prefix of the plugin's properties in errors.
     """
 
-    def __init__(self, store: ObjectStore, prefixes: Sequence[str], manifest_limit: Limit) -> None:
+    def __init__(self, store: ObjectStore, prefixes: Sequence[str], manifest_limit: Limit, plugin_prefix: str) -> None:
         self._store = store
         self._prefixes = prefixes
         self._limit = manifest_limit
+        self._plugin_prefix = plugin_prefix
 
     def copies(self, start: str = "") -> Iterator[tuple[SegmentCopy, Suffixes]]:
         """Return the copies whose path begins with `start`, as pairs of copy and the suffixes of its missing objects.
@@ -141,7 +142,9 @@ class CopyListing:
         if copy.path != path:
             if copy.path.endswith(path):
                 prefix = (copy.prefix + copy.path).removesuffix(path)
-                raise ConfigurationError(f"{name} is of {segment.topic_partition}: set rsm.config.key.prefix={prefix}")
+                raise ConfigurationError(
+                    f"{name} is of {segment.topic_partition}: set {self._plugin_prefix}key.prefix={prefix}"
+                )
             raise CorruptDataError(f"{name} describes another segment: {path}")
         is_elsewhere = copy.prefix != self._prefixes[0]
         return replace(segment, custom_metadata=custom_metadata(copy.prefix)) if is_elsewhere else segment

@@ -113,7 +113,7 @@ class Archive:
     ) -> None:
         prefixes = tuple(dict.fromkeys((configured.key_prefix, *more_prefixes)))
         self._store = store
-        self._listing = CopyListing(store, prefixes, manifest_limit)
+        self._listing = CopyListing(store, prefixes, manifest_limit, configured.plugin_prefix)
         self._unread = UnreadPlaces(store, configured, prefixes, places)
         self._search: Future[None] | None = None
         """Search, in a thread, for segments of the read topics that are below other key prefixes."""

@@ -51,7 +51,8 @@ class UnreadPlaces:
         try:
             places = [place for place in self._list_places() if not self._is_read(place)]
         except StorageError as error:
-            return f"{empty}. Correct rsm.config.key.prefix or remote.storage.uri. The storage is not listed: {error}"
+            settings = f"{self._configured.key_prefix_setting} or remote.storage.uri"
+            return f"{empty}. Correct {settings}. The storage is not listed: {error}"
         if not places:
             return f"{empty}, nor anywhere in the storage. Correct remote.storage.uri, or the bucket's name"
         corrections = ", or ".join(place.correction(self._configured) for place in places)

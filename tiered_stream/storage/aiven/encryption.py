@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageAccessError
 from tiered_stream.extras import naming_extras
+from tiered_stream.options.remote_options import RSM_CONFIG_PREFIX
 from tiered_stream.storage.aiven.manifest import SegmentEncryption
 
 _IV_BYTES = 12
@@ -46,10 +47,14 @@ class ChunkCipher:
 
 
 class KeyRing:
-    """Ring of the operator's RSA private keys, by the ids of their key pairs, from which segments' ciphers are made."""
+    """Ring of the operator's RSA private keys, by the ids of their key pairs, from which segments' ciphers are made.
 
-    def __init__(self, private_keys: Mapping[str, RSAPrivateKey]) -> None:
+    `prefix` is the prefix of the plugin's properties among the options, for errors.
+    """
+
+    def __init__(self, private_keys: Mapping[str, RSAPrivateKey], prefix: str = RSM_CONFIG_PREFIX.default) -> None:
         self._private_keys = private_keys
+        self._prefix = prefix
 
     def cipher(self, encryption: SegmentEncryption, name: str) -> ChunkCipher:
         """Return the cipher of one segment.
@@ -67,7 +72,8 @@ class KeyRing:
         if private_key is None:
             raise StorageAccessError(
                 f"{name}: the segment is encrypted with key pair {encryption.key_pair_id[:100]!r}; name its private "
-                "key in rsm.config.encryption.key.pairs.ID.private.key.file and ID in rsm.config.encryption.key.pairs"
+                f"key in {self._prefix}encryption.key.pairs.ID.private.key.file and ID in "
+                f"{self._prefix}encryption.key.pairs"
             )
         try:
             return ChunkCipher(unwrap(encryption.encrypted_data_key, private_key), encryption.aad)
@@ -80,34 +86,38 @@ class KeyRing:
             ) from error
 
 
-def load_key_ring(rsm_config: Mapping[str, str]) -> KeyRing:
+def load_key_ring(rsm_config: Mapping[str, str], prefix: str = RSM_CONFIG_PREFIX.default) -> KeyRing:
     """Load the private keys that the plugin's properties `rsm_config` name.
 
     The properties are `encryption.key.pairs` and `encryption.key.pairs.ID.private.key.file`. Without them, the ring is
-    empty.
+    empty. `prefix` is the prefix of the properties among the options, for errors.
 
     Raises:
         ConfigurationError: the file of a key pair is not named, cannot be read, or holds no RSA private key.
     """
     ids = [key_pair_id.strip() for key_pair_id in rsm_config.get("encryption.key.pairs", "").split(",")]
-    return KeyRing({key_pair_id: _load(rsm_config, key_pair_id) for key_pair_id in ids if key_pair_id})
+    return KeyRing({key_pair_id: _load(rsm_config, key_pair_id, prefix) for key_pair_id in ids if key_pair_id}, prefix)
 
 
-def _load(rsm_config: Mapping[str, str], key_pair_id: str) -> RSAPrivateKey:
-    # Spark ignores the case of option names and passes them in lower case.
-    option = f"encryption.key.pairs.{key_pair_id}.private.key.file".lower()
-    if option not in rsm_config:
-        raise ConfigurationError(f"rsm.config.{option} is missing: key pair {key_pair_id!r} needs its private key")
+def _load(rsm_config: Mapping[str, str], key_pair_id: str, prefix: str) -> RSAPrivateKey:
+    pair = key_pair_id.lower()  # Spark ignores the case of option names and passes them in lower case
+    file = rsm_config.get(f"encryption.key.pairs.{pair}.private.key.file")
+    if file is None:
+        raise ConfigurationError(
+            f"{prefix}encryption.key.pairs.{pair}.private.key.file is missing: key pair {key_pair_id!r} needs its "
+            "private key"
+        )
+    setting = f"{prefix}encryption.key.pairs.{pair}."
     try:
-        key = load_pem_private_key(Path(rsm_config[option]).read_bytes(), password=None)
+        key = load_pem_private_key(Path(file).read_bytes(), password=None)
     except OSError as error:
-        raise ConfigurationError(f"rsm.config.{option}: {rsm_config[option]} cannot be read: {error}") from error
+        raise ConfigurationError(f"{setting}private.key.file: {file} cannot be read: {error}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm):  # the messages of these errors may quote the file
         raise ConfigurationError(
-            f"rsm.config.{option}: {rsm_config[option]} is not an unencrypted private key in PEM"
+            f"{setting}private.key.file: {file} is not an unencrypted private key in PEM"
         ) from None
     if not isinstance(key, RSAPrivateKey):
-        raise ConfigurationError(f"rsm.config.{option}: {rsm_config[option]} is not an RSA key")
+        raise ConfigurationError(f"{setting}private.key.file: {file} is not an RSA key")
     return key
 
 

@@ -1,0 +1,115 @@
+"""What Spark merges in place of deltalake, and that both leave the same table (`ingest.commit`)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.delta.test_latest_state import DEBEZIUM, PLAIN, Latest, change, tombstone
+from tests.stack.rows import Record
+from tiered_stream.delta.commit import deltalake_merge
+
+COLUMNS = (
+    '`Id` STRING, `a.b` DECIMAL(38, 2), `Ünï"cöl` DATE, `t``y` DOUBLE, source TIMESTAMP, target TIMESTAMP_NTZ, '
+    "list ARRAY<INT>, map MAP<STRING, BIGINT>, nested STRUCT<x: INT, Y: STRUCT<z: STRING>>, b BOOLEAN, s SMALLINT"
+)
+
+
+def document(key: str, number: int, **changed: Any) -> Record:
+    value = {
+        "Id": key, "a.b": f"{number}.25", 'Ünï"cöl': "2020-02-29", "t`y": number / 3, "source": "2021-01-01T00:00:00Z",
+        "target": "2021-01-01T00:00:00", "list": [1, None], "map": {"a": 1, "b": None}, "nested": {"x": 1, "Y": None},
+        "b": None, "s": number,
+    }  # fmt: skip
+    return Record(orjson.dumps({"Id": key}), orjson.dumps({**value, **changed}))
+
+
+def engine(table: Path) -> str:
+    info = DeltaTable(table).history(1)[0]
+    assert info["operation"] == "MERGE"
+    return "deltalake" if "delta-rs" in str(info.get("engineInfo", info.get("clientVersion"))) else "spark"
+
+
+@pytest.mark.slow
+def test_both_leave_the_same_rows_of_all_types_and_odd_names(spark: SparkSession, tmp_path: Path) -> None:
+    given = {
+        "ingest.value.format": "json", "ingest.value.schema": COLUMNS, "ingest.key.format": "json",
+        "ingest.key.schema": "Id STRING", "ingest.keys": "Id,a.b", "ingest.orderBy": "s",
+    }  # fmt: skip
+    tables = []
+    for commit in ("auto", "spark"):
+        latest = Latest(spark, tmp_path / commit)
+        latest.write(0, *(document(f"k{number % 5}", number % 7) for number in range(40)), document("early", 1))
+        latest.run({**given, "ingest.commit": commit})
+        latest.write(0, document("k1", 3, s=1), document("k1", 4, s=9, list=None, nested={"x": None, "Y": {"z": ""}}))
+        latest.write(1, document("k0", 99), document("k0", 0, s=100, map=None))
+        latest.run({**given, "ingest.commit": commit})
+        tables.append(DeltaTable(latest.table).to_pyarrow_table().to_pylist())
+        assert engine(latest.table) == ("deltalake" if commit == "auto" else "spark")
+    assert len(tables[0]) == 37
+    assert sorted(tables[0], key=str) == sorted(tables[1], key=str)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bound", ["MAX_ROWS_BYTES", "MAX_JOIN_BYTES"])
+def test_spark_merges_what_needs_too_much_memory(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, bound: str
+) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, *(change("r", key, "x") for key in range(2000)))
+    latest.run(DEBEZIUM)
+    assert engine(latest.table) == "deltalake"
+    latest.write(0, *(change("u", key, "y", "x") for key in range(2000)))
+    monkeypatch.setattr(deltalake_merge, bound, 1000)
+    with caplog.at_level(logging.INFO, "tiered_stream"):
+        latest.run(DEBEZIUM)
+    assert "Spark merges batch 1: " in caplog.text
+    assert engine(latest.table) == "spark"
+    assert latest.rows("id", "name") == [(key, "y") for key in range(2000)]
+
+
+@pytest.mark.slow
+def test_spark_merges_early_days_because_it_would_misread_those_of_deltalake(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    latest = Latest(spark, tmp_path)
+    given = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT, day DATE", "ingest.keys": "id",
+             "ingest.kafkaColumns": "none"}  # fmt: skip
+    for number, (day, merged_by) in enumerate((("2020-01-01", "deltalake"), ("1500-01-01", "spark"), (None, "spark"))):
+        latest.write(0, Record(b"", orjson.dumps({"id": number, "day": day})))
+        latest.run(given)
+        assert engine(latest.table) == merged_by
+    rows = spark.read.format("delta").load(str(latest.table)).orderBy("id").selectExpr("CAST(day AS STRING)").collect()
+    assert [row[0] for row in rows] == ["2020-01-01", "1500-01-01", None]
+
+
+@pytest.mark.slow
+def test_a_table_that_gets_deletion_vectors_while_the_query_runs_is_merged_by_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, change("r", 1, "a"), change("r", 2, "b"))
+    latest.run(DEBEZIUM)
+    assert engine(latest.table) == "deltalake"
+    spark.sql(f"ALTER TABLE delta.`{latest.table}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    latest.write(0, tombstone(1), change("u", 2, "c", "b"))
+    latest.run(DEBEZIUM)
+    assert engine(latest.table) == "spark"
+    assert latest.rows("id", "name") == [(2, "c")]
+
+
+@pytest.mark.slow
+def test_deltalake_merges_nothing_and_the_table_has_the_batch_once(spark: SparkSession, tmp_path: Path) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, Record(b"a", None))
+    latest.run({**PLAIN, "ingest.commit": "deltalake"})
+    latest.run({**PLAIN, "ingest.commit": "deltalake"})
+    versions = DeltaTable(latest.table).history()
+    assert latest.rows("key") == []
+    assert [version["operation"] for version in versions] == ["WRITE", "CREATE TABLE"]

@@ -1,0 +1,154 @@
+"""Write docs/wrong-settings.md: what commands, queries and jobs say about wrong setups.
+
+Run it as `python -m tests.docs.wrong_settings`, or with the name of one of the page's tables. It starts brokers, S3
+servers and Spark, runs everything, and keeps the messages in `docs/wrong-settings.json`, with which tests compare the
+page and further runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.docs.docs_tables import DOCS, with_table
+from tests.setups.contact import CASES, measure_contact
+from tests.setups.installed import run_installed
+from tests.setups.place import Place, place
+from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, REPLAY, BatchQueries, Outcome, Run, outcomes
+from tests.setups.ways import WAYS, Way
+
+PAGE, KEPT = DOCS / "wrong-settings.md", DOCS / "wrong-settings.json"
+SETUPS, CONTACT = "wrong setups", "first contact"
+_LIMITS = (5, 10, 30, 60)
+_NAMES = {DOCTOR: "`doctor`", QUERY: "a batch query", JOB: "the job", REPLAY: "`replay --dry-run`"}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the page shows of an outcome; `seconds` is text."""
+
+    says: str
+    status: int
+    seconds: str
+
+
+Setups = Mapping[str, Mapping[str, Said]]
+"""What was said, by the name of the way and by the name of who said it."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Contents of `docs/wrong-settings.json`."""
+
+    setups: Setups
+    contact: Setups
+
+
+def read_kept() -> Kept:
+    """Return what the last run of this program has written."""
+    report = json.loads(KEPT.read_text("utf-8"))
+    return Kept(*(_said(report[name]) for name in ("setups", "contact")))
+
+
+def _said(found: Mapping[str, Mapping[str, Any]]) -> Setups:
+    return {name: {who: Said(**said) for who, said in of_way.items()} for name, of_way in found.items()}
+
+
+def observed(
+    place: Place, way: Way, folder: Path, run: Run, queries: BatchQueries, names: Collection[str] = COMMANDS
+) -> dict[str, Outcome]:
+    """Set the job up in this wrong way, run these commands and a batch query, and return what was said, by who."""
+    with way.setup(place) as given:
+        right = {name: value for name, value in place.settings().items() if not name.startswith(way.removed)}
+        return outcomes(place, folder, {**right, **given}, run, queries, names)
+
+
+def tables(kept: Kept) -> dict[str, str]:
+    """Return the page's tables as Markdown, by the names of their markers."""
+    return {
+        SETUPS: "\n".join(_of_way(WAYS[name], said) for name, said in kept.setups.items()),
+        CONTACT: "\n".join(_of_case(CASES[name], said) for name, said in kept.contact.items()),
+    }
+
+
+def _of_way(way: Way, said: Mapping[str, Said]) -> str:
+    return f"\n### {way.title}\n\n{way.shown}\n\n{_table(said)}"
+
+
+def _of_case(title: str, said: Mapping[str, Said]) -> str:
+    return f"\n### {title}\n\n{_table(said)}"
+
+
+def _table(said: Mapping[str, Said]) -> str:
+    """Return a table with one row for all that say the same; those who say nothing come last."""
+    rows: dict[tuple[str, int], list[str]] = {}
+    for who, each in said.items():
+        rows.setdefault((each.says, each.status), []).append(who)
+    lines = ["| Who | Says | After | Exit status |", "|---|---|---|---|"]
+    for (says, status), names in sorted(rows.items(), key=lambda row: not row[0][0]):
+        shown = "<br>".join(f"`` {line.replace('|', chr(92) + '|')} ``" for line in says.splitlines()) or "nothing"
+        times = ", ".join(dict.fromkeys(said[name].seconds for name in names))
+        who = ", ".join(_NAMES.get(name, f"`{name}`") for name in names)
+        lines.append(f"| {who} | {shown} | {times} | {status} |")
+    return "\n".join(lines) + "\n"
+
+
+def time_class(seconds: float) -> str:
+    """Return the time as a class, so that the page changes only if it changes by much."""
+    return next((f"< {limit} s" for limit in _LIMITS if seconds < limit), f"> {_LIMITS[-1]} s")
+
+
+def exact_time(seconds: float) -> str:
+    """Return the time in seconds with one decimal."""
+    return f"{seconds:.1f} s"
+
+
+def main(parts: Collection[str]) -> None:
+    """Run these parts (`SETUPS`, `CONTACT`), and write the file and the page; other parts stay as they are."""
+    kept = read_kept() if KEPT.exists() else Kept({}, {})
+    with tempfile.TemporaryDirectory(prefix="wrong-settings-") as name:
+        root = Path(name)
+        (root / "place").mkdir()
+        run_installed(["warm", "--pyspark"], root)
+        with place(root / "place") as running, BatchQueries(root) as queries:
+            if SETUPS in parts:
+                found = {
+                    name: observed(running, way, root / f"way-{number}", run_installed, queries)
+                    for number, (name, way) in enumerate(WAYS.items())
+                }
+                kept = replace(kept, setups=_kept(found, time_class))
+                write(kept)
+            if CONTACT in parts:
+                found = measure_contact(running, root, run_installed, queries)
+                write(replace(kept, contact=_kept(found, exact_time)))
+
+
+def _kept(found: Mapping[str, Mapping[str, Outcome]], shown: Any) -> Setups:
+    return {
+        name: {who: Said(each.says, each.status, shown(each.seconds)) for who, each in of_way.items()}
+        for name, of_way in found.items()
+    }
+
+
+def write(kept: Kept) -> None:
+    """Write the file and the page."""
+    KEPT.write_text(json.dumps(asdict(kept), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    text = PAGE.read_text("utf-8")
+    for name, table in tables(kept).items():
+        text = with_table(text, name, table)
+    PAGE.write_text(text, "utf-8")
+
+
+def without_fix(way: Way, said: Mapping[str, Said | Outcome]) -> list[str]:
+    """Return who does not name the fix, although it should."""
+    concerned = [who for who in said if who == DOCTOR or not (way.only_doctor or who in way.unconcerned)]
+    return [who for who in concerned if not any(fix in said[who].says for fix in way.fixes)]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or (SETUPS, CONTACT))

@@ -1,0 +1,102 @@
+"""A cluster whose topic `orders` is tiered as Aiven's plugin does it, for setups that are wrong in one way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+from tests.bench.aiven_tier import KEY_PREFIX, write
+from tests.doctor.site import Site, site
+from tests.reading import tier_segments
+from tests.setups.refusing_s3 import RefusingS3
+from tests.stack.http_front import HttpFront
+from tests.stack.processes import free_ports
+from tests.stack.s3_client import REGION
+from tiered_stream.locate.log_source import open_log_source
+from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicPartition
+from tiered_stream.options.parsing import parse_options
+
+TOPIC = "orders"
+BUCKET, OTHER_BUCKET = "my-tier", "other-tier"
+_SIZES = (40, 50)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the topic, its brokers and its bucket are."""
+
+    site: Site
+    folder: Path
+    bucket_uri = f"s3://{BUCKET}"
+
+    def settings(self) -> dict[str, str]:
+        """The settings of a job in which all is well: the broker's properties pasted, and the place of its table."""
+        tier = self.site.tier_by_lake
+        return {
+            "kafka.bootstrap.servers": self.site.stack.bootstrap_servers,
+            "subscribe": TOPIC,
+            "startingOffsets": "earliest",
+            "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+            "rsm.config.key.prefix": KEY_PREFIX,
+            "rsm.config.storage.s3.bucket.name": BUCKET,
+            "rsm.config.storage.s3.endpoint.url": tier.endpoint,
+            "rsm.config.storage.s3.region": REGION,
+            "rsm.config.storage.s3.path.style.access.enabled": "true",
+            "rsm.config.storage.aws.access.key.id": tier.access_key,
+            "rsm.config.storage.aws.secret.access.key": tier.secret_key,
+        }
+
+    @contextmanager
+    def refusing(self, *permissions: str) -> Iterator[Mapping[str, str]]:
+        """The settings of an endpoint that refuses as AWS does what needs one of these permissions."""
+        (port,) = free_ports(1)
+        handler = type("Handler", (RefusingS3,), {"missing": permissions})
+        front = HttpFront(port, self.site.tier_by_lake.port, handler)
+        front.start()
+        try:
+            yield {"rsm.config.storage.s3.endpoint.url": f"http://127.0.0.1:{port}"}
+        finally:
+            front.stop()
+
+
+@contextmanager
+def place(folder: Path) -> Iterator[Place]:
+    """All services run inside it."""
+    with site(folder) as running:
+        stack = running.stack
+        end = tier_segments(stack, TOPIC, _SIZES)
+        bucket = stack.tier_dir.with_name(BUCKET)
+        for segment in _segments(running, end):
+            write(stack.tier_dir, bucket, segment, None)
+        stack.tier_dir.with_name(OTHER_BUCKET).mkdir()
+        _allow(running)
+        yield Place(running, folder)
+
+
+def _segments(running: Site, end: int) -> list[RemoteLogSegment]:
+    options = parse_options({**running.stack.options(), "subscribe": TOPIC}, streaming=False)
+    source = open_log_source(options)
+    try:
+        assert source.locator is not None
+        partition = TopicPartition(TOPIC, 0)
+        located = source.locator.segments({partition: OffsetRange(0, end)})[partition]
+    finally:
+        source.close()
+    assert len(located) == len(_SIZES)
+    return [part.segment for part in located]
+
+
+def _allow(running: Site) -> None:
+    """Alice and Carol may read the topic, and Bob describes it, as the site's other topics."""
+    allowed = {"alice": ACLOperation.READ, "bob": ACLOperation.DESCRIBE, "carol": ACLOperation.READ}
+    with running.stack.broker.admin() as admin:
+        admin.create_acls(
+            [
+                ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(ResourceType.TOPIC, TOPIC))
+                for user, operation in allowed.items()
+            ]
+        )

@@ -1,0 +1,132 @@
+"""What is said about wrong setups is what docs/wrong-settings.md shows, and names the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.docs.wrong_settings import (
+    CONTACT,
+    PAGE,
+    SETUPS,
+    Said,
+    exact_time,
+    observed,
+    read_kept,
+    tables,
+    time_class,
+    without_fix,
+)
+from tests.setups.contact import ALL, CASES, ONE_OF_THREE, measure_contact
+from tests.setups.forked import ForkedCommands
+from tests.setups.installed import run_installed
+from tests.setups.place import Place, place
+from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, BatchQueries, Outcome
+from tests.setups.ways import WAYS, Way
+from tests.stack.versitygw import why_no_versitygw
+
+QUICK = (DOCTOR, "plan", "segments")
+"""Commands that `make test` runs in each wrong setup, because the other commands say the same."""
+WRITE = "write it with `python -m tests.docs.wrong_settings`"
+
+
+@dataclass(frozen=True)
+class Running:
+    """The place, and the Spark program that runs queries there."""
+
+    place: Place
+    queries: BatchQueries
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    if missing := why_no_versitygw():
+        pytest.skip(missing)
+    folder = tmp_path_factory.mktemp("setups")
+    (folder / "place").mkdir()
+    with place(folder / "place") as at, BatchQueries(folder) as queries:
+        yield Running(at, queries)
+
+
+@pytest.mark.parametrize("name", [SETUPS, CONTACT])
+def test_the_page_shows_what_was_said(name: str) -> None:
+    text = PAGE.read_text("utf-8")
+    assert text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0] == tables(read_kept())[name], WRITE
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_the_page_has_the_fix_in_each_line(name: str) -> None:
+    assert without_fix(WAYS[name], read_kept().setups[name]) == []
+
+
+def test_no_secret_is_in_what_was_said() -> None:
+    kept = read_kept()
+    texts = [said.says for of_way in (*kept.setups.values(), *kept.contact.values()) for said in of_way.values()]
+    assert not any(secret in text for secret in ("hunter2", "lake-secret", "alice-secret") for text in texts)
+
+
+def test_brokers_that_are_not_there_are_reported_within_five_seconds() -> None:
+    contact = read_kept().contact
+    for case in CASES.keys() - {ALL, ONE_OF_THREE, "silent"}:
+        assert all(said.status for said in contact[case].values())
+        assert all(float(said.seconds.removesuffix(" s")) < 5 for said in contact[case].values())
+    assert not any(said.status or said.says for case in (ALL, ONE_OF_THREE) for said in contact[case].values())
+
+
+def told(found: dict[str, Outcome]) -> dict[str, tuple[int, str]]:
+    return {who: (each.status, each.says) for who, each in found.items()}
+
+
+def kept_of(said: dict[str, Said]) -> dict[str, tuple[int, str]]:
+    return {who: (each.status, each.says) for who, each in said.items()}
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("name", WAYS)
+def test_commands_and_a_query_say_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
+    names = {*COMMANDS} - {JOB} if name == "wrong prefix" else QUICK
+    found = observed(running.place, WAYS[name], tmp_path / "way", ForkedCommands().run, running.queries, names)
+    kept = {who: said for who, said in read_kept().setups[name].items() if who in {*names, QUERY}}
+    assert told(found) == kept_of(kept), WRITE
+
+
+@pytest.mark.slow
+@pytest.mark.stack
+@pytest.mark.parametrize("name", WAYS)
+def test_everything_says_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
+    found = observed(running.place, WAYS[name], tmp_path / "way", run_installed, running.queries)
+    assert told(found) == kept_of(dict(read_kept().setups[name])), WRITE
+
+
+@pytest.mark.slow
+@pytest.mark.stack
+def test_brokers_that_are_not_there_are_reported_as_the_page_shows(running: Running, tmp_path: Path) -> None:
+    found = measure_contact(running.place, tmp_path, run_installed, running.queries)
+    kept = read_kept().contact
+    assert {case: told(said) for case, said in found.items()} == {case: kept_of(dict(kept[case])) for case in CASES}
+
+
+def test_times_are_shown_in_classes() -> None:
+    assert [time_class(seconds) for seconds in (0.1, 4.99, 5, 31, 600)] == [
+        "< 5 s",
+        "< 5 s",
+        "< 10 s",
+        "< 60 s",
+        "> 60 s",
+    ]
+    assert exact_time(2.549) == "2.5 s"
+
+
+def test_a_way_without_its_fix_is_noticed() -> None:
+    way: Way = WAYS["wrong prefix"]
+    said = {"plan": Said(f"a: {way.fixes[0]}", 2, ""), "cat": Said("everything comes from the brokers", 0, "")}
+    assert without_fix(way, said) == ["cat"]
+
+
+def test_the_page_has_every_way_and_every_case() -> None:
+    kept = read_kept()
+    assert (list(kept.setups), list(kept.contact)) == (list(WAYS), list(CASES)), WRITE
+    assert {tuple(said) for said in (*kept.setups.values(), *kept.contact.values())} == {(*COMMANDS, QUERY)}, WRITE

@@ -1,0 +1,210 @@
+"""Commits to a table of the latest state by deltalake: it merges all rows of a micro-batch in the driver's process.
+
+Spark's MERGE (`merge.py`) reads rows and table twice, and takes some ten times the CPU time. But it uses all executors,
+meets every requirement of a table, and needs no bound on the rows. So Spark merges what deltalake cannot.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import fs
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.commit.deltalake_commit import (
+    NO_CHECKPOINT,
+    DeltalakeTable,
+    DeltalakeTransaction,
+    write_actions,
+)
+from tiered_stream.delta.commit.deltalake_compaction import writer_properties
+from tiered_stream.delta.commit.merge import MergeClauses, MergedTable, merge_clauses, merged_columns, unordered_error
+from tiered_stream.delta.commit.transaction import BatchCommit, TableState
+from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
+from tiered_stream.delta.schema.row_schema import arrow_schema
+from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.write.early_times import need_version_key
+from tiered_stream.delta.write.file_systems import open_folder
+from tiered_stream.delta.write.latest_rows import DELETES, STAGED, UnorderedKeyError, last_rows
+from tiered_stream.errors import TableError
+
+log = logging.getLogger(__name__)
+
+MAX_ROWS_BYTES = 512 << 20
+"""Maximum size of a micro-batch's staged rows in Arrow memory; Spark merges more rows."""
+MAX_JOIN_BYTES = 1 << 30
+"""Maximum memory of deltalake's join of the rows with the table, in bytes; Spark merges what needs more."""
+_EXHAUSTED = "Resources exhausted"
+"""Text in the error of a join that would need more memory (DataFusion: `DataFusionError::ResourcesExhausted`)."""
+
+
+@dataclass(eq=False)
+class DeltalakeMergedTable:
+    """Table of the latest state, opened for commits by deltalake: a `transaction.CommitTable`.
+
+    `merged` is the same table for Spark's MERGE, which is used only if `by_spark` is true: if the session can merge.
+    """
+
+    table: DeltalakeTable
+    merged: MergedTable
+    by_spark: bool
+    late_files: set[str] = field(default_factory=set)
+    """Files of the table that need no version key of Spark's (`early_times.py`)."""
+
+    def prepare(self) -> None:
+        self.table.prepare()
+
+    def begin(self) -> DeltalakeMerge:
+        return DeltalakeMerge(self, self.table.begin())
+
+
+class _SparkNeededError(Exception):
+    """Only Spark can merge these rows, for a reason in one line."""
+
+
+class DeltalakeMerge:
+    """One attempt to merge a micro-batch into a table by deltalake: a `transaction.DeltaTransaction`."""
+
+    def __init__(self, of: DeltalakeMergedTable, transaction: DeltalakeTransaction) -> None:
+        self._of = of
+        self._transaction = transaction
+        self.state: TableState = transaction.state
+
+    def last_batch(self, query_id: str) -> int | None:
+        return self._transaction.last_batch(query_id)
+
+    def commit(self, batch: BatchCommit) -> int:
+        if not batch.files:
+            return self._transaction.commit(batch)
+        of = self._of
+        try:
+            version = self._merge(batch)
+        except _SparkNeededError as reason:
+            if not of.by_spark:
+                raise TableError(
+                    f"rows cannot be merged into the table {of.merged.address}: {reason}, which needs Spark's MERGE. "
+                    "Start the query in a session with delta-spark, and with ingest.commit=auto"
+                ) from None
+            log.info("the table %s: Spark merges batch %d: %s", of.merged.address, batch.batch_id, reason)
+            return of.merged.begin().commit(batch)
+        of.merged.remove(batch.files)
+        return version
+
+    def _merge(self, batch: BatchCommit) -> int:
+        """Raise _SparkNeededError if only Spark can merge the rows; then nothing was committed."""
+        merged, files = self._of.merged, self._of.merged.files
+        if reason := why_not_merged_by_deltalake(self.state.description, merged.merge_on):
+            raise _SparkNeededError(reason)
+        folder = open_folder(files.uri, files.storage)
+        self._check_times(folder, batch.files)
+        columns = merged_columns(self.state.description, merged.written, batch.files)
+        keys, order_by = (_named(columns, name) for name in files.keys), files.order_by
+        try:
+            rows = last_rows(_staged(folder, batch.files, columns), list(keys), order_by and _named(columns, order_by))
+        except UnorderedKeyError as error:
+            raise unordered_error(str(merged.address), str(error)) from None
+        clauses = merge_clauses(columns.names, files.keys, order_by, None)
+        source = rows.select([*columns.names, DELETES])
+        write = partial(_write, source, clauses, self._of.by_spark, files.compression)
+        return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})
+
+    def _check_times(self, folder: fs.FileSystem, files: Sequence[DataFile]) -> None:
+        """Raise _SparkNeededError if Spark might misread rows of the table that deltalake has rewritten."""
+        if not any(_has_days_or_times(each.type) for each in arrow_schema(_schema(self.state))):
+            return
+        paths = {unquote(path) for path in self._transaction.paths()}
+        new = paths - self._of.late_files
+        if need_version_key(folder, [*new, *(file.path for file in files)]):
+            raise _SparkNeededError("there are dates before 1582 or times before 1900")
+        self._of.late_files = paths
+
+
+def _write(
+    rows: pa.Table,
+    clauses: MergeClauses,
+    is_bounded: bool,
+    compression: str,
+    table: DeltaTable,
+    properties: CommitProperties,
+) -> None:
+    """Merge the rows; `is_bounded` says whether the memory of the join is bounded."""
+    version = table.version()
+    merger = table.merge(
+        rows.to_reader(),
+        clauses.matched,
+        source_alias="source",
+        target_alias="target",
+        max_spill_size=MAX_JOIN_BYTES if is_bounded else None,
+        writer_properties=writer_properties(table, compression),
+        commit_properties=properties,
+        post_commithook_properties=NO_CHECKPOINT,
+    )
+    merger = merger.when_matched_delete(clauses.delete)
+    merger = merger.when_matched_update(dict(clauses.values), clauses.update)
+    try:
+        merger.when_not_matched_insert(dict(clauses.values), clauses.insert).execute()
+    except DeltaError as error:
+        if _EXHAUSTED in str(error):
+            raise _SparkNeededError("rows and table need more memory than one process may take") from None
+        raise
+    if table.version() == version:
+        # deltalake writes no version if no row has changed, but the table must have the micro-batch's transaction.
+        write_actions(table, [], None, properties)
+
+
+def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructType) -> pa.Table:
+    """Return the rows of the staged files, with the columns `columns` and `STAGED`.
+
+    Raises:
+        _SparkNeededError: the rows have more than `MAX_ROWS_BYTES` bytes.
+    """
+    schema = pa.schema([*arrow_schema(columns), *STAGED])
+    tables, size = [], 0
+    for rows in _row_groups(folder, files):
+        size += rows.nbytes
+        if size > MAX_ROWS_BYTES:
+            raise _SparkNeededError(f"its rows have more than {MAX_ROWS_BYTES >> 20} MiB")
+        tables.append(_fitted(rows, schema))
+    return pa.concat_tables(tables)
+
+
+def _row_groups(folder: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa.Table]:
+    for file in files:
+        with folder.open_input_file(file.path) as source:
+            parquet = pq.ParquetFile(source)
+            for number in range(parquet.num_row_groups):
+                yield parquet.read_row_group(number)
+
+
+def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the columns of `schema`; a column that they lack is null."""
+    known = {name.lower(): name for name in rows.column_names}
+    columns = [
+        rows.column(known[each.name.lower()]).cast(each.type)
+        if each.name.lower() in known
+        else pa.nulls(len(rows), each.type)
+        for each in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _schema(state: TableState) -> StructType:
+    return StructType.fromJson({"type": "struct", "fields": list(state.description.fields)})
+
+
+def _named(columns: StructType, name: str) -> str:
+    """Return the name as `columns` writes it, because Delta ignores case."""
+    return next(each for each in columns.names if each.lower() == name.lower())
+
+
+def _has_days_or_times(kind: pa.DataType) -> bool:
+    is_one = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
+    return is_one or any(_has_days_or_times(kind.field(number).type) for number in range(kind.num_fields))
