@@ -147,7 +147,11 @@ _RESOLUTION = (
         "earliest and latest of a batch query are looked up by its tasks, at each execution",
         "Spark plans a Python source once for a DataFrame, at its first use: load it again to see new records",
     ),
-    Row("1.5 start beyond the end", "is refused once both are known"),
+    _different(
+        "1.5 start beyond the end",
+        "is refused once both are known, but not if `minPartitions` divides partitions: then nothing is read of it",
+        "always refused",
+    ),
     Row("1.5 lookups that fail", "are repeated, as often as `fetchOffset.numRetries` says"),
     Row("1.5 end below what was read", "is asked for again, then believed"),
 )

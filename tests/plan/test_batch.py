@@ -7,7 +7,7 @@ import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MADE_UP_ID, MadeUpTier, TieredLog
-from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
+from tiered_stream.errors import ConfigurationError, DataLossError, OpenTransactionError, UnknownTopicError
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, Split, TopicPartition, uuid_to_text
 from tiered_stream.options.parsing import parse_options
@@ -86,7 +86,8 @@ def test_an_end_in_an_open_transaction_is_an_error_where_nothing_may_be_left_out
     reader = InMemoryOffsets({"t": [Log(0, 100, high_watermark=200)]})
     with pytest.raises(OpenTransactionError, match="up to 150 of t-0 .* from offset 100 on"):
         plan(reader, startingOffsets='{"t":{"0":120}}', endingOffsets='{"t":{"0":150}}')
-    assert plan(reader, startingOffsets='{"t":{"0":120}}') == []
+    with pytest.raises(ConfigurationError, match="RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET.* resolves to 100"):
+        plan(reader, startingOffsets='{"t":{"0":120}}')  # as Spark's source
     assert [each.offsets for each in plan(reader)] == [OffsetRange(0, 100)]
 
 

@@ -113,9 +113,10 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
         ends = _positions(options.ending, partitions, lookup, "ending", "latest")
         earliest, latest = _log_ends(partitions, reader)  # last, so that no offset of a timestamp lies beyond them
         starts = _bound(starts, earliest, latest)
-        # A partition that starts beyond an open transaction's first offset has nothing to read, and ends at its start.
+        # Spark's `kafka` source, too, refuses a start beyond the last stable offset if the end is `latest`.
+        ranges = _ranges(starts, _bound(ends, earliest, latest))
+        # A range that begins beyond an open transaction's first offset is within the log all the same.
         log_ends = {**latest, **{partition: starts[partition] for partition in lookup.undecided(latest, starts)}}
-        ranges = _ranges(starts, _bound(ends, earliest, log_ends))
         range_ends = {partition: offsets.end for partition, offsets in ranges.items() if len(offsets)}
         undecided = lookup.undecided(latest, range_ends)
         if options.fail_on_data_loss:
@@ -264,6 +265,7 @@ def _ranges(starts: PartitionOffsets, ends: PartitionOffsets) -> dict[TopicParti
         if start > ends[partition]:
             raise ConfigurationError(
                 f"[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] {partition}: the start resolves to {start}, beyond "
-                f"the end, which resolves to {ends[partition]}; give an earlier start or a later end"
+                f"the end, which resolves to {ends[partition]}; give an earlier start or a later end. With "
+                "read_committed, latest is the last stable offset"
             )
     return {partition: OffsetRange(start, ends[partition]) for partition, start in starts.items()}

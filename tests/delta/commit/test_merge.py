@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tiered_stream.delta.commit.merge import last_rows_sql, merge_clauses, merge_sql
+from tiered_stream.delta.commit.merge import is_newer_sql, last_rows_sql, merge_clauses, merge_sql
 
 
 def test_a_row_is_found_by_all_of_its_keys_and_the_users_condition() -> None:
     text = merge_sql(
         "shop.`orders`",
+        "rows",
         merge_clauses(["id", "a`b"], ["country", "id"], None, "target.day > 1 OR source.x"),
-        only_insert=False,
     )
     assert (
-        "MERGE INTO shop.`orders` AS target USING tiered_stream_upserts AS source ON "
+        "MERGE INTO shop.`orders` AS target USING rows AS source ON "
         "target.`country` = source.`country` AND target.`id` = source.`id` AND (target.day > 1 OR source.x) WHEN"
     ) in text
     assert "UPDATE SET target.`id` = source.`id`, target.`a``b` = source.`a``b` WHEN NOT MATCHED" in text
@@ -20,7 +20,7 @@ def test_a_row_is_found_by_all_of_its_keys_and_the_users_condition() -> None:
 
 
 def test_an_older_row_neither_updates_nor_deletes() -> None:
-    text = merge_sql("t", merge_clauses(["id", "at"], ["id"], "at", None), only_insert=False)
+    text = merge_sql("t", "rows", merge_clauses(["id", "at"], ["id"], is_newer_sql("at"), None))
     late = "AND (target.`at` IS NULL OR source.`at` >= target.`at`)"
     assert f"WHEN MATCHED AND source.__staged_delete {late} THEN DELETE" in text
     assert f"WHEN MATCHED AND NOT source.__staged_delete {late} THEN UPDATE" in text
@@ -34,6 +34,6 @@ def test_only_keys_without_an_order_may_not_be_in_several_partitions() -> None:
 
 
 def test_rows_of_an_empty_table_are_not_looked_for() -> None:
-    text = merge_sql("t", merge_clauses(["id"], ["id"], None, None), only_insert=True)
+    text = merge_sql("t", "rows", merge_clauses(["id"], ["id"], None, None), only_insert=True)
     assert "WHEN MATCHED" not in text
     assert text.endswith("WHEN NOT MATCHED AND NOT source.__staged_delete THEN INSERT (`id`) VALUES (source.`id`)")

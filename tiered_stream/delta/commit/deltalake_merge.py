@@ -26,7 +26,14 @@ from tiered_stream.delta.commit.deltalake_commit import (
     write_actions,
 )
 from tiered_stream.delta.commit.deltalake_compaction import writer_properties
-from tiered_stream.delta.commit.merge import MergeClauses, MergedTable, merge_clauses, merged_columns, unordered_error
+from tiered_stream.delta.commit.merge import (
+    MergeClauses,
+    MergedTable,
+    is_newer_sql,
+    merge_clauses,
+    merged_columns,
+    unordered_error,
+)
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
 from tiered_stream.delta.schema.row_schema import arrow_schema
@@ -111,7 +118,7 @@ class DeltalakeMerge:
             rows = last_rows(_staged(folder, batch.files, columns), list(keys), order_by and _named(columns, order_by))
         except UnorderedKeyError as error:
             raise unordered_error(str(merged.address), str(error)) from None
-        clauses = merge_clauses(columns.names, files.keys, order_by, None)
+        clauses = merge_clauses(columns.names, files.keys, is_newer_sql(order_by), None)
         source = rows.select([*columns.names, DELETES])
         write = partial(_write, source, clauses, self._of.by_spark, files.compression)
         return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})

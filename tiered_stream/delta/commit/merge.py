@@ -25,6 +25,7 @@ from pyspark.sql.types import StructField, StructType
 from tiered_stream.delta.catalog.address import TableAddress, known_scheme
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, all_messages, first_line, is_conflict, java_classes
 from tiered_stream.delta.commit.delta_spark_commit import FINAL, INTERRUPTED, DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.commit.key_order import mixed_sql, rank_sql
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.row_schema import spark_columns
@@ -32,7 +33,7 @@ from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY
 from tiered_stream.delta.write.data_files import DataFile, offset_ranges
-from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION, STAGED
+from tiered_stream.delta.write.latest_rows import DELETES, STAGED
 from tiered_stream.errors import ConfigurationError, TableError
 
 _APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
@@ -45,7 +46,7 @@ _SETTINGS = {
 }
 _NO_GLOBS = {"__globPaths__": "false"}
 """Option of Spark's readers by which a path may have `[`, `{` or `*`."""
-_SOURCE, _RANK, _LOWEST, _HIGHEST = "tiered_stream_upserts", "__staged_rank", "__staged_lowest", "__staged_highest"
+_SOURCE, _RANK, _MIXED = "tiered_stream_upserts", "__staged_rank", "__staged_mixed"
 _FAILED = {
     "org.apache.spark.SparkException",
     "org.apache.spark.SparkRuntimeException",
@@ -128,10 +129,11 @@ class MergeTransaction:
         for name, value in settings.items():
             session.conf.set(name, value)
         columns = merged_columns(self.state.description, table.written, batch.files)
-        clauses = merge_clauses(columns.names, table.files.keys, table.files.order_by, table.merge_on)
+        clauses = merge_clauses(columns.names, table.files.keys, is_newer_sql(table.files.order_by), table.merge_on)
+        only_insert = not self._transaction.has_rows()
         try:
             self._last_rows(batch.files, columns).createOrReplaceTempView(_SOURCE)
-            session.sql(merge_sql(table.address.sql_name, clauses, only_insert=not self._transaction.has_rows()))
+            session.sql(merge_sql(table.address.sql_name, _SOURCE, clauses, only_insert=only_insert))
         except JAVA_ERRORS as error:
             if _is_stopped(error):
                 raise
@@ -166,28 +168,34 @@ class MergeClauses:
 
 
 def merge_clauses(
-    columns: Sequence[str], keys: Sequence[str], order_by: str | None, merge_on: str | None
+    columns: Sequence[str], keys: Sequence[str], is_newer: str | None, merge_on: str | None
 ) -> MergeClauses:
-    """Return the parts of a MERGE of rows with `columns`; the other arguments are the settings.
+    """Return the parts of a MERGE of rows with `columns`, whose rows are identified by the columns `keys`.
 
-    These are `ingest.keys`, `ingest.orderBy` and `ingest.mergeOn`.
+    `is_newer` is SQL that is true if a new row may replace the row of the table; None: it may always. `merge_on` is the
+    value of `ingest.mergeOn`.
     """
     same = [f"target.{sql_name([key])} = source.{sql_name([key])}" for key in keys]
-    late = ""
-    if order_by is not None:
-        by = sql_name([order_by])
-        late = f" AND (target.{by} IS NULL OR source.{by} >= target.{by})"
+    only = f" AND {is_newer}" if is_newer else ""
     return MergeClauses(
         " AND ".join([*same, *([f"({merge_on})"] if merge_on else [])]),
-        f"source.{DELETES}{late}",
-        f"NOT source.{DELETES}{late}",
+        f"source.{DELETES}{only}",
+        f"NOT source.{DELETES}{only}",
         f"NOT source.{DELETES}",
         {name: f"source.{name}" for name in (sql_name([name]) for name in columns)},
     )
 
 
-def merge_sql(table: str, merged: MergeClauses, *, only_insert: bool) -> str:
-    """Return the MERGE of the view of new rows into `table`, which is SQL text itself.
+def is_newer_sql(order_by: str | None) -> str | None:
+    """Return SQL that is true if the table's row has no larger value of `order_by`; None: no column orders rows."""
+    if order_by is None:
+        return None
+    by = sql_name([order_by])
+    return f"(target.{by} IS NULL OR source.{by} >= target.{by})"
+
+
+def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: bool = False) -> str:
+    """Return the MERGE of the view `source` of new rows into `table`, which is SQL text itself.
 
     If `only_insert` is true, for a table without rows, the MERGE reads the new rows once in place of twice.
     """
@@ -197,7 +205,7 @@ def merge_sql(table: str, merged: MergeClauses, *, only_insert: bool) -> str:
         f"WHEN MATCHED AND {merged.update} THEN UPDATE SET {values}",
     ]
     clauses = [
-        f"MERGE INTO {table} AS target USING {_SOURCE} AS source ON {merged.matched}",
+        f"MERGE INTO {table} AS target USING {source} AS source ON {merged.matched}",
         *([] if only_insert else changes),
         f"WHEN NOT MATCHED AND {merged.insert} THEN INSERT ({', '.join(merged.values)})",
         f"VALUES ({', '.join(merged.values.values())})",
@@ -213,17 +221,12 @@ def last_rows_sql(
     The last row of a key has rank 1. If `one` is false, the rows are of several partitions. Then Kafka gives a key's
     rows in several partitions no order, so that without `order_by` Spark raises an error for such a key.
     """
-    key = ", ".join(sql_name([name]) for name in keys)
-    order = [*([f"{sql_name([order_by])} DESC"] if order_by else []), f"{PARTITION} DESC", f"{POSITION} DESC"]
-    ranked = [f"row_number() OVER (PARTITION BY {key} ORDER BY {', '.join(order)}) AS {_RANK}"]
+    ranked = [f"{rank_sql(keys, order_by)} AS {_RANK}"]
     deletes = DELETES
     if not one and order_by is None:
-        ranked += [
-            f"min({PARTITION}) OVER (PARTITION BY {key}) AS {_LOWEST}",
-            f"max({PARTITION}) OVER (PARTITION BY {key}) AS {_HIGHEST}",
-        ]
-        error = f"raise_error(concat({sql_text(_UNORDERED + ': ')}, {_LOWEST}, ' and ', {_HIGHEST}))"
-        deletes = f"CASE WHEN {_LOWEST} = {_HIGHEST} THEN {DELETES} ELSE CAST({error} AS BOOLEAN) END AS {DELETES}"
+        ranked.append(f"{mixed_sql(keys)} AS {_MIXED}")
+        error = f"raise_error(concat({sql_text(_UNORDERED + ': ')}, {_MIXED}))"
+        deletes = f"CASE WHEN {_MIXED} IS NULL THEN {DELETES} ELSE CAST({error} AS BOOLEAN) END AS {DELETES}"
     return ranked, [*(sql_name([name]) for name in columns), deletes]
 
 

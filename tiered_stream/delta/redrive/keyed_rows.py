@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from tiered_stream.delta.commit.key_order import mixed_sql, rank_sql
+from tiered_stream.delta.commit.merge import merge_clauses, merge_sql
 from tiered_stream.delta.schema.routing import Routing, TableTarget
 from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.delta.settings.ingest_settings import TOPIC
@@ -94,18 +95,8 @@ class KeyedRows:
 
     def merge_sql(self, table: str) -> str:
         """Return the MERGE of the view `SOURCE` into `table`, which is SQL text itself."""
-        same = [f"target.{sql_name([key])} = source.{sql_name([key])}" for key in self.keys]
-        matched = " AND ".join([*same, *([f"({self.merge_on})"] if self.merge_on else [])])
-        names = [sql_name([name]) for name in self.columns]
-        clauses = [
-            f"MERGE INTO {table} AS target USING {SOURCE} AS source ON {matched}",
-            f"WHEN MATCHED AND source.{DELETES} AND {self._is_newer()} THEN DELETE",
-            f"WHEN MATCHED AND NOT source.{DELETES} AND {self._is_newer()} THEN UPDATE SET",
-            ", ".join(f"target.{name} = source.{name}" for name in names),
-            f"WHEN NOT MATCHED AND NOT source.{DELETES} THEN INSERT ({', '.join(names)})",
-            f"VALUES ({', '.join(f'source.{name}' for name in names)})",
-        ]
-        return " ".join(clauses)
+        clauses = merge_clauses(self.columns, self.keys, self._is_newer(), self.merge_on)
+        return merge_sql(table, SOURCE, clauses)
 
     def _is_newer(self) -> str:
         """Return SQL that is true if the row of the table is not newer than the record."""
