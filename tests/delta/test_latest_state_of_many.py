@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
 from tiered_stream import land, verify
-from tiered_stream.delta.commit.merge import MergeTransaction
+from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER
 
 pytestmark = pytest.mark.slow
@@ -96,13 +96,13 @@ def test_a_topic_without_keys_is_refused_by_name(lander: Lander) -> None:
 
 
 def test_merges_of_several_tables_run_beside_each_other(lander: Lander) -> None:
-    both, commit = threading.Barrier(2), MergeTransaction.commit
+    both, commit = threading.Barrier(2), TableCommits.commit
 
-    def together(self: MergeTransaction, batch: Any) -> int:
+    def together(self: TableCommits, *given: Any) -> int | None:
         both.wait(120)
-        return commit(self, batch)
+        return commit(self, *given)
 
-    with patch.object(MergeTransaction, "commit", together):
+    with patch.object(TableCommits, "commit", together):
         lander.run()
     assert (lander.merges("orders"), lander.merges("visits")) == (1, 1)
 

@@ -20,6 +20,7 @@ from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 from tiered_stream.replay.run_replay import Replay, plan_replay
 from tiered_stream.replay.targets import target_of
 
+EPOCH = 1_700_000_000_000
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
@@ -70,15 +71,15 @@ def test_a_table_with_later_records_than_the_replay_is_overtaken() -> None:
 
 
 class Replayed(Latest):
-    """Table into which a part of the topic is replayed; the record at offset N has the timestamp N seconds."""
+    """Table into which a part of the topic is replayed; the record at offset N has the timestamp N s after `EPOCH`."""
 
     def add(self, *records: tuple[bytes, bytes | None]) -> None:
         first = self._ends.get(0, 0)
-        self.write(0, *(Record(key, value, (), 1000 * (first + at)) for at, (key, value) in enumerate(records)))
+        self.write(0, *(Record(key, value, (), EPOCH + 1000 * (first + at)) for at, (key, value) in enumerate(records)))
 
     def plan(self, first: int, end: int | None = None, into: str = "", **given: Any) -> Replay:
         options = typed_options(self.bucket, "orders", {"ingest.mode": "upsert", **PLAIN, **given.pop("options", {})})
-        times = {"from_time": str(1000 * first), "to_time": None if end is None else str(1000 * end)}
+        times = {"from_time": str(EPOCH + 1000 * first), "to_time": None if end is None else str(EPOCH + 1000 * end)}
         target = target_of(self.spark, into or str(self.table), options)
         return plan_replay(self.spark, options=options, target=target, **times, **given)  # type: ignore[arg-type]
 

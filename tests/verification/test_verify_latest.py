@@ -76,11 +76,11 @@ def test_wrong_missing_extra_and_duplicate_rows_are_found_and_named(spark: Spark
     ]  # fmt: skip
     text = shown(report)
     for line in (
-        "row id=7 is missing from the table: orders/1, offset 0 has it",
-        "row id=5 is in the table, and orders/0, offset 9 deletes it",
+        "row id=7 is missing from the table: orders-1, offset 0 has it",
+        "row id=5 is in the table, and orders-0, offset 9 deletes it",
         "row id=99 is in the table, and no record in the topic has its key",
         "row id=8 is 2 times in the table",
-        "row id=3, last in orders/0, offset 6: name is changed in the topic, name 3 in the table",
+        "row id=3, last in orders-0, offset 6: name is changed in the topic, name 3 in the table",
         "is not the latest state of its topics: 1 missing, 2 extra, 1 doubled, 1 different; 6 rows compared",
     ):
         assert line in text
@@ -95,7 +95,7 @@ def test_records_that_the_table_has_not_taken_yet_are_not_missing(spark: SparkSe
     latest.write(0, change("u", 1, "later", "name 1"), change("c", 9, "nine"))
     report = verified(latest, DEBEZIUM, **given)
     assert report.equal, shown(report)
-    assert "orders/0: not compared: offsets 10 to 11 of the topic" in list(report.notes())
+    assert "orders-0: not compared: offsets 10 to 11 of the topic" in list(report.notes())
     report = verified(latest, DEBEZIUM, **given, endingOffsets="latest")
     assert report.counts == ((Kind.MISSING, 1), (Kind.DIFFERENT, 1))
 

@@ -109,15 +109,15 @@ class DeltaTarget(Target):
     def check(self, plan: ReplayPlan) -> None:
         parsed = check_settings(self.settings(plan, self.user_settings), self.lane)
         check_delta(self.spark)
-        if plan.arguments.replace and self.lane == "direct":
-            raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
-        if plan.arguments.replace:
-            self._check_replaced(plan, parsed.include_headers)
         if plan.arguments.replace and self.keeps_latest:
             raise ConfigurationError(
                 f"--replace does not go with {MODE.name}={UPSERT}, because each record replaces the row of its key: "
                 "replay without --replace"
             )
+        if plan.arguments.replace and self.lane == "direct":
+            raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
+        if plan.arguments.replace:
+            self._check_replaced(plan, parsed.include_headers)
         address = find_address(self.spark, self.place)
         transaction = None
         if address.uri is not None:

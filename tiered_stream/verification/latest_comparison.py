@@ -89,7 +89,7 @@ class LatestSides:
         ranked = rows.selectExpr(
             *self._structs(),
             f"{DELETES} AS deletes",
-            f"concat({PARTITION}, ', offset ', {POSITION}) AS record",
+            f"concat(replace({PARTITION}, '/', '-'), ', offset ', {POSITION}) AS record",
             f"{mixed_sql(self.keys)} AS mixed",
             f"{rank_sql(self.keys, self.order_by)} AS rank",
         )

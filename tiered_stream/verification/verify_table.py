@@ -61,7 +61,8 @@ def verify(
         PySparkException: reading the topic or the table failed in Spark.
     """
     topics = _topics(options, ranges)
-    if any(is_upsert(ingest.settings_of_topics(options, [topic])) for topic in topics) or is_upsert(options):
+    of_topics = [ingest.settings_of_topics(options, [topic]) for topic in topics]
+    if any(map(is_upsert, of_topics or [ingest.shared_settings(options)])):
         return verify_latest(spark, ingest.settings_of_topics(options, topics), table, ranges, times)
     verified = open_verified(spark, table, _record_columns(options, topics))
     if times is not None and "timestamp" not in verified.columns:

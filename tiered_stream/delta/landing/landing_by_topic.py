@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from py4j.clientserver import ClientServer
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from tiered_stream.delta.commit.many_tables import ManyTables
 
 log = logging.getLogger(__name__)
+
+Work = Callable[[str], Any]
+"""Work of a thread for one table, whose key is the argument."""
 
 _ONE_QUERY_PER_TOPIC = (
     f"to land each topic by a query of its own, in whichever lane, put {TOPIC} into ingest.checkpointLocation too, and "
@@ -321,6 +325,14 @@ def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> 
         cluster_table(spark, address, target.files.cluster_by)
 
 
+def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:
+    """Return a function that wraps work for another thread, so that its Spark jobs belong to the caller's query."""
+    # Without pinned threads, a Python thread has no JVM thread of its own, whose properties could be set.
+    if not isinstance(spark.sparkContext._gateway, ClientServer):
+        return lambda work: work
+    return lambda work: inheritable_thread_target(spark)(work)
+
+
 def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
     """Catch up the tables that an earlier run has parked; return the source's options, and the object that commits.
 
@@ -342,7 +354,7 @@ def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[
     opened = TopicTables(spark, checkpoint, fail, checked=not park)
     tables = ManyTables(
         routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park,
-        in_thread=inheritable_thread_target,
+        in_thread=_in_thread_of(spark),
     )  # fmt: skip
     query_id = SparkCheckpoint(folder).query_id()
     if query_id:
