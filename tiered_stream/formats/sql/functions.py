@@ -150,7 +150,7 @@ FUNCTIONS: Mapping[str, Function] = {
     ),
     "isnan": Function(NUMBERS, "`isnan(a)`", "", _of_first(_is_nan), 1, 1),
     **{
-        name: Function(TEXTS, f"`{name}(a)`", "neither within the other", _of_first(function), 1, 1)
+        name: Function(TEXTS, f"`{name}(a)`", "neither within the other; letters of Unicode 17, as in Spark 4.2", _of_first(function), 1, 1)
         for name, function in (("lower", texts.lower), ("upper", texts.upper))
     },
     **{
