@@ -51,6 +51,8 @@ def selected(select: str, zone: str = "UTC", **values: Any) -> list[Any]:
         ("d = e", {"d": float("nan"), "e": float("nan")}, True),
         ("d > e", {"d": float("nan"), "e": float("inf")}, True),
         ("upper(s)", {"s": "straße 😀"}, "STRASSE 😀"),
+        ("upper(s)", {"s": "ɤ\u1c8a"}, "\ua7cb\u1c89"),
+        ("lower(s)", {"s": "ΑΣ\u0897Α ΑΣ\u0897 İΣ\U00010d50"}, "ασ\u0897α ας\u0897 i\u0307σ\U00010d70"),
         ("substring(s, -2, 1)", {"s": "a😀b"}, "😀"),
         ("TRY_CAST(s AS INT)", {"s": "\t+0012 "}, 12),
         ("TRY_CAST(s AS INT)", {"s": "2147483648"}, None),

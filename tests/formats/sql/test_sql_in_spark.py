@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from random import Random, SystemRandom
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -140,3 +141,18 @@ def test_the_same_rows_meet_a_condition(in_utc: SparkSession, capsys: pytest.Cap
             kept = RowQuery(parsed(None, text), COLUMNS, "UTC").apply(with_position(batch))
             theirs = data.where(text).select("row").toArrow().column(0).to_pylist()
             assert kept.column(kept.num_columns - 2).to_pylist() == theirs, (f"SEED={seed}", text)
+
+
+def test_each_character_has_sparks_upper_and_lower_case_also_next_to_a_sigma(spark: SparkSession) -> None:
+    assert spark._jvm is not None
+    version = str(spark._jvm.com.ibm.icu.lang.UCharacter.getUnicodeVersion())
+    if not version.startswith("17."):
+        pytest.skip(f"this Spark has the letters of Unicode {version}")
+    characters = [chr(point) for point in (*range(0xD800), *range(0xE000, 0x20000), *range(0xE0000, 0xE1000))]
+    texts = pa.array([f"{one} aΣ{one}a {one}Σ aΣ{one} a{one}Σ" for one in characters])
+    batch = pa.record_batch({"s": texts})
+    theirs = frame(spark, batch).selectExpr("lower(s)", "upper(s)").toArrow()
+    query = RowQuery(parsed("lower(s) AS l, upper(s) AS u", None), batch.schema, "UTC")
+    for one, other in zip(query.apply(with_position(batch)).columns, theirs.columns, strict=False):
+        differing = pc.not_equal(one, other.combine_chunks())
+        assert texts.filter(differing).to_pylist() == []

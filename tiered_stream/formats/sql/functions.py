@@ -101,6 +101,7 @@ _NO_INTEGERS = "for DOUBLE, FLOAT, and DECIMAL whose result has at most 38 digit
 _SIGNED = "for DOUBLE, FLOAT and DECIMAL"
 _OF_TIMESTAMP = "argument: TIMESTAMP"
 _NOT_WITHIN = "; of integers not within itself"
+_OF_CASE = "neither within the other; letters of Unicode 17, as in Spark 4.2"
 _ANY = _of_all(comparisons.first_valid)
 FUNCTIONS: Mapping[str, Function] = {
     **{op: Function(CONDITIONS, f"`a {op} b`", "", _comparison(op), 2, 2) for op in ("=", "<>", "<", "<=", ">", ">=")},
@@ -150,7 +151,7 @@ FUNCTIONS: Mapping[str, Function] = {
     ),
     "isnan": Function(NUMBERS, "`isnan(a)`", "", _of_first(_is_nan), 1, 1),
     **{
-        name: Function(TEXTS, f"`{name}(a)`", "neither within the other", _of_first(function), 1, 1)
+        name: Function(TEXTS, f"`{name}(a)`", _OF_CASE, _of_first(function), 1, 1)
         for name, function in (("lower", texts.lower), ("upper", texts.upper))
     },
     **{

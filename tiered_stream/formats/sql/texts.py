@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tiered_stream.formats.sql.letters import to_lower, to_upper
 from tiered_stream.formats.sql.sql_values import (
     BINARY,
     BOOLEAN,
@@ -66,7 +67,7 @@ def _of_letters(ascii_form: Callable[[Values], Values], any_form: Callable[[str]
     return values
 
 
-_LOWER, _UPPER = _of_letters(pc.ascii_lower, str.lower), _of_letters(pc.ascii_upper, str.upper)
+_LOWER, _UPPER = _of_letters(pc.ascii_lower, to_lower), _of_letters(pc.ascii_upper, to_upper)
 
 
 def lower(arg: Bound) -> Bound:
