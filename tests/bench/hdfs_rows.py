@@ -21,7 +21,7 @@ from tests.stack.hdfs import Hdfs
 from tiered_stream.delta.commit.deltalake_commit import open_table
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.hdfs import HdfsStore
+from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_store
 
 IN_HDFS, IN_FOLDER = "HDFS", "a folder"

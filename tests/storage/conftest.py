@@ -9,7 +9,7 @@ import pytest
 
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.azure import AzureContainer
-from tiered_stream.storage.hdfs import HdfsStore
+from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 

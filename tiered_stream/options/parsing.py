@@ -19,7 +19,14 @@ from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
 from tiered_stream.options.plugin_layout import chosen_layout, missing_place, oracle_settings, plugin_uri
 from tiered_stream.options.plugin_properties import check_plugin_properties, warn_of_unknown_properties
-from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
+from tiered_stream.options.positions import (
+    AtOffsets,
+    AtTimestamps,
+    LogEnd,
+    Position,
+    TimeRange,
+    names_log_end,
+)
 from tiered_stream.options.types import Option, Queries
 
 _STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
@@ -196,8 +203,7 @@ class Options:
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     """Parse the options of one query, and log warnings for options without effect.
 
-    Upper and lower case in names are the same. Unknown options are ignored, but an unknown `remote.*` option is an
-    error.
+    Case in names is ignored. Unknown options are ignored, but an unknown `remote.*` option is an error.
 
     Raises:
         ConfigurationError: an option is missing, malformed, or contradicts another; or a `remote.*` option is unknown.
@@ -215,8 +221,7 @@ def check_for_any_query(raw: Mapping[str, str]) -> None:
     """Check a query's options when it is not known yet whether the query is a batch or a stream. Log no warnings.
 
     Raises:
-        ConfigurationError: the options are valid neither for a batch query nor for a stream. The error is the batch
-            query's.
+        ConfigurationError: the options are valid for neither kind of query. The error is the batch query's.
     """
     refused = []
     for streaming in (False, True):
@@ -320,25 +325,13 @@ def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
         ConfigurationError: the end is earliest or latest for a partition, and so can differ from run to run.
     """
     ending = _position(given, _ENDS, LogEnd.LATEST)
-    if _names_an_end_of_the_log(ending):
+    if names_log_end(ending):
         raise ConfigurationError(
             f"option {spark.BOUNDED_STREAMING.name}: the stream needs a fixed end: give endingTimestamp, "
             "endingOffsetsByTimestamp, or endingOffsets with an offset for each partition. To read the records that "
             "exist now, use the trigger availableNow instead"
         )
     return _position(given, _STARTS, LogEnd.LATEST), ending
-
-
-def _names_an_end_of_the_log(position: Position) -> bool:
-    """Return whether the position contains earliest or latest, as a word or as a negative number."""
-    match position:
-        case AtOffsets(offsets, topics):
-            return bool(topics) or min(offsets.values(), default=0) < 0
-        case AtTimestamps(timestamps):
-            return min(timestamps.values(), default=0) < 0
-        case AtTimestamp(timestamp):
-            return timestamp < 0
-    return isinstance(position, LogEnd)
 
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:

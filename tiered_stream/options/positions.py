@@ -101,3 +101,15 @@ def show_time(time_ms: int) -> str:
     except OverflowError:
         return str(time_ms)
     return shown.replace("+00:00", "Z").replace(".000Z", "Z")
+
+
+def names_log_end(position: Position) -> bool:
+    """Return whether the position contains earliest or latest, as a word or as a negative number."""
+    match position:
+        case AtOffsets(offsets, topics):
+            return bool(topics) or min(offsets.values(), default=0) < 0
+        case AtTimestamps(timestamps):
+            return min(timestamps.values(), default=0) < 0
+        case AtTimestamp(timestamp):
+            return timestamp < 0
+    return isinstance(position, LogEnd)

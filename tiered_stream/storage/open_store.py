@@ -23,7 +23,7 @@ from tiered_stream.storage.object_store import ObjectStore
 if TYPE_CHECKING:
     from tiered_stream.storage.cloud_store import Service
     from tiered_stream.storage.cloud_upload import CloudUploader
-    from tiered_stream.storage.hdfs import HdfsStore
+    from tiered_stream.storage.hdfs_store import HdfsStore
 
 
 def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectStore:
@@ -51,7 +51,7 @@ def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectSt
         _, path = bucket_and_path(options.uri)
         return CloudStore(open_service(options, use), f"{path}/" if path else "")
     if uri.scheme in HDFS_SCHEMES:
-        from tiered_stream.storage.hdfs import HdfsStore
+        from tiered_stream.storage.hdfs_store import HdfsStore
 
         return HdfsStore(options, use or segments_use(options))
     raise ConfigurationError(
@@ -69,7 +69,7 @@ def open_uploader(options: StorageOptions, use: StoreUse) -> CloudUploader | Hdf
         StorageAccessError: there are no credentials.
     """
     if urlsplit(options.uri or "").scheme in HDFS_SCHEMES:
-        from tiered_stream.storage.hdfs import HdfsStore
+        from tiered_stream.storage.hdfs_store import HdfsStore
 
         return HdfsStore(options, use)
     from tiered_stream.storage.cloud_upload import CloudUploader

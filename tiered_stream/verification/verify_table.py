@@ -64,6 +64,14 @@ def verify(
     of_topics = [ingest.settings_of_topics(options, [topic]) for topic in topics]
     if any(map(is_upsert, of_topics or [ingest.shared_settings(options)])):
         return verify_latest(spark, ingest.settings_of_topics(options, topics), table, ranges, times)
+    return _verify_records(spark, options, table, ranges, times)
+
+
+def _verify_records(
+    spark: SparkSession, options: Mapping[str, str], table: str, ranges: Ranges | None, times: TimeRange | None
+) -> VerifyReport:
+    """Compare a table that has a row for each record, as `verify` says."""
+    topics = _topics(options, ranges)
     verified = open_verified(spark, table, _record_columns(options, topics))
     if times is not None and "timestamp" not in verified.columns:
         raise ConfigurationError(

@@ -18,7 +18,7 @@ from tests.storage.golden_aiven import KEY_PREFIX, big_segment, segments
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.azure import AzureContainer
-from tiered_stream.storage.hdfs import HdfsStore
+from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_store
 
 _BACKENDS = "io.aiven.kafka.tieredstorage.storage"

@@ -12,7 +12,7 @@ from tiered_stream.errors import StorageError
 from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.cloud_upload import CloudUploader
-from tiered_stream.storage.hdfs import HdfsStore
+from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_uploader
 
 _uploaders: PerProcess[CloudUploader | HdfsStore] = PerProcess()

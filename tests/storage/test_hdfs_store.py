@@ -23,7 +23,7 @@ from tiered_stream.errors import (
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.hdfs import HdfsStore
+from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_store
 
 FIRST = ByteRange(0, 1)
