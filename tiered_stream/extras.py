@@ -18,6 +18,7 @@ _EXTRAS = {
     "google.protobuf": ("protobuf", "formats"),
     "sqlglot": ("sqlglot", "sql"),
     "Crypto": ("pycryptodome", "aiven"),
+    "gssapi": ("gssapi", "kerberos"),
 }
 """By the name of a module: the package that has the module, and the extra that installs the package."""
 _OTHER_WAYS = {"spark": ", or use the Python of the Spark that your platform brings"}
